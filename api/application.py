@@ -14,7 +14,6 @@ from fastapi.telemetry import TelemetryConfig
 from starlette.routing import Mount, Route
 
 from api.addresses import address, rooted_at
-from api.dashboard import unknown_pages
 from api.deps import Services
 from api.http.middleware import BodyLimit, RequestLog
 from api.http.query_parameters import refuse_unknown
@@ -22,62 +21,65 @@ from api.http.reader_voice import ReaderVoice
 from api.http.reverse_proxy import ReverseProxy
 from api.http.static_files import StaticFolder
 from api.openapi import audit_examples, document, examples, service_examples
-from api.problems import handlers
-from api.routes import (
+from api.pages import (
     administration_pages,
-    artifacts,
     audit_pages,
+    comparison_pages,
+    dataset_pages,
+    image_pages,
+    job_pages,
+    key_pages,
+    plan_pages,
+    reference,
+    signing_in,
+    signing_key_page,
+    single_sign_on,
+)
+from api.pages.views import unknown_pages
+from api.problems import handlers
+from api.rest import (
+    artifacts,
     audits,
     classifier_downloads,
     classifiers,
-    comparison_pages,
     dataset_confirmation,
     dataset_labels,
-    dataset_pages,
     datasets,
     downloads,
     events,
     generators,
     health,
-    image_pages,
     individual_epsilon,
-    job_pages,
     jobs,
     journals,
-    key_pages,
     keys,
     metrics,
-    plan_pages,
     plans,
     privacy,
-    reference,
     releases,
-    signing_in,
-    signing_key_page,
     signing_keys,
-    single_sign_on,
     synthetic_downloads,
     uploads,
     webhooks,
 )
-from api.routes import problems as problem_types
+from api.rest import problems as problem_types
 from api.security.access_logging import AccessLogging
 from api.security.rate_limits import RequestLimits
 from api.uploads import receiver
 from api.uploads.tus import TusHeaders
 from datalens_service import logs
 from datalens_service.errors import InvalidInput
+from datalens_service.gateways.dispatch import dispatcher_for
+from datalens_service.gateways.openid_provider import OpenIdProvider
+from datalens_service.gateways.startup import prepare, warn_of_unknown_variables
+from datalens_service.gateways.webhook_sender import WebhookSender
 from datalens_service.services import ingestion
 from datalens_service.services.claims import parse_grants
-from datalens_service.services.dispatch import dispatcher_for
 from datalens_service.services.individual_epsilons import IndividualEpsilons
 from datalens_service.services.ledger_check import LedgerCheck
-from datalens_service.services.openid_provider import OpenIdProvider
 from datalens_service.services.predictions import Predictions
-from datalens_service.services.startup import prepare, warn_of_unknown_variables
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
-from datalens_service.services.webhook_sender import WebhookSender
 from datalens_service.settings import Settings
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.signing_key import signing_key
@@ -142,7 +144,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=version("datalens-service"),
         lifespan=_lifespan,
         telemetry=_TELEMETRY,
-        # The framework's page loads scripts of a third party; `routes/reference.py` has ours.
+        # The framework's page loads scripts of a third party; `pages/reference.py` has ours.
         docs_url=None,
         redoc_url=None,
         root_path_in_servers=False,

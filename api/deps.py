@@ -15,11 +15,11 @@ from api.http.strictness import DIGITS
 from api.security.browser_sessions import resume_session
 from api.security.permissions import check_allowed
 from api.security.rate_limits import RequestLimits
+from datalens_service.gateways.dispatch import Dispatcher
+from datalens_service.gateways.openid_provider import OpenIdProvider
 from datalens_service.services.dataset_declaration import IDENTIFIER
-from datalens_service.services.dispatch import Dispatcher
 from datalens_service.services.individual_epsilons import IndividualEpsilons
 from datalens_service.services.ledger_check import LedgerCheck
-from datalens_service.services.openid_provider import OpenIdProvider
 from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator

@@ -34,7 +34,7 @@ from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
-from datalens_service.methods.ordered_records import whole_units
+from datalens_service.methods.descent.ordered_records import whole_units
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.privacy.budget import MemoryAccount

@@ -28,7 +28,7 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.mechanisms import VonMisesFisherSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods import DpSgd, ExecutionOptions, Plan
-from datalens_service.methods.noisy_directions import PartitionedRun, mean_cosine
+from datalens_service.methods.descent.noisy_directions import PartitionedRun, mean_cosine
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.classifiers.sizes import num_weights

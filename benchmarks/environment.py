@@ -20,7 +20,7 @@ DATA = Path(os.environ.get("DATALENS_TEST_DATA", ROOT.parent / "shared" / "data"
 PARTITION_KEY = b"benchmark".ljust(32, b"\0")
 
 _HELD_OUT = 10_000
-_WRITTEN = ("benchmarks/results", "datalens_service/expectations.json")
+_WRITTEN = ("benchmarks/results", "datalens_service/planning/expectations.json")
 
 
 def provenance() -> dict[str, Any]:

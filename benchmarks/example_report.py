@@ -15,8 +15,8 @@ from pathlib import Path
 
 from benchmarks.environment import DATA, ROOT, provenance
 from datalens_service.cli import review
+from datalens_service.cli.commands.train import train_upload
 from datalens_service.cli.specs import SpecOptions
-from datalens_service.cli.train import train_upload
 from datalens_service.data import read_upload
 from datalens_service.data.assembly import with_public_test
 

@@ -5,7 +5,7 @@
     python -m benchmarks.expectations check --dataset fashion_mnist --units 4000 --epsilon 3 --preset auto
 
 `measure` draws that many training images for each seed, trains, and adds the row to the table of the package
-(`datalens_service/expectations.json`). Accuracy is that of the standard CNN on real test images after
+(`datalens_service/planning/expectations.json`). Accuracy is that of the standard CNN on real test images after
 training on the samples, or of the classifier itself; last epoch, nothing is selected on test data. `adopt` takes a
 row of the utility table for jobs on all records, with all of its seeds; with `--seconds-of`, seconds of another seed,
 if the first used kept models.
@@ -27,13 +27,13 @@ import numpy as np
 from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result, read_rows
 from benchmarks.pooling import Row, pool, protocol
-from datalens_service.calibration import measure_machine
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.evaluation.metrics.downstream import accuracy
-from datalens_service.expectations import TABLE, Measured, expect, read_table
 from datalens_service.models.classifiers.classifier import Classifier
-from datalens_service.presets import preset
+from datalens_service.planning.calibration import measure_machine
+from datalens_service.planning.expectations import TABLE, Measured, expect, read_table
+from datalens_service.planning.presets import preset
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec

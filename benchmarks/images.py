@@ -34,8 +34,8 @@ from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import DataLens, ExecutionOptions, Guided, Method, Mixture, Moments
-from datalens_service.methods.datalens.training_run import DataLensRun
-from datalens_service.methods.guided import GuidedRun
+from datalens_service.methods.last_layer.guided import GuidedRun
+from datalens_service.methods.voting.training_run import DataLensRun
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness

@@ -25,8 +25,8 @@ from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.methods import DpSgd, ExecutionOptions
-from datalens_service.methods.individual_norms import accountant_of, squared_norms
-from datalens_service.methods.iterates import read_iterates
+from datalens_service.methods.descent.individual_norms import accountant_of, squared_norms
+from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import level_table, norm_levels
 from datalens_service.privacy.randomness import Integers, TrainingRandomness

@@ -28,7 +28,7 @@ from datalens_service.data.digits import digits
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
 from datalens_service.evaluation.metrics.downstream import predicted
 from datalens_service.methods import AnyMethod
-from datalens_service.presets import moments_for, preset
+from datalens_service.planning.presets import moments_for, preset
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec

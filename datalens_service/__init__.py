@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datalens_service.methods import DataLens, Guided, Mixture, Moments, PooledMoments, Rejection, Shapes
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.generators.generator import Generator
-    from datalens_service.presets import preset
+    from datalens_service.planning.presets import preset
     from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
     from datalens_service.run import Result, run
     from datalens_service.spec import TrainingSpec, vote_allowance
@@ -63,7 +63,7 @@ _HOMES: Final = {
     "TrainingSpec": "spec",
     "UnchargedAccount": "privacy.budget",
     "digits": "data.digits",
-    "preset": "presets",
+    "preset": "planning.presets",
     "read_upload": "data",
     "run": "run",
     "vote_allowance": "spec",

@@ -16,11 +16,11 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import Plan
-from datalens_service.methods.datalens.rivals import restate_rival
-from datalens_service.methods.noisy_directions import DirectionsSummary, summarize_directions
-from datalens_service.methods.record_sums import describe_working_size
+from datalens_service.methods.descent.noisy_directions import DirectionsSummary, summarize_directions
+from datalens_service.methods.descent.sampled_gradients import SamplingSummary, summarize_sampling
 from datalens_service.methods.registered import RegisteredMethod
-from datalens_service.methods.sampled_gradients import SamplingSummary, summarize_sampling
+from datalens_service.methods.sums.record_sums import describe_working_size
+from datalens_service.methods.voting.rivals import restate_rival
 from datalens_service.privacy.accounting import (
     NeighboringRelation,
     check_delta,

@@ -35,7 +35,7 @@ PAGES: Final = {
 }
 LINK: Final = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 FENCE: Final = re.compile(r"(^ *(`{3,}).*?^ *\2 *$)", re.MULTILINE | re.DOTALL)
-REFERENCE: Final = ROOT / "api" / "dashboard" / "templates" / "reference.html.j2"
+REFERENCE: Final = ROOT / "api" / "pages" / "templates" / "reference.html.j2"
 STATIC: Final = ("swagger-ui-bundle.js", "swagger-ui.css", "reference.js", "reference.css", "mark.svg")
 
 

@@ -9,14 +9,14 @@ from typing import Any, get_args
 
 import pytest
 
-from api.dashboard.planning import timed_choices
-from datalens_service import expectations
-from datalens_service.calibration import measure_machine
+from api.pages.views.planning import timed_choices
 from datalens_service.cli import options
 from datalens_service.data.dataset import Schema
-from datalens_service.expectations import Measured, expect, read_table
-from datalens_service.presets import preset
-from datalens_service.requested_spec import RequestedSpec
+from datalens_service.planning import expectations
+from datalens_service.planning.calibration import measure_machine
+from datalens_service.planning.expectations import Measured, expect, read_table
+from datalens_service.planning.presets import preset
+from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.spec import TrainingSpec
 
 GREY = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=1000)

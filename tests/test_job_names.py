@@ -6,10 +6,10 @@ from typing import Any, get_args
 
 import pytest
 
-from datalens_service.job_names import METHOD_TITLES, PRESET_TITLES, default_name
 from datalens_service.methods.registered import RegisteredMethod
-from datalens_service.presets import PRESETS
-from datalens_service.requested_spec import RequestedSpec
+from datalens_service.planning.job_names import METHOD_TITLES, PRESET_TITLES, default_name
+from datalens_service.planning.presets import PRESETS
+from datalens_service.planning.requested_spec import RequestedSpec
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from api.dashboard.planning import PlanForm
+from api.pages.views.planning import PlanForm
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.presets import PRESETS, preset
-from datalens_service.requested_spec import RequestedSpec
+from datalens_service.planning.presets import PRESETS, preset
+from datalens_service.planning.requested_spec import RequestedSpec
 
 MNIST = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
 CLASSIFIER = {"name": "scattering"}

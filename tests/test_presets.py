@@ -16,8 +16,8 @@ from datalens_service.methods import (
     Rejection,
     RejectionOrDiffusion,
 )
-from datalens_service.methods.datalens.teachers import ConvTeacher
-from datalens_service.presets import PRESETS, Purpose, preset, teachers_for
+from datalens_service.methods.voting.teachers import ConvTeacher
+from datalens_service.planning.presets import PRESETS, Purpose, preset, teachers_for
 from datalens_service.spec import TrainingSpec
 
 

@@ -23,7 +23,7 @@ from workers.process.fork_server import INTEGER
 
 _IMPORTS: Final = (
     "workers.run_job",
-    "datalens_service.methods.datalens.training_run",
+    "datalens_service.methods.voting.training_run",
     "dp_accounting.pld.privacy_loss_distribution",
     # The first optimizer of a process imports it.
     "torch._dynamo",

@@ -30,13 +30,13 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.errors import DatalensError, NotFound, RankLost, StaleLease, StoreUnavailable
+from datalens_service.gateways.startup import check_disks, connect
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.exit_codes import Exit
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.jobs.ranks import MetRanks, Ranks
 from datalens_service.phases import Phase
 from datalens_service.process_group import Rendezvous, join_process_group, read_rendezvous
-from datalens_service.services.startup import check_disks, connect
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore

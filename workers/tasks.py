@@ -9,7 +9,7 @@ from celery import signals
 
 from datalens_service import logs
 from datalens_service.errors import DatalensError
-from datalens_service.services.startup import warn_of_unknown_variables
+from datalens_service.gateways.startup import warn_of_unknown_variables
 from datalens_service.settings import Settings
 from workers.app import app
 from workers.process.runtime import queue_worker

@@ -11,7 +11,7 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
-from datalens_service.services.openid_provider import CALLBACK
+from datalens_service.gateways.openid_provider import CALLBACK
 
 UNKNOWN: Final = "unknown_parameter"
 """Code of the error."""

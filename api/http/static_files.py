@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-_FOLDER: Final = Path(__file__).parents[1] / "dashboard" / "static"
+_FOLDER: Final = Path(__file__).parents[1] / "pages" / "static"
 
 
 class StaticFolder(StaticFiles):

@@ -11,7 +11,7 @@ from api.schemas.classifiers import ClassifierRead, Prediction, PredictionList
 from api.schemas.privacy import EntryPage
 from api.schemas.releases import AddressRead, ArtifactList, ArtifactRead, GeneratorRead
 from api.schemas.webhooks import DeliveryRead, WebhookList, WebhookRead
-from datalens_service.individual_epsilon import RealisedEpsilon
+from datalens_service.programs.individual_epsilon import RealisedEpsilon
 from datalens_service.proof.hash_chain import GENESIS, Entry, budget_label
 from datalens_service.store.access.access_log import AuditEntry
 from datalens_service.store.access.keys import ApiKey

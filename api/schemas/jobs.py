@@ -14,7 +14,7 @@ from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from api.schemas.common import TrainingRequest, listed
 from datalens_service.clock import utc_now
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.requested_spec import RequestedSpec
+from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.job_privacy import JobPrivacy
 from datalens_service.spec import Device, NamedMethod, PlanSummary, TrainingSpec

@@ -18,7 +18,7 @@ from itsdangerous import BadSignature
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import Unauthorized
-from datalens_service.services.openid_provider import Secrets
+from datalens_service.gateways.openid_provider import Secrets
 from datalens_service.store.access.signers import Purpose, create_signer
 from datalens_service.store.database import Database
 

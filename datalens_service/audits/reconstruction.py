@@ -23,7 +23,7 @@ from datalens_service.data.export.png import encode_private_png
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import GradientSum, VonMisesFisherSum
 from datalens_service.methods import AnyMethod, DpSgd, ExecutionOptions, Plan
-from datalens_service.methods.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
 from datalens_service.privacy.randomness import TrainingRandomness
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 from datalens_service import __version__
-from datalens_service.cli import (
+from datalens_service.cli import output
+from datalens_service.cli.commands import (
     audit,
     audits,
     datasets,
@@ -17,7 +18,6 @@ from datalens_service.cli import (
     individual_epsilon,
     jobs,
     keys,
-    output,
     plan,
     plugins,
     predict,

@@ -55,7 +55,7 @@ PresetName = Annotated[
 
 
 class PurposeName(StrEnum):
-    """What images of the preset auto are for; `datalens_service.presets`, which is not imported for --help."""
+    """What images of the preset auto are for; `datalens_service.planning.presets`, which is not imported for --help."""
 
     LOOK = "look"
     TEACH = "teach"

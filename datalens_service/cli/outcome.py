@@ -13,7 +13,7 @@ from datalens_service.cli import output
 from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
 from datalens_service.local.local_run import LocalRun
-from datalens_service.sampling import PACKED_IMAGES
+from datalens_service.programs.sampling import PACKED_IMAGES
 from datalens_service.services.job_privacy import JobPrivacy
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.artifacts import Audience

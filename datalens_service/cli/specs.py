@@ -64,7 +64,7 @@ class SpecOptions:
         Raises:
             InvalidSpec: As `build_request`, or something does not go with the method that the preset chooses.
         """
-        from datalens_service.requested_spec import RequestedSpec
+        from datalens_service.planning.requested_spec import RequestedSpec
         from datalens_service.spec import TrainingSpec
 
         if not self.changes_preset:
@@ -79,7 +79,7 @@ class SpecOptions:
         Raises:
             InvalidSpec: Both a method and a preset are named, or a parameter is unknown or out of range.
         """
-        from datalens_service.requested_spec import RequestedSpec
+        from datalens_service.planning.requested_spec import RequestedSpec
 
         stated = self._state({} if self.method is None else {"method": {"name": self.method}})
         named = {} if self.preset is None else {"preset": self.preset}

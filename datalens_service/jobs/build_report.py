@@ -22,7 +22,7 @@ from datalens_service.evaluation.report.privacy_statement import (
 )
 from datalens_service.jobs.attack_findings import asks_for_members, findings_of
 from datalens_service.mechanisms.planned_release import PlannedRelease
-from datalens_service.methods.record_sums import describe_working_size
+from datalens_service.methods.sums.record_sums import describe_working_size
 from datalens_service.plugins import find_origin
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation, delta_beside, round_up
 from datalens_service.privacy.recomputation import GaussianReleases, composed_epsilon, discrete_releases

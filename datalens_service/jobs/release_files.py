@@ -20,8 +20,8 @@ from datalens_service.evaluation.report.card import card
 from datalens_service.evaluation.report.pictures import Pictures, draw_pictures
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedFile, ReleasedModel
+from datalens_service.programs.sampling import PACKED_IMAGES
 from datalens_service.proof.job_proof import AccountProof
-from datalens_service.sampling import PACKED_IMAGES
 from datalens_service.signatures import SigningKey
 
 SAMPLES: Final = "samples.png"

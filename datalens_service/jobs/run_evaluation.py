@@ -33,7 +33,7 @@ from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
 from datalens_service.phases import Phase
-from datalens_service.presets import moments_for
+from datalens_service.planning.presets import moments_for
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Observer, Result, run
 from datalens_service.settings import Settings

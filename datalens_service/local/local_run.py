@@ -26,16 +26,16 @@ from datalens_service import logs
 from datalens_service.data.dataset import Split, Upload
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidInput, RankLost, StateConflict
+from datalens_service.gateways.dispatch import LocalDispatcher
+from datalens_service.gateways.startup import start
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.jobs.ranks import ReadyRanks
-from datalens_service.methods.datalens.rivals import restate_rival
+from datalens_service.methods.voting.rivals import restate_rival
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
+from datalens_service.programs.sampling import PACKED_IMAGES, write_prefix
 from datalens_service.run import Observer
-from datalens_service.sampling import PACKED_IMAGES, write_prefix
-from datalens_service.services.dispatch import LocalDispatcher
 from datalens_service.services.pricing import quote
-from datalens_service.services.startup import start
 from datalens_service.services.submit_job import submit_job
 from datalens_service.settings import EmbeddedSettings, Settings
 from datalens_service.spec import TrainingSpec

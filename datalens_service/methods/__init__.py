@@ -1,19 +1,19 @@
 """The methods; this union is the registry that REST, CLI, contract tests and documentation walk through."""
 
 from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun
-from datalens_service.methods.datalens.method import DataLens
-from datalens_service.methods.diffusion import Diffusion
-from datalens_service.methods.dp_gan import DpGan
-from datalens_service.methods.dp_sgd import DpSgd
-from datalens_service.methods.guided import Guided
-from datalens_service.methods.mixture import Mixture
-from datalens_service.methods.moments import Moments
-from datalens_service.methods.pate_gan import PateGan
-from datalens_service.methods.pooled_moments import PooledMoments
-from datalens_service.methods.rejection import Rejection
+from datalens_service.methods.descent.diffusion import Diffusion
+from datalens_service.methods.descent.dp_gan import DpGan
+from datalens_service.methods.descent.dp_sgd import DpSgd
+from datalens_service.methods.last_layer.guided import Guided
+from datalens_service.methods.last_layer.rejection import Rejection
+from datalens_service.methods.last_layer.scattering import Scattering
 from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusion
-from datalens_service.methods.scattering import Scattering
-from datalens_service.methods.shapes import Shapes
+from datalens_service.methods.sums.mixture import Mixture
+from datalens_service.methods.sums.moments import Moments
+from datalens_service.methods.sums.pooled_moments import PooledMoments
+from datalens_service.methods.sums.shapes import Shapes
+from datalens_service.methods.voting.datalens import DataLens
+from datalens_service.methods.voting.pate_gan import PateGan
 
 AnyMethod = (
     DataLens

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from datalens_service.errors import StateConflict
 from datalens_service.methods import AnyMethod, Method
-from datalens_service.methods.datalens.rivals import RIVALS
+from datalens_service.methods.voting.rivals import RIVALS
 from datalens_service.plugins import list_plugins
 
 BUILT_IN: Final = frozenset({kind.model_fields["name"].default for kind in typing.get_args(AnyMethod)} | RIVALS.keys())

@@ -22,14 +22,14 @@ from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.mechanisms import Account, VectorSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods.base import ExecutionOptions, Extras, Method, Plan, TrainingRun
-from datalens_service.methods.content_count import count_drawings, plan_count, read_count
-from datalens_service.methods.diffusion import Diffusion
+from datalens_service.methods.descent.diffusion import Diffusion
+from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.methods.later_steps import LaterSteps
 from datalens_service.methods.public_start import check_same_size
-from datalens_service.methods.record_sums import StatelessRun
-from datalens_service.methods.rejection import Rejection
+from datalens_service.methods.sums.content_count import count_drawings, plan_count, read_count
+from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.level_sets import Content
+from datalens_service.models.generators.outlines.level_sets import Content
 from datalens_service.privacy.accounting import NeighboringRelation, delta_beside, limit_units, slack_for
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.voices import speak

@@ -17,9 +17,9 @@ from datalens_service.audits.request import (
 from datalens_service.audits.subgroups import check_groups
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec, StateConflict
+from datalens_service.gateways.dispatch import Dispatcher
 from datalens_service.methods import AnyMethod
 from datalens_service.services import pricing
-from datalens_service.services.dispatch import Dispatcher
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from datalens_service.child_program import run_program
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.data.sandbox.sandbox import decode_images
 from datalens_service.errors import InvalidInput
-from datalens_service.individual_epsilon import RealisedEpsilon, check_one_record
+from datalens_service.programs.child_program import run_program
+from datalens_service.programs.individual_epsilon import RealisedEpsilon, check_one_record
 from datalens_service.services.predictions import MOST_BYTES, SECONDS, Predictions, check_size
 
 
@@ -57,7 +57,7 @@ class IndividualEpsilons:
         # In a file: others on the machine can see the command line.
         labels, out = folder / "labels.npy", folder / "epsilon.json"
         np.save(labels, np.array([label]))
-        program = "datalens_service.individual_epsilon"
+        program = "datalens_service.programs.individual_epsilon"
         with self._requests.places.take():
             run_program(program, iterates, images, labels, out, seconds=SECONDS)
         return RealisedEpsilon.model_validate_json(out.read_bytes())

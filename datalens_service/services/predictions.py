@@ -17,10 +17,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.child_program import Places, run_program
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.data.sandbox.sandbox import Confinement, decode_images
 from datalens_service.errors import InvalidInput
+from datalens_service.programs.child_program import Places, run_program
 from datalens_service.settings import Settings
 from datalens_service.store.disk import translated
 
@@ -111,7 +111,7 @@ class Predictions:
         check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
         with self.places.take():
             out = folder / "probabilities.npy"
-            run_program("datalens_service.prediction", classifier, images, out, seconds=SECONDS)
+            run_program("datalens_service.programs.prediction", classifier, images, out, seconds=SECONDS)
             return np.asarray(np.load(out, allow_pickle=False))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta, StateConflict
 from datalens_service.methods import Plan
-from datalens_service.requested_spec import RequestedSpec
+from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services import public_data
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.access import tenants

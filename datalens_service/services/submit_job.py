@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datalens_service.job_names import default_name
-from datalens_service.services.dispatch import Dispatcher
+from datalens_service.gateways.dispatch import Dispatcher
+from datalens_service.planning.job_names import default_name
 from datalens_service.services.pricing import Quote
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from datalens_service.child_program import Places, run_program
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export.model_archive import write_model_archive
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.errors import InvalidInput, NotFound
-from datalens_service.methods.iterates import ITERATES_FILE
+from datalens_service.methods.descent.iterates import ITERATES_FILE
+from datalens_service.programs.child_program import Places, run_program
+from datalens_service.programs.sampling import PACKED_IMAGES
 from datalens_service.proof.job_proof import PROOF_FILE
-from datalens_service.sampling import PACKED_IMAGES
 from datalens_service.signatures import SigningKey
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job
@@ -257,7 +257,7 @@ def make_file(request: ImageRequest, out: Path) -> None:
     """
     drawn = (request.generator, request.card, request.n, request.format, request.seed, out)
     packed = () if request.packed is None else (request.packed,)
-    run_program("datalens_service.sampling", *drawn, *packed, seconds=_SECONDS)
+    run_program("datalens_service.programs.sampling", *drawn, *packed, seconds=_SECONDS)
 
 
 def _check_size(n: int, schema: Schema) -> None:

@@ -197,7 +197,7 @@ def test_retries_end(monkeypatch: pytest.MonkeyPatch, file: Path, service: Servi
 
     monkeypatch.setattr("datalens_service.client.retry_policy._MAX_DELAY", 0.01)
     monkeypatch.setattr("datalens_service.client.retry_policy.RetryPolicy.__init__.__defaults__", (0.2, 0.01))
-    monkeypatch.setattr("api.routes.uploads.tus.Chunk", unavailable)
+    monkeypatch.setattr("api.rest.uploads.tus.Chunk", unavailable)
     with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
         client.upload(file)
     assert caught.value.slug == "store-unavailable"

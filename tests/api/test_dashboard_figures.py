@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.dashboard import budget_breakdown, formatting, journal, phases
+from api.pages.views import budget_breakdown, formatting, journal, phases
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, epsilon_of_units, limit_units, round_up
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store.jobs.jobs import Job, JobState, Progress

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
-from datalens_service.services.dispatch import TASK, CeleryDispatcher, LocalDispatcher, dispatcher_for
+from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, LocalDispatcher, dispatcher_for
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.jobs import leases

@@ -113,7 +113,7 @@ def test_releasable_report_is_never_a_private_file(
     client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if the names were mixed up, the store refuses to hand the owner's report to others."""
-    from api.routes import downloads
+    from api.rest import downloads
 
     monkeypatch.setitem(downloads._REPORT_NAMES, downloads.Audience.RELEASABLE, "report")
     reply = client.get(f"/v1/jobs/{job_id}/report", params={"audience": "releasable"})

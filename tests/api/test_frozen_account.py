@@ -6,8 +6,8 @@ import pytest
 from api_builders import training
 from starlette.testclient import TestClient
 
-from api.dashboard import formatting
 from api.deps import Services
+from api.pages.views import formatting
 from datalens_service.store.access import keys
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.datasets import datasets

@@ -19,8 +19,8 @@ from api.deps import Services
 from api.uploads import tus
 from datalens_service.data.sandbox import decode, exchange
 from datalens_service.errors import InsufficientStorage
+from datalens_service.gateways.startup import check_disks
 from datalens_service.services import ingestion
-from datalens_service.services.startup import check_disks
 from datalens_service.settings import Settings
 from disks import SmallDisk
 

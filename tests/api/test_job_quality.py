@@ -16,8 +16,8 @@ from api_builders import report, succeed, training
 from PIL import Image
 from starlette.testclient import TestClient
 
-from api.dashboard import image_viewer
 from api.deps import Services
+from api.pages.views import image_viewer
 from api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest

@@ -19,9 +19,9 @@ from starlette.testclient import TestClient
 
 from certificates import issue_certificate
 from datalens_service.errors import InvalidInput
-from datalens_service.services import mail_sender
-from datalens_service.services.mail_sender import attempt_mail, check_recipient
-from datalens_service.services.webhook_sender import WebhookSender
+from datalens_service.gateways import mail_sender
+from datalens_service.gateways.mail_sender import attempt_mail, check_recipient
+from datalens_service.gateways.webhook_sender import WebhookSender
 from datalens_service.settings import Settings
 from datalens_service.store.access import webhooks
 from datalens_service.store.access.webhooks import Claimed

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.openapi.examples import ANSWERS
-from datalens_service.cli.downloads import FileFormat
+from datalens_service.cli.commands.downloads import FileFormat
 from datalens_service.client import Format
 from datalens_service.data.export import WRITERS
 from datalens_service.services import synthetic_files

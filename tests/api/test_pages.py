@@ -14,10 +14,10 @@ from api_builders import CONFIRMED, journal, npz, succeed, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api.dashboard.journal import _MEANINGS, build_table
-from api.dashboard.rendering import _templates
 from api.deps import Services
 from api.openapi.examples import ANSWERS
+from api.pages.views.journal import _MEANINGS, build_table
+from api.pages.views.rendering import _templates
 from api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.access import keys

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from api.http.query_parameters import parameters_of
 from api.main import create_app
-from datalens_service.services.openid_provider import CALLBACK
+from datalens_service.gateways.openid_provider import CALLBACK
 from datalens_service.settings import Settings
 
 

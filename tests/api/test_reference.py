@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from starlette.testclient import TestClient
 
-from api.dashboard.markup import marked
+from api.pages.views.markup import marked
 
 
 class Reading(HTMLParser):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from api.deps import Services
 from datalens_service.cli.app import app
 from datalens_service.jobs.execute import execute
-from datalens_service.methods.datalens.rivals import RIVALS
+from datalens_service.methods.voting.rivals import RIVALS
 from datalens_service.store.jobs import leases
 from datalens_service.store.tables import JobRow
 

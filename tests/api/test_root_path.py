@@ -240,12 +240,12 @@ def test_a_root_path_that_is_a_page_of_the_service_is_refused(settings: Settings
         create_app(settings.model_copy(update={"root_path": path}))
 
 
-@pytest.mark.parametrize("template", sorted(FOLDER.glob("dashboard/templates/**/*.j2")), ids=lambda path: path.name)
+@pytest.mark.parametrize("template", sorted(FOLDER.glob("pages/templates/**/*.j2")), ids=lambda path: path.name)
 def test_templates_write_every_address_by_url(template: Path) -> None:
     assert [value for value in ATTRIBUTE.findall(template.read_text()) if not WRITTEN.fullmatch(value)] == []
 
 
-@pytest.mark.parametrize("script", sorted(FOLDER.glob("dashboard/static/*.js")), ids=lambda path: path.name)
+@pytest.mark.parametrize("script", sorted(FOLDER.glob("pages/static/*.js")), ids=lambda path: path.name)
 def test_scripts_write_every_address_by_url(script: Path) -> None:
     assert SCRIPT_LITERAL.findall(script.read_text()) == []
 

@@ -25,9 +25,9 @@ from api.security import sign_in_attempts
 from api.security.browser_sessions import COOKIE
 from datalens_service.clock import utc_now
 from datalens_service.errors import Forbidden, InvalidInput, StateConflict, Unauthorized
-from datalens_service.services import openid_provider
+from datalens_service.gateways import openid_provider
+from datalens_service.gateways.openid_provider import OpenIdProvider, ProviderUnavailableError, check_id_token
 from datalens_service.services.claims import identify, parse_grants
-from datalens_service.services.openid_provider import OpenIdProvider, ProviderUnavailableError, check_id_token
 from datalens_service.settings import Settings
 from datalens_service.store.access import identities, keys, tenants, usage
 from datalens_service.store.access.roles import SCOPES, Role, Scope

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.testclient import TestClient
 
-from api.dashboard.planning import PlanForm
 from api.deps import Services
 from api.http.strictness import StrictRoute
 from api.main import create_app
+from api.pages.views.planning import PlanForm
 from api.schemas.datasets import DatasetRequest
 from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.services.dataset_declaration import DatasetForm

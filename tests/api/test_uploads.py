@@ -175,7 +175,7 @@ def test_an_interrupted_piece(
     class HungUp(Exception):
         pass
 
-    monkeypatch.setattr("api.routes.uploads.ClientDisconnect", HungUp)
+    monkeypatch.setattr("api.rest.uploads.ClientDisconnect", HungUp)
     monkeypatch.setattr("api.http.middleware.ClientDisconnect", HungUp)
     take = tus.Chunk.write
 

@@ -14,7 +14,7 @@ from api.deps import Services
 from datalens_service.store.access import keys
 from datalens_service.voices import HEADER, Voice
 
-SCRIPTS = Path(__file__).parents[2] / "api" / "dashboard" / "static"
+SCRIPTS = Path(__file__).parents[2] / "api" / "pages" / "static"
 VOICES = {Voice.REST: None, Voice.PAGE: "page", Voice.COMMAND_LINE: "command-line"}
 
 

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from test_webhooks import Receiver, deliveries
 
 from api.main import create_app
-from datalens_service.services import webhook_sender
+from datalens_service.gateways import webhook_sender
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 

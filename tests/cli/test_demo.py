@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from datalens_service.cli import demo
+from datalens_service.cli.commands import demo
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.digits import digits
 from datalens_service.methods import DataLens

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datalens_service.methods import record_sums
+from datalens_service.methods.sums import record_sums
 
 Json = Callable[..., Any]
 EACH, FREQUENCIES = 12, 300

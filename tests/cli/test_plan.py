@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from datalens_service.cli.plan import describe_plan
+from datalens_service.cli.commands.plan import describe_plan
 from datalens_service.data import read_upload
 from datalens_service.methods import Moments
 from datalens_service.spec import PlanSummary, TrainingSpec, VoteAllowance

@@ -21,8 +21,8 @@ from sqlalchemy import func, make_url, select, update
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.stored_dataset import save_dataset
+from datalens_service.gateways.dispatch import LocalDispatcher
 from datalens_service.proof.hash_chain import Balance, Entry, EntryKind
-from datalens_service.services.dispatch import LocalDispatcher
 from datalens_service.services.pricing import quote
 from datalens_service.services.submit_job import submit_job
 from datalens_service.settings import Settings

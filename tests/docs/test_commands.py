@@ -41,7 +41,7 @@ OTHER_OPTIONS = {"--build-arg", "--ready", "--requeue"}
 PLUGIN = """
 from typing import Literal
 
-from datalens_service.methods.moments import Moments
+from datalens_service.methods.sums.moments import Moments
 
 
 class Tilted(Moments):

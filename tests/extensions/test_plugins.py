@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 METHODS = """
 from typing import Literal
 
-from datalens_service.methods.moments import Moments, MomentsRun
+from datalens_service.methods.sums.moments import Moments, MomentsRun
 
 
 class Tilted(Moments):

@@ -97,7 +97,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from datalens_service.methods.datalens.teachers.base import TeacherParameters, TeacherRequest
+from datalens_service.methods.voting.teachers.base import TeacherParameters, TeacherRequest
 
 if TYPE_CHECKING:
     from datalens_service.models.teachers.base import TeacherBackend
@@ -186,10 +186,10 @@ def test_an_unknown_mechanism_is_refused(with_vote: ExtendedProduct) -> None:
 
 
 def test_a_teacher_with_a_parameter_of_its_own(product: ExtendedProduct) -> None:
-    product.add("datalens_service/methods/datalens/teachers/bright.py", TEACHER)
+    product.add("datalens_service/methods/voting/teachers/bright.py", TEACHER)
     product.register(
-        "datalens_service/methods/datalens/teachers/__init__.py",
-        "from datalens_service.methods.datalens.teachers.bright import BrightTeacher",
+        "datalens_service/methods/voting/teachers/__init__.py",
+        "from datalens_service.methods.voting.teachers.bright import BrightTeacher",
         AnyTeacher="BrightTeacher",
     )
     done = job(product, teacher={"name": "bright", "gain": 2.0, "batch": 3}, top_k=8)

@@ -12,7 +12,7 @@ from scipy import special, stats
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms import GradientChunk, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import GRID, unit_directions
-from datalens_service.methods.noisy_directions import mean_cosine
+from datalens_service.methods.descent.noisy_directions import mean_cosine
 from datalens_service.privacy.accounting import NeighboringRelation, gaussian_delta
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.partitioned_passes import PartitionedPasses

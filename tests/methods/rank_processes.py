@@ -16,7 +16,7 @@ import torch
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.errors import DatalensError
 from datalens_service.methods import DataLens, ExecutionOptions
-from datalens_service.methods.datalens.distributed import run_follower
+from datalens_service.methods.voting.distributed import run_follower
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import ProcessGroup, join_process_group, read_rendezvous

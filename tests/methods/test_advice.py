@@ -9,7 +9,7 @@ import pytest
 from datalens_service.data.dataset import Schema
 from datalens_service.data.image_sizes import parse_size
 from datalens_service.errors import InvalidSpec
-from datalens_service.presets import preset
+from datalens_service.planning.presets import preset
 from datalens_service.spec import TrainingSpec
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import GradientChunk
 from datalens_service.methods import DpSgd, ExecutionOptions
-from datalens_service.methods.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, CheckpointMismatch, InfeasiblePlan, InvalidSpec
 from datalens_service.methods import DataLens, ExecutionOptions
-from datalens_service.methods.datalens.teacher_pool import Proposal
-from datalens_service.methods.datalens.training_run import DataLensRun
+from datalens_service.methods.voting.teacher_pool import Proposal
+from datalens_service.methods.voting.training_run import DataLensRun
 from datalens_service.privacy.accounting import NeighboringRelation, cost_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness

@@ -11,8 +11,8 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InfeasiblePlan, InvalidInput, InvalidSpec
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd, ExecutionOptions
-from datalens_service.methods.dp_sgd_run import DpSgdRun
-from datalens_service.methods.ordered_records import whole_units
+from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.ordered_records import whole_units
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.privacy.accounting import limit_units

@@ -8,10 +8,10 @@ import pytest
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan
 from datalens_service.methods import ExecutionOptions, Guided, Mixture, Moments
-from datalens_service.methods.guided import NoisyGradientDescent
+from datalens_service.methods.last_layer.guided import NoisyGradientDescent
 from datalens_service.models.classifier import LastLayerClassifier
+from datalens_service.models.generators.gaussian.guided import propose
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.guided import propose
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness

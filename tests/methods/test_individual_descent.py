@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.methods import DpSgd, ExecutionOptions, Plan
-from datalens_service.methods.dp_sgd_run import DpSgdRun
-from datalens_service.methods.individual_norms import accountant_of, squared_norms
-from datalens_service.methods.iterates import read_iterates
+from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.individual_norms import accountant_of, squared_norms
+from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.models.compression import keep_energy
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount

@@ -8,8 +8,8 @@ import pytest
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd, ExecutionOptions
-from datalens_service.methods.dp_sgd_run import DpSgdRun
-from datalens_service.methods.individual_norms import Iterate, squared_norms
+from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.individual_norms import Iterate, squared_norms
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import FullBatchAccountant, norm_levels, realised_epsilons, with_margin

@@ -7,7 +7,7 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import DataLens, ExecutionOptions
-from datalens_service.models.generators import architectures
+from datalens_service.models.generators.networks import architectures
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness

@@ -7,7 +7,8 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
-from datalens_service.methods import ExecutionOptions, Mixture, Moments, record_sums
+from datalens_service.methods import ExecutionOptions, Mixture, Moments
+from datalens_service.methods.sums import record_sums
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount

@@ -7,7 +7,7 @@ import pytest
 from datalens_service.mechanisms import GradientSum, VectorSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods import Plan
-from datalens_service.methods.sampled_gradients import SampledRun, summarize_sampling
+from datalens_service.methods.descent.sampled_gradients import SampledRun, summarize_sampling
 from datalens_service.privacy.accounting import Charge, NeighboringRelation
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 

@@ -8,8 +8,8 @@ import pytest
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.methods import ExecutionOptions, PooledMoments
-from datalens_service.methods.pooled_moments import PooledMomentsRun, plan_frequencies
-from datalens_service.models.generators.pooled_gaussian import PooledGaussianFit, shrink_bands
+from datalens_service.methods.sums.pooled_moments import PooledMomentsRun, plan_frequencies
+from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit, shrink_bands
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness

@@ -11,8 +11,8 @@ from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.data.digits import digits
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import ExecutionOptions, Rejection, Scattering
-from datalens_service.methods.moments import Moments
 from datalens_service.methods.public_start import describe_source, spread_over, start_from_public
+from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount

@@ -14,7 +14,7 @@ from torch.distributed import set_timeout
 
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms import DistributedGradients, TopAgg
-from datalens_service.methods.datalens.teacher_pool import TeacherPool
+from datalens_service.methods.voting.teacher_pool import TeacherPool
 from datalens_service.models.teachers.partitions import PARTITIONS, partition_teachers, partitions_for_rank
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource

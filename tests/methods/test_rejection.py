@@ -11,10 +11,10 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import ExecutionOptions, Rejection, Shapes
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.level_sets import LevelSets
-from datalens_service.models.generators.rejection import Proposals, accept, describe, propose
+from datalens_service.models.generators.outlines.level_sets import LevelSets
+from datalens_service.models.generators.outlines.rejection import Proposals, accept, describe, propose
+from datalens_service.models.generators.outlines.tilting import level_for
 from datalens_service.models.generators.requests import fill_requests
-from datalens_service.models.generators.tilting import level_for
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness

@@ -9,10 +9,10 @@ from pydantic import ValidationError
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import AnyMethod, DataLens, DpGan, ExecutionOptions, PateGan
-from datalens_service.methods.datalens.rivals import RIVALS as RIVALS_OF_DATALENS
-from datalens_service.methods.datalens.rivals import build_rival
-from datalens_service.methods.datalens.teachers import ConvTeacher
-from datalens_service.presets import preset
+from datalens_service.methods.voting.rivals import RIVALS as RIVALS_OF_DATALENS
+from datalens_service.methods.voting.rivals import build_rival
+from datalens_service.methods.voting.teachers import ConvTeacher
+from datalens_service.planning.presets import preset
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec, StateConflict
 from datalens_service.methods import DpSgd, ExecutionOptions
-from datalens_service.methods.dp_sgd_run import DpSgdRun
-from datalens_service.methods.ordered_records import OrderedRecords
-from datalens_service.methods.sampled_gradients import smallest_stddev
+from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.ordered_records import OrderedRecords
+from datalens_service.methods.descent.sampled_gradients import smallest_stddev
 from datalens_service.privacy.accounting import delta_beside, epsilon_of_charge, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import Booleans, NoiseSource, TrainingRandomness

@@ -10,8 +10,8 @@ from torch.nn import functional
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import ExecutionOptions, Scattering
-from datalens_service.methods.moments import Moments
-from datalens_service.methods.scattering import ScatteringRun, learning_rate_for
+from datalens_service.methods.last_layer.scattering import ScatteringRun, learning_rate_for
+from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.scattering_features import _RECORDS, FeatureBasis
 from datalens_service.models.scattering import Scattering as Features

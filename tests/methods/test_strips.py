@@ -15,9 +15,10 @@ from pydantic import BaseModel, ValidationError
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import ExecutionOptions, Method, record_sums
+from datalens_service.methods import ExecutionOptions, Method
 from datalens_service.methods.registered import RegisteredMethod
-from datalens_service.models.generators import architectures
+from datalens_service.methods.sums import record_sums
+from datalens_service.models.generators.networks import architectures
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 

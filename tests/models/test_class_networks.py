@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.models.generators import architectures
-from datalens_service.models.generators.class_networks import ClassNetworks
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.generators.generator import Generator
+from datalens_service.models.generators.networks import architectures
+from datalens_service.models.generators.networks.class_networks import ClassNetworks
 from datalens_service.models.trainer import StudentTrainer
 
 from .builders import schema_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from datalens_service.models.generators.content import are_drawings
+from datalens_service.models.generators.outlines.content import are_drawings
 
 
 def image(ground: int, ink: int, side: int = 28) -> np.ndarray:

@@ -8,9 +8,9 @@ import torch
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models.generators import architectures
-from datalens_service.models.generators.deconv import DeconvGenerator
 from datalens_service.models.generators.generator import Generator
+from datalens_service.models.generators.networks import architectures
+from datalens_service.models.generators.networks.deconv import DeconvGenerator
 
 from .builders import schema_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models.generators.gaussian import GaussianFit
+from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.generator import Generator
 
 DIMENSIONS, COUNT = 12, 4000

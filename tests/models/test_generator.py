@@ -11,15 +11,15 @@ from safetensors import safe_open
 from datalens_service.data.dataset import Schema
 from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.classifiers.architectures import build_network as build_classifier
-from datalens_service.models.generators import diffusion as diffusing
-from datalens_service.models.generators import rejection as rejecting
-from datalens_service.models.generators.architectures import build_network
-from datalens_service.models.generators.denoiser import Denoiser
-from datalens_service.models.generators.denoiser_shape import DenoiserShape
+from datalens_service.models.generators.denoiser import diffusion as diffusing
+from datalens_service.models.generators.denoiser.denoiser import Denoiser
+from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
+from datalens_service.models.generators.gaussian.guided import pack
 from datalens_service.models.generators.generator import KINDS, Generator
-from datalens_service.models.generators.guided import pack
-from datalens_service.models.generators.level_sets import LevelSets
-from datalens_service.models.generators.topology import TOPOLOGY_NUMBERS
+from datalens_service.models.generators.networks.architectures import build_network
+from datalens_service.models.generators.outlines import rejection as rejecting
+from datalens_service.models.generators.outlines.level_sets import LevelSets
+from datalens_service.models.generators.outlines.topology import TOPOLOGY_NUMBERS
 
 from .builders import schema_of
 

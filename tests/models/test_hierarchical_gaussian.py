@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from datalens_service.models.generators.hierarchical_gaussian import HierarchicalFit, shrink_eigenvalues
+from datalens_service.models.generators.outlines.hierarchical_gaussian import (
+    HierarchicalFit,
+    shrink_eigenvalues,
+)
 
 CLASSES, D, COUNT = 4, 6, 3000
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Schema
-from datalens_service.models.generators.gaussian import GaussianFit
+from datalens_service.models.generators.gaussian.gaussian import GaussianFit
+from datalens_service.models.generators.gaussian.mixture import MixtureFit, nearest
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.mixture import MixtureFit, nearest
 
 CLASSES, RANK, COUNT = 2, 3, 4000
 SCHEMA = Schema(channels=1, height=4, width=4, class_names=("a", "b"), num_units=100)

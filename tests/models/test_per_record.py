@@ -11,10 +11,10 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods.diffusion_run import _error, _PackedDenoiser
+from datalens_service.methods.descent.diffusion_run import _error, _PackedDenoiser
 from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
-from datalens_service.models.generators.denoiser import Denoiser
-from datalens_service.models.generators.denoiser_shape import DenoiserShape
+from datalens_service.models.generators.denoiser.denoiser import Denoiser
+from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
 from datalens_service.models.per_record import PerRecordGradients, _chunk_size
 from tests.torch_threads import torch_threads
 

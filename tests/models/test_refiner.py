@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from datalens_service.data.dataset import Schema
-from datalens_service.models.generators import architectures
-from datalens_service.models.generators import gaussian as gaussian_model
-from datalens_service.models.generators.refiner import RefinedGaussian, Refiner
+from datalens_service.models.generators.gaussian import gaussian as gaussian_model
+from datalens_service.models.generators.networks import architectures
+from datalens_service.models.generators.networks.refiner import RefinedGaussian, Refiner
 
 from .builders import Tensors, schema_of
 

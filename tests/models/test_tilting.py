@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from datalens_service.models.generators.tilting import fit_tilt, level_for, penalty
+from datalens_service.models.generators.outlines.tilting import fit_tilt, level_for, penalty
 
 
 def test_tilted_samples_have_the_mean_that_was_released() -> None:

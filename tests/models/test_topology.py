@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from datalens_service.models.generators.topology import topology
+from datalens_service.models.generators.outlines.topology import topology
 
 
 def image(*rows: str) -> np.ndarray:

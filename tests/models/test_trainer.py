@@ -6,8 +6,8 @@ import torch
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import CheckpointMismatch, InvalidInput, InvalidSpec, StateConflict
-from datalens_service.models.generators import architectures
-from datalens_service.models.generators.image_network import ImageNetwork
+from datalens_service.models.generators.networks import architectures
+from datalens_service.models.generators.networks.image_network import ImageNetwork
 from datalens_service.models.trainer import StudentTrainer
 
 from .builders import Tensors

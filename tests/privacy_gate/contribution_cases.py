@@ -26,7 +26,7 @@ from datalens_service.methods import (
     Scattering,
     Shapes,
 )
-from datalens_service.methods.datalens.rivals import build_rival
+from datalens_service.methods.voting.rivals import build_rival
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.spec import TrainingSpec
 

@@ -13,7 +13,7 @@ from datalens_service.data import partition
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import DistributedGradients, GradientChunk, PartialGradients
 from datalens_service.methods import AnyMethod
-from datalens_service.methods.datalens.voting import VotingMethod
+from datalens_service.methods.voting.voting_method import VotingMethod
 
 from .replay import ROWS
 

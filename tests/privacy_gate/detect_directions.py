@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Schema, Split
 from datalens_service.mechanisms import GradientChunk, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import GRID
-from datalens_service.methods import DpSgd, ExecutionOptions, noisy_directions
-from datalens_service.methods.noisy_directions import PartitionedRun
+from datalens_service.methods import DpSgd, ExecutionOptions
+from datalens_service.methods.descent import noisy_directions
+from datalens_service.methods.descent.noisy_directions import PartitionedRun
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, mu_of_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.partitioned_passes import PartitionedPasses

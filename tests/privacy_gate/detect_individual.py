@@ -11,19 +11,19 @@ import numpy as np
 from dp_accounting.rdp import RdpAccountant
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.individual_epsilon import Descent
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.mechanisms.individual_histogram import IndividualEpsilons
 from datalens_service.methods import DpSgd, ExecutionOptions
 from datalens_service.methods.base import Extras
-from datalens_service.methods.dp_sgd_run import DpSgdRun
-from datalens_service.methods.individual_norms import squared_norms
-from datalens_service.methods.iterates import read_iterates
+from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.individual_norms import squared_norms
+from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.privacy import individual
 from datalens_service.privacy.accounting import cost_units, epsilon_of_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
+from datalens_service.programs.individual_epsilon import Descent
 
 from .alarm import expect
 from .cases import REPLACE_ONE, ZERO_OUT, distances_squared

@@ -20,7 +20,7 @@ from datalens_service.methods import (
     Rejection,
     Shapes,
 )
-from datalens_service.methods.datalens.rivals import build_rival
+from datalens_service.methods.voting.rivals import build_rival
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.blocks import Block

@@ -17,7 +17,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded
 from datalens_service.mechanisms import GradientChunk, GradientSum
 from datalens_service.methods import DpSgd, ExecutionOptions, Plan
-from datalens_service.methods.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount

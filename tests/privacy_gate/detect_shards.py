@@ -13,7 +13,7 @@ from datalens_service.data import partition
 from datalens_service.data import privacy_units as unit_names
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import DataLens, ExecutionOptions
-from datalens_service.methods.datalens import teacher_pool
+from datalens_service.methods.voting import teacher_pool
 from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import Dense

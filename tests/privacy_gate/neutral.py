@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from datalens_service.methods.dp_sgd_parameters import DpSgdParameters
+from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters
 from datalens_service.models import compression
 from datalens_service.privacy import individual
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from datalens_service.methods.sampled_gradients import SampledRun
+from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.privacy import accounting, poisson_sampling
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.poisson_sampling import PoissonSampling

@@ -17,17 +17,10 @@ from datalens_service.evaluation.metrics import downstream
 from datalens_service.jobs import execute
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods import (
-    guided,
-    mixture,
-    moments,
-    pooled_moments,
-    record_noise,
-    record_sums,
-    rejection,
-    shapes,
-)
-from datalens_service.methods.datalens import teacher_pool
+from datalens_service.methods.descent import record_noise
+from datalens_service.methods.last_layer import guided, rejection
+from datalens_service.methods.sums import mixture, moments, pooled_moments, record_sums, shapes
+from datalens_service.methods.voting import teacher_pool
 from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from datalens_service.mechanisms import VonMisesFisherSum
-from datalens_service.methods import noisy_directions, ordered_records
+from datalens_service.methods.descent import noisy_directions, ordered_records
 from datalens_service.privacy import partitioned_passes, randomness
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.partitioned_passes import PartitionedPasses

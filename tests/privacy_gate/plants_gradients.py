@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from datalens_service.mechanisms import GradientChunk, GradientSum, Mechanism, gradient_sum
-from datalens_service.methods import dp_sgd_run as dp_sgd
+from datalens_service.methods.descent import dp_sgd_run as dp_sgd
 from datalens_service.models import per_record
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 

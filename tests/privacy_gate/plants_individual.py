@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datalens_service import individual_epsilon
 from datalens_service.mechanisms import IndividualHistogram, Mechanism
 from datalens_service.mechanisms.individual_histogram import IndividualEpsilons, IndividualFigures
-from datalens_service.methods import dp_sgd_run
 from datalens_service.methods.base import Extras
-from datalens_service.methods.iterates import Iterates, KeptIterates
+from datalens_service.methods.descent import dp_sgd_run
+from datalens_service.methods.descent.iterates import Iterates, KeptIterates
 from datalens_service.privacy import individual
 from datalens_service.privacy.randomness import Integers, NoiseSource
+from datalens_service.programs import individual_epsilon
 
 from .plant import Plant
 

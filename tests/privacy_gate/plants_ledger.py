@@ -10,11 +10,11 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from datalens_service.mechanisms import Mechanism
-from datalens_service.methods.datalens.training_run import DataLensRun
-from datalens_service.methods.guided import NoisyGradientDescent
-from datalens_service.methods.mixture import MixtureRun
-from datalens_service.methods.moments import ClippedRecords, MomentsRun
-from datalens_service.models.generators.mixture import MixtureFit
+from datalens_service.methods.last_layer.guided import NoisyGradientDescent
+from datalens_service.methods.sums.mixture import MixtureRun
+from datalens_service.methods.sums.moments import ClippedRecords, MomentsRun
+from datalens_service.methods.voting.training_run import DataLensRun
+from datalens_service.models.generators.gaussian.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.proof import hash_chain

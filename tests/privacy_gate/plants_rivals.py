@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from datalens_service.mechanisms import ClippedRows, Histogram, LabelScores, VoteMechanism, label_scores
-from datalens_service.methods import pate_gan_run
-from datalens_service.methods.datalens import teacher_pool
-from datalens_service.methods.datalens.training_run import DataLensRun
-from datalens_service.methods.dp_gan_run import DiscriminatorRun, DpGanRun
-from datalens_service.methods.pate_gan_run import PateGanRun
+from datalens_service.methods.descent.dp_gan_run import DiscriminatorRun, DpGanRun
+from datalens_service.methods.voting import pate_gan_run, teacher_pool
+from datalens_service.methods.voting.pate_gan_run import PateGanRun
+from datalens_service.methods.voting.training_run import DataLensRun
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Integers, NoiseSource
 

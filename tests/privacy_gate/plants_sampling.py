@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import delete
 
 from datalens_service.mechanisms import GradientChunk, Mechanism
-from datalens_service.methods import dp_sgd_run as dp_sgd
+from datalens_service.methods.descent import dp_sgd_run as dp_sgd
 from datalens_service.privacy import accounting, poisson_sampling
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource, TrainingRandomness

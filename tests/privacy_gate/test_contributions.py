@@ -10,7 +10,7 @@ import pytest
 
 from datalens_service.mechanisms import CrossProductSum, Mechanism
 from datalens_service.methods import AnyMethod, DataLens, RejectionOrDiffusion
-from datalens_service.models.generators.content import are_drawings
+from datalens_service.models.generators.outlines.content import are_drawings
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 # Here once, so that no forked worker has to import it.
-import datalens_service.methods.datalens.training_run  # noqa: F401
+import datalens_service.methods.voting.training_run  # noqa: F401
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import StaleLease, StoreUnavailable
 from datalens_service.privacy.randomness import NoiseSource

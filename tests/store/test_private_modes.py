@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from datalens_service.errors import StoreUnavailable
-from datalens_service.services import startup
+from datalens_service.gateways import startup
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.datasets import private_modes

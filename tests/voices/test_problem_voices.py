@@ -98,7 +98,7 @@ def test_each_text_of_a_type_is_told_in_the_words_of_its_reader(slug: str, voice
     names = {found.__name__ for found in _classes(slug)}
     for text in texts():
         # At a terminal, and from its own forms, an error has one reader.
-        only = {"datalens_service/cli": Voice.COMMAND_LINE, "api/dashboard": Voice.PAGE}
+        only = {"datalens_service/cli": Voice.COMMAND_LINE, "api/pages": Voice.PAGE}
         reader = next((known for place, known in only.items() if text.place.startswith(place)), voice)
         if text.error in names and " " in text.words and reader is voice:
             with spoken_to(voice):

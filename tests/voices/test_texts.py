@@ -12,7 +12,7 @@ import typer.main
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from api.routes import synthetic_downloads
+from api.rest import synthetic_downloads
 from api.schemas.access import KeyCreate
 from api.schemas.common import TrainingRequest
 from api.schemas.individual_epsilon import IndividualEpsilonForm
@@ -23,7 +23,7 @@ from api.schemas.webhooks import WebhookCreate
 from datalens_service.audits.request import AuditRequest
 from datalens_service.cli.app import app
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.requested_spec import RequestedSpec
+from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
@@ -110,7 +110,11 @@ def test_the_invariant_sees_what_breaks_it() -> None:
         assert not _WORDS_OF_INTERFACES[kind].search(_plain(Text("", "", "Raise ⟦spec.epsilon⟧ to {name_of} it.")))
     assert _IDENTIFIER.findall("Lower num_teachers.") == ["num_teachers"]
     places = {text.place.partition(":")[0] for text in texts()}
-    assert {"api/problems/problem_types.py", "datalens_service/methods/diffusion.py", "workers/app.py"} <= places
+    assert {
+        "api/problems/problem_types.py",
+        "datalens_service/methods/descent/diffusion.py",
+        "workers/app.py",
+    } <= places
 
 
 def test_every_name_in_a_text_is_in_the_catalogue() -> None:
@@ -169,7 +173,7 @@ def test_members_are_those_of_the_requests(name: str) -> None:
 
 
 def test_fields_are_labels_of_pages() -> None:
-    folder = ROOT / "api" / "dashboard" / "templates"
+    folder = ROOT / "api" / "pages" / "templates"
     pages = unescape(" ".join(re.sub(r"<[^>]*>", " ", page.read_text()) for page in folder.rglob("*.j2")))
     shown = " ".join(pages.split())
     labels = {label for term in TERMS.values() for label in re.findall("“([^”]+)”", term.page)}

@@ -11,7 +11,7 @@ import numpy as np
 
 from datalens_service.evaluation.report import document
 from datalens_service.jobs.exit_codes import Exit
-from datalens_service.methods.iterates import read_iterates
+from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.datasets.artifacts import ArtifactStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from datalens_service.jobs.exit_codes import Exit
-from datalens_service.methods.sampled_gradients import SampledRun
+from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.datasets.artifacts import ArtifactStore

@@ -49,8 +49,8 @@ def alive() -> bool:
 def ready() -> bool:
     """Whether broker and database answer."""
     from datalens_service.errors import DatalensError
-    from datalens_service.services.dispatch import dispatcher_for
-    from datalens_service.services.startup import connect
+    from datalens_service.gateways.dispatch import dispatcher_for
+    from datalens_service.gateways.startup import connect
     from datalens_service.settings import Settings
 
     try:

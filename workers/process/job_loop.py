@@ -20,7 +20,7 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.errors import StoreUnavailable, WorkerUnavailable
-from datalens_service.services.startup import check_disks
+from datalens_service.gateways.startup import check_disks
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets

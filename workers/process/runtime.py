@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from datalens_service.services.startup import start
+from datalens_service.gateways.startup import start
 from datalens_service.settings import Settings
 from workers.process.queue_worker import QueueWorker
 

@@ -17,7 +17,7 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.errors import DatalensError
-from datalens_service.services.startup import start, warn_of_unknown_variables
+from datalens_service.gateways.startup import start, warn_of_unknown_variables
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases

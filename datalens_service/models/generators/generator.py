@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models.generators import gaussian, mixture
+from datalens_service.models.generators.gaussian import gaussian, mixture
 from datalens_service.models.released import ReleasedFile
 
 Tensors = dict[str, NDArray[np.float32]]
@@ -36,7 +36,7 @@ def _draw_network(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
     """Images of a network generator; torch is imported only where one is used."""
-    from datalens_service.models.generators import architectures
+    from datalens_service.models.generators.networks import architectures
 
     return architectures.draw(tensors, settings, schema, labels, rng)
 
@@ -45,7 +45,7 @@ def _draw_guided(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
     """Samples with the labels of a classifier; torch is imported only where one is used."""
-    from datalens_service.models.generators import guided
+    from datalens_service.models.generators.gaussian import guided
 
     return guided.draw(tensors, settings, schema, labels, rng)
 
@@ -54,7 +54,7 @@ def _draw_shapes(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
     """Images with sharp outlines; SciPy and torch are imported only where they are used."""
-    from datalens_service.models.generators import shapes
+    from datalens_service.models.generators.outlines import shapes
 
     return shapes.draw(tensors, settings, schema, labels, rng)
 
@@ -63,7 +63,7 @@ def _draw_rejection(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
     """Images that a classifier agrees with; SciPy and torch are imported only where they are used."""
-    from datalens_service.models.generators import rejection
+    from datalens_service.models.generators.outlines import rejection
 
     return rejection.draw(tensors, settings, schema, labels, rng)
 
@@ -72,7 +72,7 @@ def _draw_diffusion(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
     """Images of a denoiser; torch is imported only where one is used."""
-    from datalens_service.models.generators import diffusion
+    from datalens_service.models.generators.denoiser import diffusion
 
     return diffusion.draw(tensors, settings, schema, labels, rng)
 

@@ -2,7 +2,7 @@
 
 A message is written in the transaction of the event that it tells of, so none is lost and none tells of what did not
 happen. It is thin: a type, an instant and ids; whoever gets it reads the rest with a key.
-`services/webhook_sender.py` sends.
+`gateways/webhook_sender.py` sends.
 """
 
 from __future__ import annotations

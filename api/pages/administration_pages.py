@@ -1,0 +1,52 @@
+"""Pages beside the keys: webhooks and their deliveries, the audit journal, usage. Changes are requests to `/v1`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Response
+
+from api.deps import After, ObjectId, ServicesDep
+from api.http.strictness import DIGITS
+from api.pages.views.rendering import PageRoute
+from api.pages.views.visitor import VisitorDep
+from datalens_service.store.access import access_log, keys, usage, webhooks
+from datalens_service.store.jobs.events import EventType
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+_PAGE_SIZE: Final = 50
+_LARGEST: Final = 2**63 - 1
+_SENT: Final = tuple(event for event in EventType if event is not EventType.PROGRESS)
+
+
+@router.get("/webhooks", operation_id="showWebhooks")
+def webhooks_page(visitor: VisitorDep, services: ServicesDep) -> Response:
+    """All webhooks, and a form for a new one."""
+    return visitor.page("webhooks", webhooks=webhooks.list_webhooks(services.database, visitor.tenant_id), events=_SENT)
+
+
+@router.get("/webhooks/{webhook_id}", operation_id="showWebhook")
+def webhook_page(webhook_id: ObjectId, visitor: VisitorDep, services: ServicesDep, after: After = None) -> Response:
+    """A webhook and what was sent to it."""
+    hook = webhooks.get(services.database, webhook_id)
+    deliveries = webhooks.list_deliveries(services.database, webhook_id, limit=_PAGE_SIZE, cursor=after)
+    return visitor.page("webhook", webhook=hook, deliveries=deliveries.items, next_cursor=deliveries.next_cursor)
+
+
+@router.get("/journal", operation_id="showAuditEntries")
+def journal_page(
+    visitor: VisitorDep,
+    services: ServicesDep,
+    before: Annotated[int | None, Query(ge=1, le=_LARGEST), DIGITS] = None,
+) -> Response:
+    """Who did what, newest first."""
+    entries = access_log.list_latest(services.database, visitor.tenant_id, before=before, limit=_PAGE_SIZE)
+    names = {key.id: key.name for key in keys.list_keys(services.database, visitor.tenant_id)}
+    last = entries[-1].seq if entries else 1
+    return visitor.page("journal", entries=entries, names=names, older=last if last > 1 else None)
+
+
+@router.get("/usage", operation_id="showUsage")
+def usage_page(visitor: VisitorDep, services: ServicesDep) -> Response:
+    """What was used, all in all."""
+    return visitor.page("usage", usage=usage.of_tenant(services.database, visitor.tenant_id))

@@ -1,0 +1,154 @@
+"""Pages of datasets: list, upload, budget and journal. Every change is a request to `/v1`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, get_args
+
+from fastapi import APIRouter, Query, Response
+
+from api.deps import After, ObjectId, Services, ServicesDep
+from api.pages.views import journal
+from api.pages.views.attacks import found_on_dataset
+from api.pages.views.facts import dataset_facts, job_rows
+from api.pages.views.rendering import PageRoute
+from api.pages.views.visitor import Visitor, VisitorDep
+from api.schemas.common import DatasetRead
+from api.schemas.datasets import ValidationRead
+from api.security.permissions import check_scope
+from datalens_service.data.readers import READERS, usual_suffixes
+from datalens_service.data.reading_choices import Encoding
+from datalens_service.services.dataset_declaration import DatasetForm
+from datalens_service.store.access import access_log
+from datalens_service.store.access.roles import Scope
+from datalens_service.store.datasets import datasets, validations, views
+from datalens_service.store.datasets.datasets import DatasetState
+from datalens_service.store.datasets.views import DatasetView
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.job_filter import JobFilter
+from datalens_service.store.ledger import journal_pages
+from datalens_service.store.tables import LARGEST_UNITS
+
+_RECENT: Final = 6
+_PAGE_SIZE: Final = 25
+_PAYERS: Final = 100
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/", operation_id="showDatasets")
+def overview(
+    visitor: VisitorDep,
+    services: ServicesDep,
+    after: After = None,
+    search: Annotated[str, Query(max_length=200)] = "",
+    state: DatasetState | Literal[""] = "",
+) -> Response:
+    """All datasets, or those that the filters leave, and the newest jobs."""
+    datasets_page = views.list_views(
+        services.database,
+        visitor.tenant_id,
+        limit=_PAGE_SIZE,
+        cursor=after,
+        search=search.strip() or None,
+        state=DatasetState(state) if state else None,
+    )
+    recent = jobs.list_jobs(services.database, JobFilter(tenant_id=visitor.tenant_id), limit=_RECENT).items
+    return visitor.page(
+        "overview",
+        datasets=_cards(services, visitor, datasets_page.items),
+        next_cursor=datasets_page.next_cursor,
+        first_page=after is None,
+        filtered=bool(search or state),
+        search=search,
+        state=state,
+        jobs=job_rows(services, recent),
+    )
+
+
+@router.get("/datasets/new", operation_id="showUploadForm")
+def upload_page(visitor: VisitorDep, services: ServicesDep) -> Response:
+    """The form of an upload."""
+    newest = datasets.list_datasets(services.database, limit=_PAYERS, tenant_id=visitor.tenant_id).items
+    formats, suffixes = list(READERS.values()), usual_suffixes()
+    return visitor.page(
+        "upload",
+        limit=services.settings.max_upload_bytes,
+        payers=newest,
+        formats=formats,
+        suffixes=suffixes,
+        encodings=get_args(Encoding)[1:],
+    )
+
+
+@router.get("/datasets/{dataset_id}", operation_id="showDataset")
+def dataset_page(
+    dataset_id: ObjectId,
+    visitor: VisitorDep,
+    services: ServicesDep,
+    before: Annotated[int | None, Query(ge=1, le=LARGEST_UNITS)] = None,
+) -> Response:
+    """A dataset, its budget, its jobs and a page of the journal of its account; a receipt once it was deleted."""
+    dataset = views.get(services.database, dataset_id).contents
+    if dataset is None:
+        return _validation_page(visitor, services, dataset_id)
+    with services.database.session() as session:
+        portion = journal_pages.read_slice(session, dataset_id, before, journal.MOST_ENTRIES)
+        deletion = journal_pages.read_deletion(session, dataset_id)
+    shown = dataset_facts(services, dataset)
+    return visitor.page(
+        "dataset",
+        **shown,
+        jobs=job_rows(
+            services, jobs.list_jobs(services.database, JobFilter(dataset_id=dataset_id), limit=_PAGE_SIZE).items
+        ),
+        ledger=journal.build_table(portion, shown["dataset"].privacy.delta),
+        deletion=deletion,
+        attacks=found_on_dataset(services, visitor, dataset_id),
+        linked=datasets.linked(services.database, dataset_id),
+        joined=validations.joined(services.database, dataset_id)
+        if Scope.DATASETS_WRITE in visitor.key.scopes
+        else None,
+    )
+
+
+def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> Response:
+    """An upload that is being read, waits for its confirmation, or of which nothing became."""
+    check_scope(visitor.key, Scope.DATASETS_WRITE)
+    validation = validations.get(services.database, dataset_id)
+    if validation.report is not None:
+        _note(services, visitor, dataset_id)
+    shown = ValidationRead.of(validation)
+    name = DatasetView.from_validation(validation).name
+    return visitor.page("validation", validation=shown, name=name, declared=DatasetForm.model_validate(validation.form))
+
+
+def _cards(services: Services, visitor: Visitor, uploads: Sequence[DatasetView]) -> list[dict[str, Any]]:
+    """A budget that several data sets share is shown once, to those who may know that they share it."""
+    payers: dict[str, DatasetView] = {}
+    may_know = Scope.DATASETS_WRITE in visitor.key.scopes
+    cards = []
+    for upload in uploads:
+        payer = upload
+        if may_know and upload.contents is not None and upload.state is DatasetState.READY:
+            payer = payers.setdefault(upload.contents.account_id, upload)
+        cards.append(_card(services, upload) | {"shares": None if payer is upload else payer})
+    return cards
+
+
+def _card(services: Services, upload: DatasetView) -> dict[str, Any]:
+    if upload.contents is None:
+        return {"dataset": DatasetRead.of(upload, None), "gauge": None}
+    return dataset_facts(services, upload.contents)
+
+
+def _note(services: Services, visitor: Visitor, dataset_id: str) -> None:
+    """That somebody saw what depends on the records, before they see it."""
+    access_log.note(
+        services.database,
+        visitor.tenant_id,
+        actor=visitor.key.id,
+        action="seeDataset",
+        object_id=dataset_id,
+        outcome=200,
+    )

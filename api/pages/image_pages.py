@@ -1,0 +1,97 @@
+"""Released images of a job, class by class."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from api.deps import ObjectId, Services, ServicesDep
+from api.pages.views import image_viewer
+from api.pages.views.rendering import PageRoute
+from api.pages.views.visitor import VisitorDep
+from api.schemas.jobs import JobRead
+from api.security.permissions import check_scope
+from datalens_service.errors import InvalidInput, StateConflict
+from datalens_service.programs.sampling import PACKED_IMAGES
+from datalens_service.store.access.roles import Scope
+from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import Job
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+Label = Annotated[int, Query(ge=0, description="Class.")]
+Seed = Annotated[int | None, Query(ge=0, lt=2**31, description="Draws others; left out: those that are packed.")]
+PageNumber = Annotated[int, Query(ge=0, le=10_000)]
+Place = Annotated[
+    int | None, Query(ge=1, le=image_viewer.IMAGES_PER_PAGE, description="Enlarges this image of the page, from 1.")
+]
+
+
+@router.get("/jobs/{job_id}/images", operation_id="showJobImages")
+def images_page(
+    job_id: ObjectId,
+    visitor: VisitorDep,
+    services: ServicesDep,
+    label: Label = 0,
+    page: PageNumber = 0,
+    seed: Seed = None,
+    image: Place = None,
+) -> Response:
+    """A hundred images of a class, one of them enlarged if asked, and the way to the next hundred.
+
+    With a seed, they are drawn anew.
+    """
+    check_scope(visitor.key, Scope.RELEASES_READ)
+    job, dataset, packed = _released(services, job_id)
+    pages = image_viewer.pages_of_class(dataset.schema, packed) if seed is None else 1
+    drawn = packed if seed is None else image_viewer.IMAGES_PER_PAGE * dataset.schema.num_classes
+    count = image_viewer.images_on_page(dataset.schema, drawn, label, page)
+    if label >= dataset.schema.num_classes or page >= pages or (image or 0) > count:
+        raise InvalidInput("The job has packed no such images.")
+    shown = {"label": label, "page": page, "pages": pages, "seed": seed, "image": image, "count": count}
+    return visitor.page("images", job=JobRead.of(job), dataset=dataset, **shown)
+
+
+@router.get("/jobs/{job_id}/images.png", operation_id="showJobImagesPicture")
+def images_picture(
+    job_id: ObjectId,
+    visitor: VisitorDep,
+    services: ServicesDep,
+    label: Label = 0,
+    page: PageNumber = 0,
+    seed: Seed = None,
+    image: Place = None,
+) -> Response:
+    """The same as a picture; a single image if one is named."""
+    check_scope(visitor.key, Scope.RELEASES_READ)
+    job, dataset, _ = _released(services, job_id)
+    if seed is None:
+        path = services.artifacts.releasable(job.id, PACKED_IMAGES).path
+    else:
+        count = image_viewer.IMAGES_PER_PAGE * dataset.schema.num_classes
+        path = services.synthetic.get(job, dataset.schema, "npz", count, seed).path
+    if image is None:
+        picture = image_viewer.draw_page(path, dataset.schema, label, page)
+    else:
+        number = page * image_viewer.IMAGES_PER_PAGE + image - 1
+        picture = image_viewer.draw_image(path, dataset.schema, label, number)
+    return Response(picture, media_type="image/png")
+
+
+def _released(services: Services, job_id: str) -> tuple[Job, StoredDataset, int]:
+    """A job, its dataset, and how many images it has packed.
+
+    Raises:
+        StateConflict: There are no images, or too many bytes of them to page through.
+    """
+    job = jobs.get(services.database, job_id)
+    packed = int(job.spec["synthetic_images"])
+    if job.released_at is None or job.result != "generator":
+        raise StateConflict("This job has no images to look at.")
+    dataset = datasets.get(services.database, job.dataset_id)
+    if not image_viewer.fits(dataset.schema, packed):
+        raise StateConflict("These are too many large images for a page; download them to look at them.")
+    return job, dataset, packed

@@ -1,0 +1,165 @@
+"""Pages of jobs: list, progress, samples and report. Every change is a request to `/v1`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, get_args
+
+from fastapi import APIRouter, Query, Request, Response
+
+from api.deps import After, ObjectId, Services, ServicesDep
+from api.http.file_responses import file_response
+from api.pages.views import budget_breakdown, formatting, phases
+from api.pages.views.attacks import found_on_job
+from api.pages.views.confusion import Confusion, read_confusion
+from api.pages.views.facts import job_rows
+from api.pages.views.quality import accuracies_of_jobs, quality_of_job
+from api.pages.views.rendering import PageRoute
+from api.pages.views.visitor import Visitor, VisitorDep
+from api.schemas.common import BudgetRead
+from api.schemas.events import EventRead
+from api.schemas.jobs import JobRead
+from api.security.permissions import check_scope
+from datalens_service.data.export import WRITERS
+from datalens_service.errors import StateConflict
+from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.store.access import access_log
+from datalens_service.store.access.roles import Scope
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import events, jobs
+from datalens_service.store.jobs.job_filter import JobFilter
+from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.jobs.released_models import CLASSIFIER
+from datalens_service.store.ledger import account_summary
+
+_PAGE_SIZE: Final = 25
+_DATASETS_OFFERED: Final = 100
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/jobs", operation_id="showJobs")
+def jobs_page(
+    visitor: VisitorDep,
+    services: ServicesDep,
+    after: After = None,
+    state: JobState | Literal[""] = "",
+    method: Annotated[str, Query(max_length=100)] = "",
+    dataset: Annotated[str, Query(max_length=64)] = "",
+    search: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
+    """All jobs, or those that the filters leave."""
+    which = JobFilter(
+        tenant_id=visitor.tenant_id,
+        dataset_id=dataset or None,
+        state=state or None,
+        method=method or None,
+        search=search.strip() or None,
+    )
+    jobs_page = jobs.list_jobs(services.database, which, limit=_PAGE_SIZE, cursor=after)
+    offered = datasets.list_datasets(services.database, limit=_DATASETS_OFFERED, tenant_id=visitor.tenant_id)
+    return visitor.page(
+        "jobs",
+        jobs=job_rows(services, jobs_page.items),
+        accuracies=accuracies_of_jobs(services, visitor, jobs_page.items),
+        next_cursor=jobs_page.next_cursor,
+        first_page=after is None,
+        filtered=bool(state or method or dataset or search),
+        state=state,
+        method=method,
+        methods=sorted(kind.model_fields["name"].default for kind in get_args(RegisteredMethod)),
+        dataset=dataset,
+        search=search,
+        datasets=offered.items,
+    )
+
+
+@router.get("/jobs/{job_id}", operation_id="showJob")
+def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
+    """A job: where it stands, what it spent, what it made."""
+    job = jobs.get(services.database, job_id)
+    shown = _job_facts(services, job)
+    return visitor.page(
+        "job",
+        **shown,
+        events=_events(services, job),
+        quality=quality_of_job(services, visitor, job, shown["dataset"].schema),
+        confusion=_confusion(services, visitor, job),
+        attacks=found_on_job(services, visitor, job),
+    )
+
+
+@router.get("/jobs/{job_id}/samples.png", operation_id="showJobSamples")
+def samples_so_far(
+    job_id: ObjectId,
+    request: Request,
+    visitor: VisitorDep,
+    services: ServicesDep,
+    made: Annotated[str, Query(max_length=64)] = "",
+) -> Response:
+    """The sample grid of a job that may still run; `made` tells a browser that it is another one than it keeps."""
+    check_scope(visitor.key, Scope.RELEASES_READ)
+    artifact = services.artifacts.releasable(job_id, "samples.png")
+    return file_response(
+        request, artifact.path, artifact.sha256, media_type=artifact.media_type, name=artifact.name, inline=True
+    )
+
+
+@router.get("/jobs/{job_id}/report", operation_id="showJobReport")
+def report_page(
+    job_id: ObjectId,
+    visitor: VisitorDep,
+    services: ServicesDep,
+    audience: Annotated[str, Query(pattern="^(owner|releasable)$")] = "releasable",
+) -> Response:
+    """The report of a job whose images are ready, framed by the way back."""
+    job = jobs.get(services.database, job_id)
+    if job.released_at is None:
+        raise StateConflict(f"There is no report: the job is {job.state} and its images are not ready.")
+    dataset = datasets.get(services.database, job.dataset_id)
+    return visitor.page("report", job=JobRead.of(job), dataset=dataset, audience=audience)
+
+
+def _events(services: Services, job: Job) -> list[EventRead]:
+    delta, slack = float(job.price["delta"]), int(job.price.get("slack", 0))
+    return [EventRead.of(event, delta, slack) for event in events.list_milestones(services.database, job.id)]
+
+
+def _confusion(services: Services, visitor: Visitor, job: Job) -> Confusion | None:
+    """The table of a classifier, for the owner alone."""
+    if job.released_at is None or Scope.REPORTS_READ not in visitor.key.scopes:
+        return None
+    if job.result != CLASSIFIER:
+        return None
+    table = read_confusion(services.artifacts, job.id)
+    if table is not None:
+        access_log.note(
+            services.database,
+            visitor.tenant_id,
+            actor=visitor.key.id,
+            action="seeConfusion",
+            object_id=job.id,
+            outcome=200,
+        )
+    return table
+
+
+def _job_facts(services: Services, job: Job) -> dict[str, Any]:
+    dataset = datasets.get(services.database, job.dataset_id)
+    with services.database.session() as session:
+        account = account_summary.summarize_account(session, dataset.id)
+    files = services.artifacts.list_artifacts(job.id)
+    return {
+        "job": JobRead.of(job),
+        "made": job.result,
+        "dataset": dataset,
+        "budget": BudgetRead.of(account),
+        "budget_gauge": budget_breakdown.of_budget(BudgetRead.of(account)),
+        "gauge": budget_breakdown.of_job(job),
+        "stages": phases.job_phases(job),
+        "took": formatting.between(job.started_at, job.finished_at) if job.started_at and job.finished_at else "",
+        "sizes": {file.name: file.size for file in files},
+        "audiences": {file.name: file.audience for file in files},
+        "previews": [file.name for file in files if file.name.startswith("preview-")],
+        "digests": {file.name: file.sha256 for file in files},
+        "formats": list(WRITERS.values()),
+    }

@@ -1,0 +1,86 @@
+"""The form of a job and its price, before anything is reserved."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+from uuid import uuid4
+
+from fastapi import APIRouter, Body, Query, Response
+
+from api.deps import ObjectId, Services, ServicesDep
+from api.pages.views import budget_breakdown
+from api.pages.views.facts import dataset_facts
+from api.pages.views.planning import PlanForm, timed_choices
+from api.pages.views.rendering import PageRoute
+from api.pages.views.visitor import Visitor, VisitorDep
+from api.schemas.common import PlanRead
+from datalens_service.errors import DatalensError, StateConflict
+from datalens_service.planning.calibration import measure_machine
+from datalens_service.services import pricing
+from datalens_service.spec import TrainingSpec
+from datalens_service.store.access import tenants
+from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
+from datalens_service.store.jobs import jobs
+
+_NEWEST: Final = 200
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/datasets/{dataset_id}/new-job", operation_id="showPlanForm")
+def plan_page(
+    dataset_id: ObjectId,
+    visitor: VisitorDep,
+    services: ServicesDep,
+    like: Annotated[str | None, Query(max_length=64)] = None,
+) -> Response:
+    """The form of a job, as somebody begins who knows nothing yet, or as another job was."""
+    shown = dataset_facts(services, _ready(services, dataset_id))
+    form = PlanForm.first(shown["dataset"].privacy)
+    if like is not None:
+        with services.database.connection() as connection:
+            tenants.check_owned(connection, visitor.tenant_id, {"job_id": like})
+        form = PlanForm.repeating(TrainingSpec.model_validate(jobs.get(services.database, like).spec))
+    public = _public_sets(services, visitor, dataset_id)
+    choices = timed_choices(shown["dataset"].schema_, form.epsilon, measure_machine())
+    return visitor.page("plan", **shown, form=form, like=like, choices=choices, public_sets=public)
+
+
+@router.post("/datasets/{dataset_id}/plan", operation_id="showPlan")
+def plan_part(
+    dataset_id: ObjectId, filled: Annotated[dict[str, Any], Body()], visitor: VisitorDep, services: ServicesDep
+) -> Response:
+    """What the form costs, as a part of its page, with the very request that the button sends."""
+    _ready(services, dataset_id)
+    try:
+        training_request = PlanForm.filled(filled).request(dataset_id)
+        quote = pricing.quote(services.database, visitor.tenant_id, dataset_id, training_request.spec)
+    except DatalensError as error:
+        return visitor.page("parts/plan_refused", detail=error.detail)
+    plan = PlanRead.from_quote(quote)
+    return visitor.page(
+        "parts/plan_cost",
+        plan=plan,
+        gauge=budget_breakdown.of_budget(plan.budget, plan.cost.units),
+        training_request=training_request,
+        # One key per price: pressing twice submits once.
+        idempotency_key=str(uuid4()),
+    )
+
+
+def _public_sets(services: Services, visitor: Visitor, dataset_id: str) -> list[StoredDataset]:
+    """Newest data sets that a job may start from."""
+    newest = datasets.list_datasets(services.database, limit=_NEWEST, tenant_id=visitor.tenant_id).items
+    return [
+        one
+        for one in newest
+        if one.schema.records_are_public and one.state is DatasetState.READY and one.id != dataset_id
+    ]
+
+
+def _ready(services: Services, dataset_id: str) -> StoredDataset:
+    dataset = datasets.get(services.database, dataset_id)
+    if dataset.state is DatasetState.DELETED:
+        raise StateConflict("The records of this dataset were deleted, so no job can train on it.")
+    return dataset

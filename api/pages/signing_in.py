@@ -1,0 +1,69 @@
+"""Signing in to the pages with an API key, and out again."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Form, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from api.deps import ServicesDep
+from api.pages.views.rendering import SIGN_IN, PageRoute, local_path, page
+from api.security import browser_sessions as cookies
+from datalens_service.errors import Unauthorized
+from datalens_service.store.access import browser_sessions
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get(SIGN_IN)
+def sign_in_page(request: Request, next: Annotated[str, Query(max_length=500)] = "/") -> Response:
+    """The form."""
+    return _form(request, next)
+
+
+@router.post(SIGN_IN)
+def sign_in(
+    request: Request,
+    services: ServicesDep,
+    key: Annotated[str, Form(max_length=200)] = "",
+    next: Annotated[str, Form(max_length=500)] = "/",
+) -> Response:
+    """Exchange a key for a session; the key is not kept."""
+    if cookies.is_cross_site(request):
+        return _form(request, next, "Another site sent this form. Type the key here.", 403)
+    try:
+        session = browser_sessions.sign_in(services.database, key.strip())
+    except Unauthorized as error:
+        return _form(request, next, error.detail, 401)
+    answer = RedirectResponse(local_path(next), 303)
+    cookies.remember(answer, request, session)
+    return answer
+
+
+@router.post("/sign-out")
+def sign_out(
+    request: Request, services: ServicesDep, everywhere: Annotated[Literal["", "true"], Form()] = ""
+) -> Response:
+    """End the session, or all of its key. Nothing else changes, so it needs no token; only other sites may not send it.
+
+    A cookie that stands for no session is dropped like any other.
+    """
+    if cookies.is_cross_site(request):
+        return RedirectResponse("/", 303)
+    token = request.cookies.get(cookies.COOKIE, "")
+    with suppress(Unauthorized):
+        if everywhere:
+            browser_sessions.sign_out_everywhere(
+                services.database, browser_sessions.resume(services.database, token).key.id
+            )
+    browser_sessions.sign_out(services.database, token)
+    answer = RedirectResponse(SIGN_IN, 303)
+    cookies.forget(answer)
+    return answer
+
+
+def _form(request: Request, next: str, complaint: str | None = None, status: int = 200) -> Response:
+    offered = bool(request.app.state.settings.oidc_issuer)
+    return page(request, "sign_in", status=status, next=local_path(next), complaint=complaint, single_sign_on=offered)

@@ -1,0 +1,1 @@
+"""Values that the templates of pages show."""

@@ -1,0 +1,92 @@
+"""What attacks found, as the owner sees it on pages. For the owner alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from markupsafe import Markup
+
+from api.deps import Services
+from api.pages.views.visitor import Visitor
+from api.schemas.audits import PrivacyAuditRead
+from datalens_service.audits.audit import AttackResult
+from datalens_service.evaluation.report.attacks import RocPoint
+from datalens_service.evaluation.report.roc import roc_curve
+from datalens_service.services import audits as services_audits
+from datalens_service.store.access import access_log
+from datalens_service.store.access.roles import Scope
+from datalens_service.store.jobs import audits
+from datalens_service.store.jobs.audits import StoredAudit
+from datalens_service.store.jobs.jobs import Job
+
+MOST_AUDITS: Final = 25
+
+
+class AuditRow(NamedTuple):
+    """An audit in a table.
+
+    Attributes:
+        audit: As the API shows it.
+        target: What was attacked, in words.
+        strongest: The attack that found most; None before its end.
+    """
+
+    audit: PrivacyAuditRead
+    target: str
+    strongest: AttackResult | None
+
+
+class FoundByAttacks(NamedTuple):
+    """A section of a page.
+
+    Attributes:
+        rows: Newest first.
+        picture: Curves of the newest audit with a result on membership; None without any.
+    """
+
+    rows: tuple[AuditRow, ...]
+    picture: Markup | None
+
+
+def found_on_dataset(services: Services, visitor: Visitor, dataset_id: str) -> FoundByAttacks | None:
+    """Audits on a dataset; None for visitors who may not see their figures."""
+    if Scope.REPORTS_READ not in visitor.key.scopes:
+        return None
+    page = audits.list_audits(services.database, visitor.tenant_id, limit=MOST_AUDITS, dataset_id=dataset_id)
+    return _section(services, visitor, dataset_id, page.items)
+
+
+def found_on_job(services: Services, visitor: Visitor, job: Job) -> FoundByAttacks | None:
+    """Audits that say something about a job; None for visitors who may not see their figures."""
+    if Scope.REPORTS_READ not in visitor.key.scopes or job.released_at is None:
+        return None
+    return _section(services, visitor, job.id, services_audits.about_job(services.database, job)[::-1][:MOST_AUDITS])
+
+
+def row_of(audit: StoredAudit) -> AuditRow:
+    """An audit with what its target is called."""
+    read = PrivacyAuditRead.of(audit)
+    return AuditRow(read, services_audits.describe(read.target), None if read.result is None else read.result.strongest)
+
+
+def draw(result: AttackResult, name: str) -> Markup:
+    """The curves of one attack."""
+    points = [RocPoint.model_validate(one.model_dump()) for one in result.figures.curve]
+    # Built as a tree, which escapes every text.
+    return Markup(roc_curve(name, result.attack, points))  # noqa: S704
+
+
+def note(services: Services, visitor: Visitor, object_id: str) -> None:
+    """That somebody saw figures of attacks, before they see them."""
+    access_log.note(
+        services.database, visitor.tenant_id, actor=visitor.key.id, action="seeAudits", object_id=object_id, outcome=200
+    )
+
+
+def _section(services: Services, visitor: Visitor, object_id: str, listed: Sequence[StoredAudit]) -> FoundByAttacks:
+    rows = tuple(row_of(audit) for audit in listed)
+    newest = next((row.strongest for row in rows if row.strongest is not None), None)
+    if any(row.audit.result is not None for row in rows):
+        note(services, visitor, object_id)
+    return FoundByAttacks(rows, None if newest is None else draw(newest, "attacks-curve"))

@@ -1,0 +1,85 @@
+"""Two jobs side by side: what they were asked for, what they reached, and where their parameters differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from api.deps import Services
+from api.pages.views.quality import Figure, quality_of_job
+from api.pages.views.visitor import Visitor
+from api.schemas.jobs import JobRead
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs
+
+ABSENT = "–"
+"""What stands in the column of a job that has no such parameter or figure."""
+
+
+class Side(NamedTuple):
+    """One of the two jobs.
+
+    Attributes:
+        job: As the API gives it.
+        dataset: Name of its data set.
+        made: generator or classifier.
+        figures: By their titles; those for the owner alone only where the visitor is one.
+    """
+
+    job: JobRead
+    dataset: str
+    made: str | None
+    figures: dict[str, Figure]
+
+
+class Row(NamedTuple):
+    """A parameter or a figure of both jobs.
+
+    Attributes:
+        name: Of the parameter, with its path, or the title of the figure.
+        first: Of the first job.
+        second: Of the second job.
+        private: Whether it is for the owner alone.
+    """
+
+    name: str
+    first: str
+    second: str
+    private: bool = False
+
+
+def side_of(services: Services, visitor: Visitor, job_id: str) -> Side:
+    """A job with its figures; that private ones were seen is noted."""
+    job = jobs.get(services.database, job_id)
+    dataset = datasets.get(services.database, job.dataset_id)
+    quality = quality_of_job(services, visitor, job, dataset.schema)
+    figures = {figure.title: figure for figure in quality.figures} if quality else {}
+    return Side(JobRead.of(job), dataset.name, job.result, figures)
+
+
+def compare_figures(first: Side, second: Side) -> list[Row]:
+    """Figures of both reports, in the order of the first."""
+    titles = dict.fromkeys([*first.figures, *second.figures])
+    return [_figure_row(title, first.figures.get(title), second.figures.get(title)) for title in titles]
+
+
+def _figure_row(title: str, first: Figure | None, second: Figure | None) -> Row:
+    private = any(figure.private for figure in (first, second) if figure)
+    return Row(title, first.value if first else ABSENT, second.value if second else ABSENT, private)
+
+
+def compare_parameters(first: Side, second: Side) -> list[Row]:
+    """Parameters in which the two differ."""
+    left, right = (dict(flatten(side.job.spec.model_dump(mode="json"))) for side in (first, second))
+    names = dict.fromkeys([*left, *right])
+    rows = [Row(name, left.get(name, ABSENT), right.get(name, ABSENT)) for name in names]
+    return [row for row in rows if row.first != row.second]
+
+
+def flatten(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """Leaves of a nested object with their paths, as text."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", ABSENT if value is None else str(value)

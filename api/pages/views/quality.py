@@ -1,0 +1,113 @@
+"""How good the result of a job is: private figures for the owner, those of the releasable report for others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from api.deps import Services
+from api.pages.views.visitor import Visitor
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import NotFound
+from datalens_service.planning.expectations import Expectation, expect
+from datalens_service.spec import TrainingSpec
+from datalens_service.store.access import access_log
+from datalens_service.store.access.roles import Scope
+from datalens_service.store.jobs.jobs import Job
+
+_HEADLINES: Final = ("accuracy", "classifier_accuracy")
+_OWNER: Final = "owner"
+
+
+class Figure(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        title: In words.
+        meaning: What it says.
+        value: With its unit, and its spread over seeds where there is one.
+        real: The same figure of real images, where the report has it.
+        private: Whether it is for the owner alone.
+        interval: Of the mean over seeds, where there are enough.
+    """
+
+    title: str
+    meaning: str
+    value: str
+    real: str
+    private: bool
+    interval: str = ""
+
+
+class Quality(NamedTuple):
+    """What the page of a job shows.
+
+    Attributes:
+        figures: As the report lists them.
+        expectation: What a plan would have said; None where nothing was measured.
+        private: Whether one of the figures is for the owner alone.
+    """
+
+    figures: tuple[Figure, ...]
+    expectation: Expectation | None
+    private: bool
+
+
+def quality_of_job(services: Services, visitor: Visitor, job: Job, schema: Schema) -> Quality | None:
+    """Figures of a job that has ended; None where there are none."""
+    figures = tuple(_figure(measure) for measure in _measures(services, visitor, job))
+    if not figures:
+        return None
+    private = any(figure.private for figure in figures)
+    if private:
+        _note(services, visitor, job.id)
+    return Quality(figures, expect(TrainingSpec.model_validate(job.spec), schema), private)
+
+
+def accuracies_of_jobs(services: Services, visitor: Visitor, listed: Sequence[Job]) -> dict[str, Figure]:
+    """The first figure of each job of a list, by the id of the job."""
+    accuracies = {}
+    for job in listed:
+        measures = _measures(services, visitor, job)
+        headline = next((measure for measure in measures if measure["name"] in _HEADLINES), None)
+        if headline is not None:
+            accuracies[job.id] = _figure(headline)
+    for job_id, figure in accuracies.items():
+        if figure.private:
+            _note(services, visitor, job_id)
+    return accuracies
+
+
+def _measures(services: Services, visitor: Visitor, job: Job) -> list[dict[str, Any]]:
+    """As the report that this visitor may read states them; none before the job has ended, or without its report."""
+    if job.released_at is None or job.finished_at is None:
+        return []
+    name = "report.json" if Scope.REPORTS_READ in visitor.key.scopes else "report-releasable.json"
+    try:
+        report = json.loads(services.artifacts.get(job.id, name).path.read_bytes())
+    except (NotFound, FileNotFoundError):
+        return []
+    measures: list[dict[str, Any]] = report["measures"]
+    return measures
+
+
+def _figure(measure: dict[str, Any]) -> Figure:
+    value = _with_unit(measure["value"], measure["unit"])
+    if measure["spread"] is not None:
+        value += f" ± {measure['spread']:.1f}"
+    real = "" if measure["ceiling"] is None else _with_unit(measure["ceiling"], measure["unit"])
+    ends = [_with_unit(end, measure["unit"]) for end in measure.get("confidence_interval", ())]
+    interval = f"95 % interval over {measure['seeds']} seeds: {' to '.join(ends)}" if ends else ""
+    return Figure(measure["title"], measure["meaning"], value, real, measure["audience"] == _OWNER, interval)
+
+
+def _with_unit(value: float, unit: str) -> str:
+    return f"{value:.1f} %" if unit == "percent" else f"{value:.3g}"
+
+
+def _note(services: Services, visitor: Visitor, job_id: str) -> None:
+    """That somebody saw private figures, before they see them."""
+    access_log.note(
+        services.database, visitor.tenant_id, actor=visitor.key.id, action="seeQuality", object_id=job_id, outcome=200
+    )

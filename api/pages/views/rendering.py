@@ -1,0 +1,136 @@
+"""Pages from templates, with headers that let a page load and run nothing but our own files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, Final
+from urllib.parse import quote
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+
+from api.addresses import address, inner_path
+from api.http.strictness import StrictRoute
+from api.pages.views.formatting import FILTERS
+from api.pages.views.markup import marked
+from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
+from api.problems.request_errors import problem_errors
+from api.security.browser_sessions import resume_session
+from datalens_service.errors import DatalensError, Forbidden, InvalidInput, Unauthorized
+from datalens_service.store.access.browser_sessions import BrowserSession
+
+SIGN_IN: Final = "/sign-in"
+HOME: Final = "/"
+RELEASES: Final = "/releases"
+THEME_COOKIE: Final = "datalens-theme"
+_THEMES: Final = frozenset({"light", "dark"})
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "font-src 'self'; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("api.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(FILTERS, marked=marked)
+    made.globals["url"] = address
+    return made
+
+
+_templates: Final = _environment()
+
+
+def page(
+    request: Request, template: str, session: BrowserSession | None = None, *, status: int = 200, **facts: Any
+) -> HTMLResponse:
+    """A page or a part of one.
+
+    Args:
+        request: Its path and its choice of theme.
+        template: Name below `templates/`, without its ending.
+        session: Of the visitor; None before signing in.
+        status: HTTP status.
+        facts: What the template shows.
+    """
+    theme = request.cookies.get(THEME_COOKIE, "")
+    content = _templates.get_template(f"{template}.html.j2").render(
+        path=inner_path(request.scope),
+        session=session,
+        scopes=session.key.scopes if session else frozenset(),
+        theme=theme if theme in _THEMES else None,
+        version=version("datalens-service"),
+        **facts,
+    )
+    return HTMLResponse(content, status, headers=_HEADERS)
+
+
+class PageRoute(StrictRoute):
+    """A route whose errors are pages: the sign-in form for visitors without a session, a sentence for all else."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler with its errors answered."""
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Unauthorized:
+                return RedirectResponse(f"{SIGN_IN}?next={quote(_place(request))}", 303)
+            except Forbidden as error:
+                # Keys that see no data set begin with what was released.
+                if inner_path(request.scope) == HOME:
+                    return RedirectResponse(RELEASES, 303)
+                return error_page(request, PROBLEM_TYPES[error.slug], error.detail)
+            except DatalensError as error:
+                return error_page(request, PROBLEM_TYPES.get(error.slug, INTERNAL), error.detail)
+            except RequestValidationError as error:
+                return error_page(request, *_wrong_address(error))
+            except HTTPException as error:
+                problem = BY_STATUS.get(error.status_code, BY_STATUS[400])
+                return error_page(request, problem, problem.remedy)
+
+        return answer
+
+
+def local_path(path: str) -> str:
+    """The path, if it is one of this service and never another site's; otherwise the start page."""
+    inside = path.startswith("/") and not path.startswith(("//", "/\\"))
+    return path if inside and path.isprintable() else "/"
+
+
+def _place(request: Request) -> str:
+    """Where a visitor goes after signing in."""
+    return inner_path(request.scope) if request.method == "GET" else "/"
+
+
+def _wrong_address(error: RequestValidationError) -> tuple[ProblemType, str]:
+    """Which parameter of an address is wrong; if none is, there is nothing at it."""
+    for place in problem_errors(error.errors(), error.body):
+        if place["in"] == "query":
+            return PROBLEM_TYPES[InvalidInput.slug], f"{place['pointer'][2:]} in the address: {place['detail']}"
+    return BY_STATUS[404], "There is nothing at this address."
+
+
+def error_page(request: Request, problem: ProblemType, detail: str) -> HTMLResponse:
+    """A problem as a page."""
+    # With the way around for visitors who have one.
+    with suppress(DatalensError):
+        session = resume_session(request, request.app.state.services.database)
+        return page(request, "error", session, status=problem.status or 500, problem=problem, detail=detail)
+    return page(request, "error", status=problem.status or 500, problem=problem, detail=detail)

@@ -1,0 +1,141 @@
+"""Audits: attack a method or a released model, for the owner of the records alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Depends, Query, Response, status
+
+from api.deps import After, Caller, Limit, ObjectId, ServicesDep, caller
+from api.http.strictness import StrictRoute
+from api.openapi import audit_examples
+from api.openapi.document import ok, problems
+from api.problems.handlers import PRIVATE
+from api.rest.jobs import RETRY_AFTER_SECONDS, IdempotencyKey
+from api.schemas.audits import PrivacyAuditRead
+from api.schemas.common import Page
+from api.security.permissions import check_scope
+from datalens_service.audits.request import AuditRequest
+from datalens_service.errors import NotFound
+from datalens_service.services import audits as submitting
+from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.store.access.roles import Scope
+from datalens_service.store.jobs import audits, jobs
+
+router = APIRouter(
+    prefix="/v1/audits",
+    route_class=StrictRoute,
+    tags=["audits"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+_PNG: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
+_SUBMISSION: Final = problems(
+    "invalid-input", "invalid-spec", "invalid-delta", "epsilon-infeasible", "not-found", "state-conflict"
+)
+
+
+@router.post(
+    "",
+    operation_id="createAudit",
+    summary="Attack a method in rehearsal, or a released model",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses={
+        **ok(202, "Accepted; the audit exists.", headers=("Location", "Retry-After")),
+        **_SUBMISSION,
+    },
+)
+def create_audit(
+    request: Annotated[AuditRequest, Body(openapi_examples=audit_examples.REQUESTS)],
+    services: ServicesDep,
+    key: Caller,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> PrivacyAuditRead:
+    """A worker trains the models and drops them. Nothing is charged, because only the owner sees what comes of it."""
+    check_scope(key, Scope.JOBS_WRITE)
+    audit = submitting.submit(
+        services.database,
+        services.dispatcher,
+        key.tenant_id,
+        request,
+        max_attempts=services.settings.max_attempts,
+        idempotency_key=idempotency_key,
+    )
+    response.headers["Location"] = f"/v1/audits/{audit.job.id}"
+    response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return PrivacyAuditRead.of(audit)
+
+
+@router.get(
+    "",
+    operation_id="listAudits",
+    summary="List audits, newest first",
+    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
+)
+def list_audits(
+    services: ServicesDep,
+    key: Caller,
+    limit: Limit = 20,
+    after: After = None,
+    dataset_id: Annotated[
+        str | None, Query(max_length=64, pattern=IDENTIFIER, description="Only audits on this dataset.")
+    ] = None,
+    job_id: Annotated[
+        str | None, Query(max_length=64, pattern=IDENTIFIER, description="Only audits of this job's model.")
+    ] = None,
+) -> Page[PrivacyAuditRead]:
+    """Audits of all datasets, or those that the filters leave, each with what it found."""
+    page = audits.list_audits(
+        services.database, key.tenant_id, limit=limit, cursor=after, dataset_id=dataset_id, attacked_job_id=job_id
+    )
+    return Page.build([PrivacyAuditRead.of(audit) for audit in page.items], page.next_cursor)
+
+
+@router.get(
+    "/{audit_id}",
+    operation_id="getAudit",
+    summary="Read what an audit found",
+    responses={**ok(200, "The audit.", headers=("Retry-After",)), **problems("not-found", "invalid-input")},
+)
+def get_audit(audit_id: ObjectId, services: ServicesDep, response: Response) -> PrivacyAuditRead:
+    """`Retry-After` says when it is worth looking again; it is left out once the audit has ended."""
+    audit = audits.get(services.database, audit_id)
+    if not audit.job.state.terminal:
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return PrivacyAuditRead.of(audit)
+
+
+@router.get(
+    "/{audit_id}/picture",
+    operation_id="getAuditPicture",
+    summary="See what inversion made of gradients: for the owner of the records",
+    response_class=Response,
+    responses={
+        200: {"description": "Private records above what was made of them.", "content": {"image/png": _PNG}},
+        **problems("not-found", "invalid-input"),
+    },
+)
+def get_audit_picture(audit_id: ObjectId, services: ServicesDep) -> Response:
+    """Records, what a raw gradient shows of each, and what the released one shows. Deleted with the dataset."""
+    picture = audits.get(services.database, audit_id).picture
+    if picture is None:
+        raise NotFound("This audit has no picture: it did not ask for inversion, has not ended, or its data is gone.")
+    return Response(picture, media_type="image/png", headers=PRIVATE)
+
+
+@router.post(
+    "/{audit_id}:cancel",
+    operation_id="cancelAudit",
+    summary="Stop an audit",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses={
+        **ok(202, "A queued audit is cancelled; a running one stops before its next step."),
+        **problems("not-found", "state-conflict", "invalid-input"),
+    },
+)
+def cancel_audit(audit_id: ObjectId, services: ServicesDep, key: Caller) -> PrivacyAuditRead:
+    """Nothing was charged, so nothing returns."""
+    check_scope(key, Scope.JOBS_WRITE)
+    jobs.request_cancel(services.database, audit_id)
+    return PrivacyAuditRead.of(audits.get(services.database, audit_id))

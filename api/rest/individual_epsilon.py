@@ -1,0 +1,93 @@
+"""Individual ε of one record, for whoever holds the record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from fastapi import APIRouter, Depends, Response
+
+from api.deps import Services, ServicesDep, caller
+from api.openapi import service_examples as examples
+from api.openapi.document import form_body, ok, problems
+from api.problems.handlers import PRIVATE
+from api.released_jobs import Labelling
+from api.schemas.individual_epsilon import IndividualEpsilonForm, IndividualEpsilonRequest
+from api.uploads.receiver import FILE_FIELD, RecordUploadDep
+from datalens_service.data.dataset import Images
+from datalens_service.errors import InvalidInput, NotFound, StateConflict
+from datalens_service.methods.descent.iterates import ITERATES_FILE
+from datalens_service.programs.individual_epsilon import RealisedEpsilon
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs.jobs import Job
+
+router = APIRouter(
+    prefix="/v1/jobs/{job_id}",
+    tags=["classifiers"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+_BODY: Final[dict[str, Any]] = form_body(
+    IndividualEpsilonForm,
+    FILE_FIELD,
+    "One image: PNG or JPEG, a zip or tar of it, or an NPZ with one array named images; contents decide the format.",
+    examples.RECORD_FORM,
+)
+_BODY["requestBody"]["content"]["application/json"] = {
+    "schema": {"$ref": "#/components/schemas/IndividualEpsilonRequest"},
+    "example": examples.RECORD_REQUEST,
+}
+
+
+@router.post(
+    "/individual-epsilon",
+    operation_id="createIndividualEpsilon",
+    summary="Say what a job cost one record",
+    openapi_extra=_BODY,
+    responses={
+        **ok(200, "Realised individual ε of the record."),
+        **problems(
+            "not-found",
+            "state-conflict",
+            "invalid-input",
+            "dataset-invalid",
+            "payload-too-large",
+            "unsupported-media-type",
+            "worker-unavailable",
+            "insufficient-storage",
+        ),
+    },
+)
+def create_individual_epsilon(
+    job: Labelling, upload: RecordUploadDep, services: ServicesDep, response: Response
+) -> RealisedEpsilon:
+    """From the released iterates of the job and the sent image alone: the records of the data set are not read.
+
+    The answer is of the same kind whether or not the record is one of them. It is neither kept nor logged. For jobs of
+    `dp_sgd` with `accounting=per_instance`, on data sets whose units are single records.
+    """
+    response.headers.update(PRIVATE)
+    schema = datasets.get(services.database, job.dataset_id).schema
+    iterates = _iterates(services, job)
+    if isinstance(upload, IndividualEpsilonRequest):
+        return services.individual_epsilons.of_image(iterates, schema, _pixels(upload), upload.label)
+    return services.individual_epsilons.of_upload(iterates, schema, upload.path, upload.form.label)
+
+
+def _iterates(services: Services, job: Job) -> Path:
+    try:
+        return services.artifacts.releasable(job.id, ITERATES_FILE).path
+    except NotFound:
+        raise StateConflict(
+            "The job kept no iterates: train with ⟦spec.method⟧ dp_sgd and ⟦method.accounting⟧ per_instance."
+        ) from None
+
+
+def _pixels(request: IndividualEpsilonRequest) -> Images:
+    """uint8 (1, height, width, channels)."""
+    try:
+        pixels = np.array([request.image], dtype=np.uint8)
+    except ValueError:
+        raise InvalidInput("All rows must have the same number of columns and channels.") from None
+    return pixels[..., np.newaxis] if pixels.ndim == 3 else pixels

@@ -1,0 +1,61 @@
+"""What a problem type means: the pages that `type` points to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from api.addresses import Link
+from api.openapi.document import ok, problems
+from api.pages.views.rendering import page
+from api.problems.problem_types import PROBLEM_TYPES, ProblemType
+from datalens_service.errors import NotFound
+
+router = APIRouter(prefix="/problems", tags=["problems"])
+
+
+class ProblemTypeRead(BaseModel):
+    """A type of problem."""
+
+    type: Link
+    title: str
+    status: int | None
+    meaning: str
+    remedy: str
+
+    @classmethod
+    def of(cls, problem: ProblemType) -> ProblemTypeRead:
+        """What is shown of a type."""
+        return cls(
+            type=problem.uri,
+            title=problem.title,
+            status=problem.status,
+            meaning=problem.meaning,
+            remedy=problem.remedy,
+        )
+
+
+@router.get(
+    "/{slug}",
+    operation_id="getProblemType",
+    summary="Look up what a problem means and what to do",
+    response_model=ProblemTypeRead,
+    responses={
+        **ok(200, "The type, as JSON or as a page."),
+        **problems("not-found", "invalid-input"),
+    },
+)
+def get_problem_type(
+    slug: Annotated[str, Path(max_length=64)],
+    request: Request,
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
+) -> Response:
+    """Needs no key."""
+    if slug not in PROBLEM_TYPES:
+        raise NotFound("There is no problem type of this name.")
+    if "text/html" in accept:
+        return page(request, "problem", problem=PROBLEM_TYPES[slug])
+    return JSONResponse(ProblemTypeRead.of(PROBLEM_TYPES[slug]).model_dump())

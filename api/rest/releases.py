@@ -1,0 +1,81 @@
+"""The page of everything that a tenant has released: the only one that consumers see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Self
+
+from fastapi import APIRouter, Response
+
+from api.deps import After, Services, ServicesDep
+from api.pages.views.rendering import RELEASES, PageRoute
+from api.pages.views.visitor import VisitorDep
+from datalens_service.data.dataset import Schema
+from datalens_service.data.export import WRITERS
+from datalens_service.services.job_privacy import JobPrivacy
+from datalens_service.spec import PlanSummary
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs, released_models
+from datalens_service.store.jobs.released_models import StoredModel
+
+_PAGE_SIZE: Final = 10
+_IMAGES: Final = 1000
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class Release:
+    """What anybody may know of a released model; its dataset is not named.
+
+    Attributes:
+        id: Of the model.
+        kind: "generator", "classifier", …
+        job_id: The job that made it; None for an imported one.
+        created_at: When it was released, or imported.
+        schema: Size and classes, as its owner declared them public.
+        privacy: What it cost; None if no account here covers it.
+        files: Names of its releasable files.
+        images: How many were packed, or may well be drawn.
+    """
+
+    id: str
+    kind: str
+    job_id: str | None
+    created_at: datetime
+    schema: Schema
+    privacy: JobPrivacy | None
+    files: frozenset[str]
+    images: int
+
+    @classmethod
+    def of(cls, services: Services, model: StoredModel) -> Self:
+        """What is shown of a model."""
+        if model.job_id is None:
+            schema = Schema.model_validate((model.card or {})["schema"])
+            return cls(model.id, model.kind, None, model.created_at, schema, None, frozenset(), _IMAGES)
+        job = jobs.get(services.database, model.job_id)
+        return cls(
+            id=model.id,
+            kind=model.kind,
+            job_id=job.id,
+            created_at=model.created_at,
+            schema=datasets.get(services.database, job.dataset_id).schema,
+            privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.price)),
+            files=frozenset(file.name for file in services.artifacts.list_artifacts(job.id) if file.releasable),
+            images=int(job.spec["synthetic_images"]),
+        )
+
+
+@router.get(RELEASES, operation_id="showReleases")
+def releases_page(visitor: VisitorDep, services: ServicesDep, after: After = None) -> Response:
+    """Released models of the tenant with what hangs on each, newest first."""
+    page = released_models.list_models(services.database, visitor.tenant_id, limit=_PAGE_SIZE, cursor=after)
+    return visitor.page(
+        "releases",
+        releases=[Release.of(services, one) for one in page.items],
+        next_cursor=page.next_cursor,
+        first_page=after is None,
+        formats=list(WRITERS.values()),
+    )

@@ -1,0 +1,151 @@
+"""Webhooks: notifications of job state changes, and their deliveries."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Body, Depends, Response, status
+
+from api.deps import After, Caller, Limit, ObjectId, ServicesDep, caller
+from api.http.strictness import StrictRoute
+from api.openapi import service_examples as examples
+from api.openapi.document import ok, problems
+from api.schemas.common import Page
+from api.schemas.webhooks import DeliveryRead, WebhookChange, WebhookCreate, WebhookCreated, WebhookList, WebhookRead
+from datalens_service.gateways.webhook_sender import check_target
+from datalens_service.store.access import webhooks
+
+router = APIRouter(
+    prefix="/v1/webhooks",
+    route_class=StrictRoute,
+    tags=["webhooks"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+_ONE: Final = problems("not-found", "invalid-input")
+
+
+@router.post(
+    "",
+    operation_id="createWebhook",
+    summary="Create a webhook",
+    status_code=status.HTTP_201_CREATED,
+    responses={**ok(201, "The webhook and its secret.", headers=("Location",)), **problems("invalid-input")},
+)
+def create_webhook(
+    request: Annotated[WebhookCreate, Body(openapi_examples=examples.WEBHOOKS)],
+    services: ServicesDep,
+    key: Caller,
+    response: Response,
+) -> WebhookCreated:
+    """Messages are thin (a type, an instant, ids), signed as Standard Webhooks asks, and repeated for three days."""
+    check_target(request.url, services.settings)
+    hook, secret = webhooks.create(services.database, key.tenant_id, request.url, request.events)
+    response.headers["Location"] = f"/v1/webhooks/{hook.id}"
+    return WebhookCreated(webhook=WebhookRead.of(hook), secret=secret)
+
+
+@router.get(
+    "",
+    operation_id="listWebhooks",
+    summary="List webhooks",
+    responses=ok(200, "All webhooks of the tenant."),
+)
+def list_webhooks(services: ServicesDep, key: Caller) -> WebhookList:
+    """Oldest first."""
+    return WebhookList(
+        items=[WebhookRead.of(hook) for hook in webhooks.list_webhooks(services.database, key.tenant_id)]
+    )
+
+
+@router.get(
+    "/{webhook_id}",
+    operation_id="getWebhook",
+    summary="Read a webhook",
+    responses={**ok(200, "The webhook."), **_ONE},
+)
+def get_webhook(webhook_id: ObjectId, services: ServicesDep) -> WebhookRead:
+    """Without its secret."""
+    return WebhookRead.of(webhooks.get(services.database, webhook_id))
+
+
+@router.patch(
+    "/{webhook_id}",
+    operation_id="updateWebhook",
+    summary="Change a webhook",
+    responses={**ok(200, "The webhook as it is now."), **_ONE},
+)
+def update_webhook(
+    webhook_id: ObjectId,
+    request: Annotated[WebhookChange, Body(openapi_examples=examples.WEBHOOK_CHANGES)],
+    services: ServicesDep,
+) -> WebhookRead:
+    """A disabled webhook gets no messages, also not later."""
+    if request.url is not None:
+        check_target(request.url, services.settings)
+    return WebhookRead.of(
+        webhooks.change(services.database, webhook_id, url=request.url, events=request.events, enabled=request.enabled)
+    )
+
+
+@router.delete(
+    "/{webhook_id}",
+    operation_id="deleteWebhook",
+    summary="Remove a webhook",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses={204: {"description": "The webhook and its messages were deleted."}, **_ONE},
+)
+def delete_webhook(webhook_id: ObjectId, services: ServicesDep) -> None:
+    """With its pending messages."""
+    webhooks.delete(services.database, webhook_id)
+
+
+@router.post(
+    "/{webhook_id}:test",
+    operation_id="testWebhook",
+    summary="Send a test message",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses={**ok(202, "The message; its delivery states the outcome."), **_ONE},
+)
+def test_webhook(webhook_id: ObjectId, services: ServicesDep) -> DeliveryRead:
+    """Checks the address and your verification of signatures."""
+    return DeliveryRead.of(webhooks.send_test(services.database, webhook_id))
+
+
+@router.post(
+    "/{webhook_id}:rotate-secret",
+    operation_id="rotateWebhookSecret",
+    summary="Replace the secret",
+    responses={**ok(200, "The webhook and its new secret."), **_ONE},
+)
+def rotate_secret(webhook_id: ObjectId, services: ServicesDep) -> WebhookCreated:
+    """At once, for pending messages as well: receivers that know only the old secret refuse them."""
+    hook, secret = webhooks.rotate_secret(services.database, webhook_id)
+    return WebhookCreated(webhook=WebhookRead.of(hook), secret=secret)
+
+
+@router.get(
+    "/{webhook_id}/deliveries",
+    operation_id="listWebhookDeliveries",
+    summary="List deliveries",
+    responses={**ok(200, "A page of the list, newest first."), **_ONE},
+)
+def list_deliveries(
+    webhook_id: ObjectId, services: ServicesDep, limit: Limit = 20, after: After = None
+) -> Page[DeliveryRead]:
+    """Attempts, the last status, and when it is tried again."""
+    page = webhooks.list_deliveries(services.database, webhook_id, limit=limit, cursor=after)
+    items = [DeliveryRead.of(delivery) for delivery in page.items]
+    return Page.build(items, page.next_cursor)
+
+
+@router.post(
+    "/{webhook_id}/deliveries/{delivery_id}:redeliver",
+    operation_id="redeliverWebhookDelivery",
+    summary="Send a message once more",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses={**ok(202, "It is sent again, under the same id."), **_ONE},
+)
+def redeliver(webhook_id: ObjectId, delivery_id: ObjectId, services: ServicesDep) -> DeliveryRead:
+    """Whatever the state of the delivery."""
+    return DeliveryRead.of(webhooks.redeliver(services.database, webhook_id, delivery_id))

@@ -1,0 +1,1 @@
+"""Commands of `datalens`, one module each."""

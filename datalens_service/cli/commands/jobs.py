@@ -1,0 +1,227 @@
+"""`datalens jobs`: submit, watch, list and control jobs of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from datalens_service.cli import names, options, output
+from datalens_service.cli.commands.plan import describe_expectation, describe_plan
+from datalens_service.cli.confirmation import confirm
+from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.progress import PhaseBars
+from datalens_service.cli.service import connect
+from datalens_service.cli.specs import SpecOptions
+from datalens_service.client import Client, ClientError, Job, JobHandle, PlanInfo
+from datalens_service.client.requests import Spec
+
+if TYPE_CHECKING:
+    from datalens_service.spec import TrainingSpec
+
+app = typer.Typer(help="Training jobs of a service.", no_args_is_help=True)
+
+
+@app.command()
+def submit(
+    dataset_id: options.DatasetId,
+    epsilon: options.Epsilon,
+    delta: options.Delta = None,
+    method: options.MethodName = None,
+    preset: options.PresetName = None,
+    purpose: options.Purpose = options.PurposeName.LOOK,
+    settings: options.Settings = None,
+    seed: options.Seed = 0,
+    synthetic_images: options.SyntheticImages = 10_000,
+    evaluate: options.Evaluate = True,
+    device: options.Device = options.DeviceName.AUTO,
+    priority: options.Priority = None,
+    public_data: options.PublicData = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the price and submit nothing.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the job; exit 1 unless it succeeds.")] = False,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Submit a training job; its budget is reserved at once."""
+    spec_options = SpecOptions(
+        epsilon,
+        delta,
+        method,
+        preset,
+        settings or (),
+        seed,
+        synthetic_images,
+        evaluate,
+        device.value,
+        purpose.value,
+    )
+    with connect(url, api_key) as client:
+        dataset_id = names.dataset_id(client, dataset_id)
+        if public_data is not None:
+            spec_options = replace(spec_options, public_data=names.dataset_id(client, public_data))
+        spec = _build_request(client, dataset_id, spec_options)
+        if dry_run:
+            _show_plan(client.plan(dataset_id, spec), as_json=as_json)
+            return
+        job = client.submit(dataset_id, spec, priority=priority)
+        if wait:
+            job = _follow(client, job.id)
+    _show_job(job, as_json=as_json)
+    _exit_if_failed(job)
+
+
+@app.command()
+def watch(
+    job_id: options.JobId,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Follow a job until it ends; exit 1 unless it succeeds. Ctrl-C stops watching, not the job."""
+    with connect(url, api_key) as client:
+        job = _follow(client, names.job_id(client, job_id))
+    _show_job(job, as_json=as_json)
+    _exit_if_failed(job)
+
+
+def _add_command(name: str, call: Callable[[Client, str], Job], description: str) -> None:
+    """Add a command that calls the service about one job and shows the job."""
+
+    @app.command(name=name, help=description)
+    def call_and_show(
+        job_id: options.JobId,
+        url: options.Url = options.DEFAULT_URL,
+        api_key: options.ApiKey = "",
+        as_json: options.AsJson = False,
+    ) -> None:
+        with connect(url, api_key) as client:
+            job = call(client, names.job_id(client, job_id))
+        _show_job(job, as_json=as_json)
+
+
+_add_command("show", Client.get_job, "Show a job as it is now.")
+
+
+@app.command(name="list")
+def list_(
+    url: options.Url = options.DEFAULT_URL, api_key: options.ApiKey = "", as_json: options.AsJson = False
+) -> None:
+    """List jobs, newest first."""
+    with connect(url, api_key) as client:
+        all_jobs = list(client.jobs())
+    rows = [
+        (
+            job.id,
+            job.name,
+            job.spec["method"]["name"],
+            job.state,
+            job.phase or "",
+            job.privacy.epsilon_spent,
+            job.dataset_id,
+        )
+        for job in all_jobs
+    ]
+    items = [job.model_dump(mode="json") for job in all_jobs]
+    columns = ("id", "name", "method", "state", "phase", "ε spent", "data set")
+    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
+
+
+@app.command()
+def label(
+    job_id: options.JobId,
+    name: options.LabelName = None,
+    tags: options.LabelTags = None,
+    notes: options.LabelNotes = None,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Name, tag or annotate a job, to find it again."""
+    with connect(url, api_key) as client:
+        job = client.update_job(names.job_id(client, job_id), name=name, tags=tags, notes=notes)
+    _show_job(job, as_json=as_json)
+
+
+@app.command()
+def cancel(
+    job_id: options.JobId,
+    yes: options.Yes = False,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask a job to stop; what it has charged stays charged. Asks first."""
+    question = f"Cancel {job_id}? What it has spent stays spent, and images that are not ready will never be."
+    confirm(f"{question} `datalens jobs pause` keeps both.", yes=yes)
+    with connect(url, api_key) as client:
+        job = client.cancel(names.job_id(client, job_id))
+    _show_job(job, as_json=as_json)
+
+
+_add_command("pause", Client.pause, "Ask a job to pause; its reservation and what it has reached stay.")
+_add_command("resume", Client.resume, "Let a paused job go on.")
+
+
+def build_spec(client: Client, dataset_id: str, spec_options: SpecOptions) -> TrainingSpec:
+    """The training request for a data set of the service: presets depend on its public schema."""
+    from datalens_service.data.dataset import Schema
+
+    dataset = client.dataset(dataset_id)
+    if dataset.image_schema is None:
+        detail = (
+            f"The state of the upload is {dataset.state}, so it has no budget: `datalens datasets validation "
+            f"{dataset_id}` says why. If it is review, `datalens datasets confirm {dataset_id}` opens its budget."
+        )
+        raise ClientError("state-conflict", "The object's state forbids this", detail)
+    return spec_options.build_spec(Schema.model_validate(dataset.image_schema.model_dump()))
+
+
+def _build_request(client: Client, dataset_id: str, spec_options: SpecOptions) -> Spec:
+    """What is sent: a preset goes by its name, unless parameters of what it chooses are changed here."""
+    if spec_options.changes_preset:
+        return build_spec(client, dataset_id, spec_options)
+    return spec_options.build_request()
+
+
+def _follow(client: Client, job_id: str) -> JobHandle:
+    with PhaseBars() as bars:
+        for event in client.events(job_id):
+            if event.phase is not None:
+                bars.observe(event.phase, event.value, event.maximum, event.epsilon_spent)
+            if event.type == "job.released":
+                bars.note(f"The release is ready: datalens jobs download {job_id}")
+    return client.get_job(job_id)
+
+
+def _exit_if_failed(job: Job) -> None:
+    if job.state in ("failed", "cancelled"):
+        raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def _show_plan(plan: PlanInfo, *, as_json: bool) -> None:
+    expected = describe_expectation(plan.expectation.model_dump() if plan.expectation else None)
+    fits = {"fits": "yes" if plan.fits else "no: lower --epsilon"}
+    lines = describe_plan(plan.cost.model_dump()) | expected | fits
+    output.show(plan, output.format_facts(lines), as_json=as_json)
+    if not plan.fits:
+        raise typer.Exit(ExitCode.BUDGET_EXCEEDED)
+
+
+def _show_job(job: Job, *, as_json: bool) -> None:
+    lines: dict[str, object] = {
+        "job": job.id,
+        "name": job.name,
+        "state": job.state,
+        "data set": job.dataset_id,
+        "method": job.spec["method"]["name"],
+        "ε": f"{job.privacy.epsilon_spent} spent of {job.privacy.epsilon_limit}",
+        "δ": job.privacy.delta,
+    }
+    if job.phase is not None and not job.ended:
+        lines["phase"] = f"{job.phase} {job.progress.value}/{job.progress.maximum}"
+    if job.error is not None:
+        lines["error"] = job.error.get("detail", "")
+    output.show(job, output.format_facts(lines), as_json=as_json)

@@ -1,0 +1,114 @@
+"""`datalens keys`: API keys of a service with its data folder on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from datalens_service.cli import options, output
+from datalens_service.cli.confirmation import confirm
+from datalens_service.cli.numbers import build_integer_parser
+from datalens_service.cli.settings import load_service_settings
+from datalens_service.errors import NotFound
+
+if TYPE_CHECKING:
+    from datalens_service.store.access.keys import ApiKey
+    from datalens_service.store.database import Database
+
+
+class RoleName(StrEnum):
+    """Roles of keys, as `store.access.roles.Role`, which would import the database at every start of a command."""
+
+    OWNER = "owner"
+    OPERATOR = "operator"
+    CONSUMER = "consumer"
+
+
+app = typer.Typer(help="API keys; for the operator, on the machine of the database.", no_args_is_help=True)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Option("--name", help="Whose key it is.")],
+    role: Annotated[RoleName, typer.Option("--role", help="What it may do; see docs/api.md.")] = RoleName.OWNER,
+    tenant: Annotated[str, typer.Option("--tenant", help="Name or id of its tenant.")] = "default",
+    days: Annotated[
+        int | None,
+        typer.Option("--days", parser=build_integer_parser(1), help="Days until it expires; left out, never."),
+    ] = None,
+    data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make an API key and print it, once."""
+    from datalens_service.store.access import keys, tenants
+    from datalens_service.store.access.roles import Role
+
+    expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    with open_database(data_dir) as database:
+        tenant_id = tenants.find(database, tenant).id
+        request = keys.KeyRequest(name=name, tenant_id=tenant_id, role=Role(role.value), expires_at=expires_at)
+        key, secret = keys.create(database, request)
+    output.show({**_describe_key(key), "api_key": secret}, secret, as_json=as_json)
+
+
+@app.command(name="list")
+def list_(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options.AsJson = False) -> None:
+    """List API keys, revoked ones included."""
+    from datalens_service.store.access import keys
+
+    with open_database(data_dir) as database:
+        items = [_describe_key(key) for key in keys.list_keys(database)]
+    columns = ("id", "name", "prefix", "tenant", "role", "created_at", "expires_at", "revoked_at")
+    rows = [[item[column] or "" for column in columns] for item in items]
+    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="Id of the key, key_….")],
+    yes: options.Yes = False,
+    data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make an API key useless from now on. Asks first."""
+    from datalens_service.store.access import keys
+
+    confirm(f"Revoke {key_id}? Whoever uses it is locked out at once, and it cannot be brought back.", yes=yes)
+    with open_database(data_dir) as database:
+        key = _describe_key(keys.revoke(database, key_id))
+    output.show(key, f"{key_id} revoked", as_json=as_json)
+
+
+@contextmanager
+def open_database(data_dir: Path) -> Generator[Database]:
+    """The database of the service whose data folder is `data_dir`."""
+    from datalens_service.gateways.startup import connect
+
+    settings = load_service_settings(data_dir)
+    # A mistyped folder must not become an empty installation.
+    if not settings.database_url and not (data_dir / "datalens.db").exists():
+        raise NotFound(f"There is no database in {data_dir}: name the folder that `datalens serve` uses.")
+    database = connect(settings)
+    try:
+        yield database
+    finally:
+        database.dispose()
+
+
+def _describe_key(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "prefix": key.prefix,
+        "tenant": key.tenant_id,
+        "role": key.role.value,
+        "created_at": key.created_at.isoformat(),
+        "expires_at": key.expires_at.isoformat() if key.expires_at else None,
+        "revoked_at": key.revoked_at.isoformat() if key.revoked_at else None,
+    }

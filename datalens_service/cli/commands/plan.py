@@ -1,0 +1,176 @@
+"""`datalens plan`: what a budget pays for, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from datalens_service.cli import options, output
+from datalens_service.cli.numbers import build_integer_parser
+from datalens_service.cli.reading import build_choices
+from datalens_service.cli.specs import SpecOptions
+from datalens_service.clock import duration
+from datalens_service.errors import InvalidSpec
+
+if TYPE_CHECKING:
+    from datalens_service.data.reading_choices import ReadingChoices
+    from datalens_service.planning.expectations import PlanWithExpectation
+    from datalens_service.spec import VoteAllowance
+
+
+def plan(
+    epsilon: options.Epsilon,
+    delta: options.Delta = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="As for `datalens train`; only its public schema is used.", exists=True),
+    ] = None,
+    method: options.MethodName = None,
+    preset: options.PresetName = None,
+    purpose: options.Purpose = options.PurposeName.LOOK,
+    settings: options.Settings = None,
+    class_names: options.ClassNames = None,
+    records_per_unit: options.RecordsPerUnit = None,
+    classes_per_unit: options.ClassesPerUnit = None,
+    unit: options.Unit = None,
+    ignore_groups: options.IgnoreGroups = False,
+    group_column: options.GroupColumn = None,
+    label_column: options.LabelColumn = None,
+    encoding: options.TextEncoding = None,
+    skip_unreadable: options.SkipUnreadable = False,
+    allow_identifying_classes: options.AllowIdentifyingClasses = False,
+    prepare_size: options.PrepareSize = None,
+    prepare_fit: options.PrepareFit = None,
+    prepare_colour: options.PrepareColour = None,
+    prepare_window: options.PrepareWindow = None,
+    prepare_frame: options.PrepareFrame = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", parser=build_integer_parser(1), help="Without data: k of a vote.")
+    ] = None,
+    noise_stddev: Annotated[
+        int | None,
+        typer.Option("--noise-stddev", parser=build_integer_parser(1), help="Without data: σ of a vote sum."),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say what a budget pays for and what it costs; nothing runs and nothing is charged.
+
+    With --top-k and --noise-stddev: how many images DataLens teachers may vote on. With --data: the whole plan of a
+    method or preset on that data set.
+    """
+    spec_options = SpecOptions(
+        epsilon=epsilon, delta=delta, method=method, preset=preset, settings=settings or (), purpose=purpose.value
+    )
+    if data is None:
+        allowance = _compute_allowance(spec_options, top_k, noise_stddev)
+        output.show(allowance, output.format_facts(_describe_allowance(allowance)), as_json=as_json)
+    elif top_k is not None or noise_stddev is not None:
+        raise InvalidSpec("With --data, name parameters by --set, for example --set top_k=200.")
+    else:
+        choices = build_choices(
+            {
+                "class_names": class_names,
+                "records_per_unit": records_per_unit,
+                "classes_per_unit": classes_per_unit,
+                "unit": unit,
+                "ignore_groups": ignore_groups,
+                "group_column": group_column,
+                "label_column": label_column,
+                "encoding": encoding,
+                "skip_unreadable": skip_unreadable,
+                "allow_identifying_classes": allow_identifying_classes,
+                "prepare_size": prepare_size,
+                "prepare_fit": prepare_fit,
+                "prepare_colour": prepare_colour,
+                "prepare_window": prepare_window,
+                "prepare_frame": prepare_frame,
+            }
+        )
+        summary = _price_plan(spec_options, data, choices)
+        expected = summary.expectation
+        facts = describe_plan(summary.model_dump()) | describe_expectation(expected.model_dump() if expected else None)
+        output.show(summary, output.format_facts(facts), as_json=as_json)
+
+
+def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
+    """The lines a person reads about a plan.
+
+    Args:
+        cost: A `PlanSummary` as JSON.
+    """
+    most = "at most " if any("branch" in release for release in cost["releases"]) else ""
+    facts = {
+        "method": cost["method"],
+        "images voted on": f"{cost['images']:,}",
+        "releases": f"{most}{cost['steps']:,}",
+        "μ": cost["mu"],
+        "ε at plan": f"{most}{cost['epsilon_at_plan']} of {cost['epsilon_limit']}",
+        "ε if one unit is replaced": cost["epsilon_replace_one"],
+        "δ": cost["delta"],
+    }
+    facts |= _describe_sampling(cost["sampling"]) if cost.get("sampling") else {}
+    facts |= {"chosen": cost["rationale"]} if cost.get("rationale") else {}
+    kept = cost.get("kept_bytes", 0)
+    facts |= {"iterates that are kept": f"{kept / 2**20:,.1f} MiB"} if kept else {}
+    return facts | ({"warning": " ".join(cost["warnings"])} if cost["warnings"] else {})
+
+
+def describe_expectation(expected: dict[str, Any] | None) -> dict[str, object]:
+    """The lines about what jobs like a planned one reached.
+
+    Args:
+        expected: An `Expectation` as JSON.
+    """
+    if expected is None:
+        return {"expected accuracy": "not measured for such images and settings"}
+    facts: dict[str, object] = {
+        "expected accuracy": f"{expected['accuracy_low']:g} to {expected['accuracy_high']:g} %. {expected['basis']}",
+        "training": f"about {duration(expected['training_seconds'])} on one core of this machine; drawing and "
+        "measuring the images come on top",
+    }
+    return facts | ({"advice": expected["warning"]} if expected["warning"] else {})
+
+
+def _describe_sampling(sampling: dict[str, Any]) -> dict[str, object]:
+    """The lines about sampled batches."""
+    return {
+        "probability of a unit in a batch": f"{sampling['sampling_probability']:.6g}",
+        "noise multiplier": f"{sampling['noise_multiplier']:.4f}",
+        "expected passes": f"{sampling['expected_passes']:.1f}",
+        "spare steps": sampling["spare_steps"],
+        "part of δ that is slack": f"{sampling['slack']:.3g}",
+        "ε of the run alone": sampling["epsilon_alone"],
+    }
+
+
+def _compute_allowance(spec_options: SpecOptions, top_k: int | None, noise_stddev: int | None) -> VoteAllowance:
+    from datalens_service.spec import vote_allowance
+
+    if top_k is None or noise_stddev is None or spec_options.delta is None:
+        raise InvalidSpec("Name --data, or --top-k, --noise-stddev and --delta.")
+    named = (spec_options.method, spec_options.preset, spec_options.settings or None)
+    if any(option is not None for option in named) or spec_options.purpose != "look":
+        raise InvalidSpec("--method, --preset, --purpose and --set need --data.")
+    return vote_allowance(top_k, noise_stddev, spec_options.epsilon, spec_options.delta)
+
+
+def _describe_allowance(allowance: VoteAllowance) -> dict[str, object]:
+    return {
+        "images": f"{allowance.images:,}",
+        "μ": allowance.mu,
+        "ε at plan": allowance.epsilon_at_plan,
+        "δ": allowance.delta,
+    }
+
+
+def _price_plan(spec_options: SpecOptions, data: Path, choices: ReadingChoices) -> PlanWithExpectation:
+    from datalens_service.data import read_upload
+    from datalens_service.planning.calibration import measure_machine
+    from datalens_service.planning.expectations import PlanWithExpectation, expect
+
+    schema = read_upload(data, choices).schema
+    spec = spec_options.build_spec(schema)
+    expected = expect(spec, schema, measure_machine())
+    return PlanWithExpectation(**spec.price(schema).spoken().model_dump(), expectation=expected)

@@ -1,0 +1,82 @@
+"""`datalens predict`: classes of images, by a classifier on this machine or on a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from datalens_service.cli import names, options, output
+from datalens_service.cli.service import connect
+from datalens_service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from datalens_service.client import Client
+    from datalens_service.client.models import PredictionsInfo
+
+_LARGEST = 100_000
+_PER_JOB, _PER_CLASSIFIER = "job_", "clf_"
+_FILE = ".safetensors"
+
+
+def predict(
+    model: Annotated[
+        str, typer.Argument(help="A classifier.safetensors, or a job (id or name) or classifier (id) on a service.")
+    ],
+    images: Annotated[
+        Path,
+        typer.Argument(
+            help="A PNG or JPEG file, a folder, zip or tar of them, or an NPZ with one array named images.", exists=True
+        ),
+    ],
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Predict the classes of images. Costs no ε, however often: a released classifier is not private.
+
+    With a file, nothing leaves this machine. With an id or a name, the images go to the service, which keeps none.
+    """
+    path = Path(model)
+    if not path.exists() and path.suffix != _FILE:
+        answer = _predict_remotely(model, images, url, api_key)
+    else:
+        answer = _predict_locally(path, images)
+    rows = [
+        (item.file or str(number), item.class_name, f"{100 * max(item.probabilities):.1f} %")
+        for number, item in enumerate(answer.items)
+    ]
+    output.show(answer, output.format_table(("image", "class", "probability"), rows), as_json=as_json)
+
+
+def _predict_remotely(model: str, images: Path, url: str, api_key: str) -> PredictionsInfo:
+    if images.is_dir():
+        raise InvalidInput("Zip the folder to send it to a service.")
+    with connect(url, api_key) as client:
+        return client.predict(_classifier_id(client, model), images)
+
+
+def _classifier_id(client: Client, model: str) -> str:
+    if model.startswith(_PER_CLASSIFIER):
+        return model
+    return f"{_PER_CLASSIFIER}{names.job_id(client, model).removeprefix(_PER_JOB)}"
+
+
+def _predict_locally(path: Path, images: Path) -> PredictionsInfo:
+    from datalens_service.client.models import PredictionInfo, PredictionsInfo
+    from datalens_service.data.readers.unlabelled import read_folder, read_unlabelled
+    from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
+    from datalens_service.programs.prediction import load_classifier
+
+    # What the reader of classifiers says of a file that cannot be opened does not name it.
+    path.open("rb").close()
+    classifier = load_classifier(path)
+    read = read_folder if images.is_dir() else read_unlabelled
+    pixels, names = read(images, DEFAULT_LIMITS, _LARGEST)
+    probabilities, classes = classifier.predict(pixels), classifier.schema.class_names
+    items = tuple(
+        PredictionInfo(file=file, class_name=classes[int(row.argmax())], probabilities=tuple(map(float, row)))
+        for file, row in zip(names or (None,) * len(pixels), probabilities, strict=True)
+    )
+    return PredictionsInfo(class_names=classes, items=items)

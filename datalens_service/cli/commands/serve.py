@@ -1,0 +1,269 @@
+"""`datalens serve`: the whole service on one machine, API and supervisor in one process tree."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from datalens_service.cli import options, output
+from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.numbers import build_integer_parser
+from datalens_service.cli.service import KEY_FILE
+from datalens_service.cli.settings import load_service_settings
+from datalens_service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import uvicorn
+    from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+
+    from datalens_service.settings import Settings
+
+APPLICATION: Final = "api.main:create_app"
+"""Factory of the web application, as one would name it to uvicorn; the command line imports nothing of the API."""
+
+_STOP_SECONDS: Final = 60.0
+"""Longer than the supervisor waits for a job to give itself back."""
+
+_BACKLOG: Final = 2048
+
+
+def _parse_root_path(text: str) -> str:
+    from datalens_service.settings import ROOT_PATH
+
+    if not re.fullmatch(ROOT_PATH, text):
+        raise typer.BadParameter("it is like /datalens or /lab/datalens, without a slash at its end.")
+    return text
+
+
+def serve(
+    host: Annotated[
+        str | None, typer.Option("--host", help="Address to listen on; left out, DATALENS_HOST or 127.0.0.1.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            parser=build_integer_parser(1, 65535),
+            help="Port to listen on; left out, DATALENS_PORT or 8000.",
+        ),
+    ] = None,
+    root_path: Annotated[
+        str | None,
+        typer.Option(
+            "--root-path",
+            parser=_parse_root_path,
+            metavar="PATH",
+            help="Path prefix under which a reverse proxy shows the service, for example /datalens; left out, "
+            "DATALENS_ROOT_PATH or none.",
+        ),
+    ] = None,
+    data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Run the service until Ctrl-C: REST API, and unless Celery is set, the supervisor that runs jobs.
+
+    The first start makes an API key and leaves it in the data folder for commands on this machine. It is printed once,
+    on a terminal or with --json, and never into a log.
+    Everything else is set by environment variables DATALENS_…, see docs/operations.md. Logs go to stderr.
+    """
+    settings = load_service_settings(data_dir, host, port, root_path)
+    with _open_listener(settings) as listener:
+        key = _create_first_key(settings)
+        service = _describe_service(settings, key)
+        facts = output.format_facts(_label_facts(service))
+        server = _build_server(settings, lambda: output.show(service, facts, as_json=as_json))
+        with _run_supervisor(settings, server) as supervisor:
+            _run(server, listener)
+    if not server.started or (supervisor is not None and supervisor.died):
+        raise typer.Exit(ExitCode.UNREACHABLE)
+
+
+@contextmanager
+def _open_listener(settings: Settings) -> Generator[socket.socket]:
+    """The port, taken before anything is started or written."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((settings.host, settings.port))
+        except OSError as error:
+            raise InvalidInput(
+                f"Cannot listen on {settings.host}:{settings.port} ({error.strerror}): choose another --port or --host."
+            ) from error
+        listener.listen(_BACKLOG)
+        yield listener
+
+
+def _create_first_key(settings: Settings) -> str | None:
+    """Migrate and check the database; if it has no usable key, create one and store it beside the records.
+
+    What a service cannot start on is refused here, where a person reads it.
+    """
+    from datalens_service.gateways.startup import prepare
+    from datalens_service.store.access import keys
+    from datalens_service.store.ledger.recovery import begin_audit
+
+    database = prepare(settings)
+    try:
+        begin_audit(database)
+        return keys.create_first(database, "first", lambda secret: _write_secret(settings.data_dir / KEY_FILE, secret))
+    finally:
+        database.dispose()
+
+
+def _write_secret(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text + "\n")
+
+
+def _describe_service(settings: Settings, key: str | None) -> dict[str, Any]:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    url = f"http://{host}:{settings.port}{settings.root_path}"
+    return {
+        "url": url,
+        "docs": f"{url}/docs",
+        "data_dir": str(settings.data_dir.absolute()),
+        "executor": settings.executor,
+        "api_key": key,
+        "api_key_file": str(settings.data_dir.absolute() / KEY_FILE),
+    }
+
+
+def _label_facts(service: dict[str, Any]) -> dict[str, object]:
+    lines: dict[str, object] = {
+        "DataLens Service": service["url"],
+        "API description": service["docs"],
+        "data": service["data_dir"],
+        "jobs run by": "this process tree" if service["executor"] == "local" else "Celery workers",
+    }
+    if service["api_key"] is not None:
+        # Output that is not a terminal is collected as a log, and kept.
+        if sys.stdout.isatty():
+            lines["API key, shown once"] = service["api_key"]
+        lines["API key in"] = service["api_key_file"]
+    return lines
+
+
+def _build_server(settings: Settings, announce: Callable[[], None]) -> uvicorn.Server:
+    import uvicorn
+    from uvicorn.importer import import_from_string
+
+    application = import_from_string(APPLICATION)(settings)
+    start = _Start(application)
+
+    class Server(uvicorn.Server):
+        """Announces its address once it answers."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            try:
+                await super().startup(sockets)
+            except SystemExit:
+                raise start.failure or typer.Exit(ExitCode.UNREACHABLE) from None
+            if self.started:
+                announce()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Event streams would keep their connections open for hours: end them first."""
+            application.state.stopping.set()
+            await super().shutdown(sockets)
+
+    # The application logs requests and reads headers of proxies itself, and gives what uvicorn says the same form.
+    config = uvicorn.Config(
+        start, log_config=None, log_level="warning", access_log=False, server_header=False, proxy_headers=False
+    )
+    return Server(config)
+
+
+class _Start:
+    """The application, with what kept it from starting: a person is told so, and a log gets no traceback of it."""
+
+    def __init__(self, application: ASGI3Application) -> None:
+        self.failure: Exception | None = None
+        self._application = application
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Pass everything on."""
+        if scope["type"] != "lifespan":
+            await self._application(scope, receive, send)
+            return
+
+        async def say(message: Any) -> None:
+            told: Any = {**message, "message": ""} if message["type"].endswith(".failed") else message
+            await send(told)
+
+        try:
+            await self._application(scope, receive, say)
+        except Exception as error:
+            self.failure = error
+            raise
+
+
+def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+    # uvicorn raises the signal that stopped it again when it is done; stopping is not an error here.
+    previous = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        server.run(sockets=[listener])
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _run_supervisor(settings: Settings, server: uvicorn.Server) -> Generator[_Supervisor | None]:
+    """The supervisor beside the API; none where Celery workers run the jobs."""
+    if settings.executor != "local":
+        yield None
+        return
+    supervisor = _Supervisor(settings, server)
+    try:
+        yield supervisor
+    finally:
+        supervisor.stop()
+
+
+class _Supervisor:
+    """`python -m workers.process.supervisor` as a child; if it dies, the API stops, too, instead of collecting jobs."""
+
+    def __init__(self, settings: Settings, server: uvicorn.Server) -> None:
+        self.died = False
+        self._server = server
+        self._stopping = False
+        # A session of its own: Ctrl-C reaches this process only, which ends the API first.
+        self._child = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
+            [sys.executable, "-P", "-m", "workers.process.supervisor", "--parent", str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "DATALENS_DATA_DIR": str(settings.data_dir.absolute())},
+            start_new_session=True,
+        )
+        threading.Thread(target=self._watch, name="watch-supervisor", daemon=True).start()
+
+    def stop(self) -> None:
+        """End it; running jobs go back to the queue. A second Ctrl-C ends it at once."""
+        self._stopping = True
+        self._child.terminate()
+        try:
+            self._child.wait(_STOP_SECONDS)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            self._child.kill()
+            self._child.wait()
+
+    def _watch(self) -> None:
+        code = self._child.wait()
+        if not self._stopping:
+            self.died = True
+            output.say(f"The supervisor ended with status {code}; the service stops.")
+            self._server.should_exit = True

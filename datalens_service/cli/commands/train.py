@@ -1,0 +1,295 @@
+"""`datalens train`: a data set in, synthetic images or a classifier and a report out, without a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from datalens_service.cli import options, output
+from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.reading import build_choices
+from datalens_service.cli.specs import SpecOptions
+from datalens_service.phases import Phase
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
+
+if TYPE_CHECKING:
+    from datalens_service.cli.progress import PhaseBars
+    from datalens_service.data.dataset import Schema, Upload
+    from datalens_service.data.notices import Notice
+    from datalens_service.local.local_run import LocalRun
+    from datalens_service.store.datasets.datasets import StoredDataset
+    from datalens_service.store.jobs.jobs import Job
+
+_NOT_STORED_YET: Final = "public"
+"""Stands for the id of public data until they have one, so that a method without a use for them is refused."""
+
+
+def train(
+    data: options.Data,
+    epsilon: options.Epsilon,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            help="Folder for everything; the ledger of these records stays in its folder 'private'.",
+            file_okay=False,
+        ),
+    ],
+    delta: options.Delta = None,
+    method: options.MethodName = None,
+    preset: options.PresetName = None,
+    purpose: options.Purpose = options.PurposeName.LOOK,
+    settings: options.Settings = None,
+    seed: options.Seed = 0,
+    synthetic_images: options.SyntheticImages = 10_000,
+    evaluate: options.Evaluate = True,
+    device: options.Device = options.DeviceName.AUTO,
+    class_names: options.ClassNames = None,
+    confirm_classes: options.ConfirmClasses = False,
+    records_per_unit: options.RecordsPerUnit = None,
+    classes_per_unit: options.ClassesPerUnit = None,
+    unit: options.Unit = None,
+    ignore_groups: options.IgnoreGroups = False,
+    group_column: options.GroupColumn = None,
+    label_column: options.LabelColumn = None,
+    encoding: options.TextEncoding = None,
+    skip_unreadable: options.SkipUnreadable = False,
+    allow_identifying_classes: options.AllowIdentifyingClasses = False,
+    leave_out_constant_images: options.LeaveOutConstantImages = False,
+    prepare_size: options.PrepareSize = None,
+    prepare_fit: options.PrepareFit = None,
+    prepare_colour: options.PrepareColour = None,
+    prepare_window: options.PrepareWindow = None,
+    prepare_frame: options.PrepareFrame = None,
+    public_test: options.PublicTest = False,
+    public_data: Annotated[
+        Path | None,
+        typer.Option(
+            "--public-data",
+            help="Images of the same size that are public, with labels; training starts from them. The guarantee does "
+            "not cover them.",
+            exists=True,
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Train on a data set of this machine and write the synthetic images, or the classifier.
+
+    The images are there before they are measured; --no-evaluation leaves measuring out.
+    The same command again goes on where an interrupted one stopped, and shows the results of one that ended; neither
+    spends anything twice. The first run's --epsilon is the budget of the folder: a further run with other settings
+    gets what is left of it. Two folders for the same records are two budgets, which add up. Class names become public
+    with the budget: before the first run of a folder they are shown, and you are asked. Processes that torchrun starts
+    with this command share the teachers.
+
+    What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
+    """
+    from datalens_service.cli import notices, review
+    from datalens_service.data import detect, read_with_notices
+    from datalens_service.settings import EmbeddedSettings
+
+    choices = build_choices(
+        {
+            "class_names": class_names,
+            "records_per_unit": records_per_unit,
+            "classes_per_unit": classes_per_unit,
+            "unit": unit,
+            "ignore_groups": ignore_groups,
+            "group_column": group_column,
+            "label_column": label_column,
+            "encoding": encoding,
+            "skip_unreadable": skip_unreadable,
+            "allow_identifying_classes": allow_identifying_classes,
+            "leave_out_constant_images": leave_out_constant_images,
+            "prepare_size": prepare_size,
+            "prepare_fit": prepare_fit,
+            "prepare_colour": prepare_colour,
+            "prepare_window": prepare_window,
+            "prepare_frame": prepare_frame,
+            "public_test": public_test,
+        }
+    )
+    spec_options = SpecOptions(
+        epsilon,
+        delta,
+        method,
+        preset,
+        settings or (),
+        seed,
+        synthetic_images,
+        evaluate,
+        device.value,
+        purpose.value,
+    )
+    upload, upload_notices = read_with_notices(data, choices)
+    public = None if public_data is None else PublicFile.read(public_data)
+    timeout_seconds = EmbeddedSettings.from_folder(out).rank_timeout_seconds
+    with join_process_group(timeout_seconds, read_rendezvous()) as process_group:
+        if process_group.rank:
+            _follow_leader(process_group, upload)
+        else:
+            notices.say(upload_notices)
+            confirmed = confirm_classes or upload.schema.class_names == choices.class_names
+            train_upload(
+                upload,
+                detect(data, choices),
+                spec_options,
+                out,
+                as_json=as_json,
+                confirm=review.skip if confirmed else cache(partial(_ask, upload, upload_notices, out)),
+                process_group=process_group,
+                public=public,
+            )
+
+
+def train_upload(
+    upload: Upload,
+    format_name: str,
+    spec_options: SpecOptions,
+    out: Path,
+    *,
+    as_json: bool,
+    confirm: Callable[[], None],
+    process_group: ProcessGroup = SINGLE_PROCESS,
+    public: PublicFile | None = None,
+) -> None:
+    """Train in an output folder, with a progress bar, and show what there is afterwards.
+
+    Args:
+        upload: What was read.
+        format_name: Of which format.
+        spec_options: What to train.
+        out: The folder.
+        as_json: How to show the outcome.
+        confirm: Called before the records of a folder get their budget: returns if their class names may be public.
+        process_group: Processes that share the teachers, of which this one leads.
+        public: Images that training starts from.
+
+    Raises:
+        InvalidSpec: The request does not fit the data set.
+        BudgetExceeded: The folder's budget does not pay for it.
+        ClientError: The class names are not confirmed.
+        typer.Exit: 1, the job failed; 130, it was interrupted.
+    """
+    from datalens_service.cli.outcome import build_outcome, render_outcome
+    from datalens_service.local.local_run import PRIVATE, open_local_run
+
+    # Refused before a folder is made and records are copied.
+    if public is not None:
+        spec_options = public.check(upload.schema, spec_options)
+    spec = spec_options.build_spec(upload.schema)
+    spec.plan(upload.schema)
+    if not (out / PRIVATE).exists():
+        confirm()
+    with open_local_run(out) as local_run:
+        dataset = local_run.find_or_create_dataset(upload, format_name, spec.epsilon, spec.delta, confirm)
+        if public is not None:
+            stored = local_run.find_or_create_public(public.upload, public.format_name, public.name, spec.epsilon)
+            spec = replace(spec_options, public_data=stored.id).build_spec(upload.schema)
+        job = local_run.find_or_create_job(dataset, spec)
+        if job.state.terminal:
+            output.say(f"This run has ended before; nothing was spent again. Its results are in {out}.")
+        job = _run_job(local_run, dataset, job, process_group)
+        outcome = build_outcome(local_run, dataset, job)
+    output.show(outcome, render_outcome(outcome), as_json=as_json)
+    if outcome.error is not None:
+        raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+class PublicFile(NamedTuple):
+    """Images of a file that its owner declares public."""
+
+    upload: Upload
+    format_name: str
+    name: str
+
+    @classmethod
+    def read(cls, path: Path) -> PublicFile:
+        """Read a file.
+
+        Raises:
+            InvalidDataset: It is not a usable labelled image set.
+        """
+        from datalens_service.data import detect, read_upload
+
+        return cls(read_upload(path), detect(path), path.name)
+
+    def check(self, schema: Schema, spec_options: SpecOptions) -> SpecOptions:
+        """The options with public data, refused where the images have another size.
+
+        Raises:
+            InvalidSpec: With both sizes.
+        """
+        from datalens_service.methods.public_start import check_same_size
+
+        check_same_size(schema, self.upload.schema)
+        return replace(spec_options, public_data=_NOT_STORED_YET)
+
+
+def _ask(upload: Upload, upload_notices: Sequence[Notice], out: Path) -> None:
+    """Whether the class names may be public."""
+    from datalens_service.cli import review
+    from datalens_service.data.sandbox.decode import count_records
+    from datalens_service.services.class_review import ClassReview
+
+    found = tuple(upload_notices)
+    review.require(
+        ClassReview.of(upload.schema, count_records(upload, found), found),
+        f"Nothing was published or charged, and {out} got no budget: repeat the command with --confirm-classes, or "
+        "name other classes with --class-names.",
+    )
+
+
+def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_group: ProcessGroup) -> Job:
+    from datalens_service.cli.interruption import Interruption
+    from datalens_service.cli.progress import PhaseBars
+    from datalens_service.jobs.job_watch import ShutdownRequested
+
+    bars, interruption = PhaseBars(), Interruption()
+    delivery = _EarlyDelivery(local_run, dataset, job, bars)
+
+    def observe(phase: Phase, value: int, maximum: int) -> None:
+        bars.observe(phase, value, maximum)
+        delivery.observe(phase)
+        interruption.check()
+
+    try:
+        with bars, interruption:
+            return local_run.run_job(job, observe, process_group)
+    except ShutdownRequested:
+        output.say("Stopped. The same command goes on from here and pays for nothing again.")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+class _EarlyDelivery:
+    """Puts what a run has released into its folder as soon as it is being measured, once."""
+
+    def __init__(self, local_run: LocalRun, dataset: StoredDataset, job: Job, bars: PhaseBars) -> None:
+        self._local_run = local_run
+        self._dataset = dataset
+        self._job = job
+        self._bars = bars
+        self._delivered = False
+
+    def observe(self, phase: Phase) -> None:
+        if phase == Phase.EVALUATING and not self._delivered:
+            self._local_run.deliver(self._job, self._dataset)
+            self._delivered = True
+            self._bars.note(self._announcement())
+
+    def _announcement(self) -> str:
+        made, out = self._job.result, self._local_run.out
+        if made == "generator":
+            return f"The synthetic images are ready in {out}; they are still being measured."
+        return f"The {made} is ready in {out}; it is still being measured."
+
+
+def _follow_leader(process_group: ProcessGroup, upload: Upload) -> None:
+    from datalens_service.methods.voting.distributed import run_follower
+
+    run_follower(process_group, upload)

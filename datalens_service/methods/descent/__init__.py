@@ -1,0 +1,1 @@
+"""Methods that train a whole network by noisy gradients of records."""

@@ -1,0 +1,132 @@
+"""Diffusion: a small denoiser that learns images from noisy clipped gradients, after a start from released samples.
+
+    rejection or another warm start → samples → the denoiser learns from them (post-processing);
+    then, `steps` times, one noisy gradient of the whole denoiser over a Poisson-sampled batch of records;
+    the denoiser draws images, and the warm start's classifier says which class each of them shows (post-processing).
+
+Denoising diffusion by DP-SGD is from Dockhorn et al. 2023, "Differentially Private Diffusion Models"; their start is
+random. Gradients and their price are those of docs/mechanisms/gradient_sum.md and poisson_sampling.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms import GradientSum
+from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
+from datalens_service.methods.descent.diffusion_parameters import DiffusionParameters
+from datalens_service.methods.descent.dp_sgd_run import summed_units
+from datalens_service.methods.descent.sampled_gradients import SampledRun
+from datalens_service.methods.last_layer.guided import Guided
+from datalens_service.methods.last_layer.rejection import Rejection
+from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
+from datalens_service.privacy.accounting import NeighboringRelation, delta_beside, limit_units, slack_for
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
+
+_BATCHES_PER_PASS: Final = 8
+_LOUDEST_NOISE: Final = 2.0
+"""Length of a step's noise over that of the largest sum of gradients."""
+_SECONDS_PER_PRODUCT: Final = 4e-10
+"""Of one core, for a weight at one place of the coarser grid: 1.7 ms for the gradient of a noisy image of MNIST."""
+_LONGEST_SECONDS: Final = 2 * 3600
+
+
+class Diffusion(DiffusionParameters):
+    """A denoiser trained on records; constants were chosen on MNIST and Fashion-MNIST (docs/findings.md)."""
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """Sampled gradients are not planned by μ² alone.
+
+        Raises:
+            InvalidSpec: Always.
+        """
+        raise InvalidSpec("Sampled gradients are planned for ε and δ.")
+
+    def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
+        """Releases of the warm start, then one block of sampled gradients with the least noise that fits.
+
+        Raises:
+            InfeasiblePlan: ε does not pay for the gradients, or the noise would be larger than the sampler can draw.
+            InvalidSpec: The batch is larger than the data set, the warm start does not fit the schema, or images would
+                end with more noise than they begin with.
+            WorkerUnavailable: dp_accounting is not installed.
+        """
+        return self.plan_beside(schema, epsilon, delta, 0)
+
+    def plan_beside(self, schema: Schema, epsilon: float, delta: float, other_units: int) -> Plan:
+        """As `plan_within`, beside releases that cost `other_units` ledger units."""
+        if self.start_stddev is not None and self.last_stddev() >= self.start_stddev:
+            raise InvalidSpec("⟦method.end_stddev⟧ must be smaller than ⟦method.start_stddev⟧.")
+        limit = limit_units(epsilon, delta_beside(slack_for(delta, self.slack), delta))
+        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * (limit - other_units)))
+        sampled = SampledRun(schema.num_units, self.expected_batch(schema), self.steps, self.slack)
+        paid = other_units + start.units(NeighboringRelation.ZERO_OUT)
+        gradients = sampled.plan(self.gradient_sum(schema), self.noise_multiplier, epsilon, delta, paid)
+        return Plan(releases=(*start.releases, *gradients.releases))
+
+    def gradient_sum(self, schema: Schema) -> GradientSum:
+        """Of all weights, with any noise."""
+        dimensions = DenoiserShape(schema, self.width, self.blocks).num_weights()
+        return GradientSum(dimensions=dimensions, clip_norm=self.clip_norm, noise_stddev=MAXIMUM_NOISE_STDDEV)
+
+    def expected_batch(self, schema: Schema) -> int:
+        """Units in a batch on average."""
+        return self.batch or math.ceil(schema.num_units / _BATCHES_PER_PASS)
+
+    def gradient_seconds(self, schema: Schema) -> float:
+        """About how long gradients take one core, from public numbers."""
+        shape = DenoiserShape(schema, self.width, self.blocks)
+        images = self.steps * self.expected_batch(schema) * schema.records_per_unit * self.noise_draws
+        return _SECONDS_PER_PRODUCT * images * shape.num_weights() * math.prod(shape.coarse_grid)
+
+    def rationale(self) -> str:
+        """They are to be looked at."""
+        learned = (
+            "Images are made to look like the private ones: a network learned from the records themselves, by noisy "
+            "gradients, how to turn noise into images"
+        )
+        if not isinstance(self.warm_start, Rejection | Guided):
+            return f"{learned}."
+        return f"{learned}, and a privately trained classifier says which class each of them shows."
+
+    def refusal_of_public_data(self) -> str:
+        """Whether there is a classifier on scattering features, which public images help."""
+        if isinstance(self.warm_start, Rejection):
+            return ""
+        return "diffusion starts from public images only with ⟦method.warm_start⟧ rejection."
+
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """Whether noise drowns the gradients, and whether processors would take long, from public numbers."""
+        mechanism = plan.releases[-1].mechanism
+        if not isinstance(mechanism, GradientSum):
+            return ()
+        units = summed_units(mechanism, schema.num_units)
+        return (*self._about_noise(mechanism, units), *self._about_time(schema))
+
+    def _about_noise(self, mechanism: GradientSum, units: float) -> tuple[str, ...]:
+        noise = mechanism.noise_stddev * math.sqrt(mechanism.dimensions)
+        times = noise / (units * mechanism.radius)
+        if times <= _LOUDEST_NOISE:
+            return ()
+        return (
+            f"The noise of a step is {times:.1f} times as long as the sum of gradients can be. Images will hardly "
+            "differ from those of the warm start: raise ⟦spec.epsilon⟧, lower ⟦method.steps⟧, or choose the method "
+            "rejection.",
+        )
+
+    def _about_time(self, schema: Schema) -> tuple[str, ...]:
+        seconds = self.gradient_seconds(schema)
+        if seconds < _LONGEST_SECONDS:
+            return ()
+        return (f"Gradients take about {seconds / 3600:.0f} hours of one core: train on a graphics processor.",)
+
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> TrainingRun:
+        """A run of the releases of `plan`."""
+        from datalens_service.methods.descent.diffusion_run import DiffusionRun
+
+        return DiffusionRun(self, plan, dataset, randomness, options)

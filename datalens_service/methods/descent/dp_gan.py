@@ -1,0 +1,124 @@
+"""DP-GAN: a discriminator learns from noisy clipped gradients of records, a generator follows it.
+
+Xie et al. 2018, "Differentially Private Generative Adversarial Network", with the gradients of Bie, Kamath and Zhang
+2023, "Private GANs, Revisited": DP-SGD on the discriminator, several of its steps for one of the generator. Gradients
+and their price are those of docs/mechanisms/gradient_sum.md; the generated half of a batch costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal, final
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun, named
+from datalens_service.methods.descent.dp_sgd import DpSgd
+from datalens_service.methods.sums.moments import Moments
+from datalens_service.privacy.randomness import TrainingRandomness
+from datalens_service.strict import Integer, Number
+from datalens_service.voices import speak
+
+
+@final
+class DpGan(Method):
+    """Parameters of DP-GAN; they start from released moments, a preset near the authors' is `dp_gan_paper`."""
+
+    name: Literal["dp_gan"] = "dp_gan"
+    discriminator: Literal["small_cnn", "lenet", "mlp", "linear"] = Field(
+        default="linear", description="A network of `dp_sgd` with one output per class."
+    )
+    steps: Integer = Field(default=20, ge=1, le=10_000, description="Gradients of the discriminator.")
+    sampling: Literal["none", "poisson"] = Field(
+        default="none", description="As of `dp_sgd`; poisson only without a warm start."
+    )
+    batch: Integer | None = Field(default=None, ge=1, description="Of poisson: expected units in a batch.")
+    slack: Number = Field(default=0.05, gt=0, le=0.5, description="Of poisson: part of δ that is charged beside μ².")
+    clip_norm: Number = Field(default=1.0, gt=0, le=1000, description="Largest L2 norm of a unit's gradient; public.")
+    noise_multiplier: Number | None = Field(
+        default=None, gt=0, le=1e6, description="σ over clip_norm; left out, the smallest with which `steps` fit."
+    )
+    discriminator_learning_rate: Number = Field(default=1e-3, gt=0, le=1, description="Adam's.")
+    updates_per_generator_step: Integer = Field(
+        default=2, ge=1, le=1000, description="n_D: steps of the discriminator for one of the generator."
+    )
+    images_per_step: Integer = Field(default=200, ge=2, le=10_000, description="Generated images per step.")
+    generator: Literal["deconv", "class_networks"] = Field(
+        default="class_networks", description="That of DataLens, or a small one per class; not after a warm start."
+    )
+    z_dim: Integer = Field(default=16, ge=1, le=1024, description="Length of the generator's latent vector.")
+    generator_learning_rate: Number | None = Field(
+        default=None, gt=0, le=1, description="Adam's; 1e-3, or 1e-5 if left out after a warm start."
+    )
+    generator_averaging: Number = Field(default=0.9, ge=0, lt=1, description="Decay of the average of its weights.")
+    warm_start: Annotated[Moments | None, BeforeValidator(named)] = Field(
+        default=Moments(), description="Start from released moments, or from nothing."
+    )
+    warm_start_share: Number = Field(default=0.95, gt=0, lt=1, description="Share of μ² for the warm start.")
+    refiner_width: Integer = Field(
+        default=8, ge=1, le=256, description="Maps of the network that refines a warm start."
+    )
+
+    @model_validator(mode="after")
+    def _blocks_stand_alone(self) -> DpGan:
+        if self.sampling == "poisson" and self.warm_start is not None:
+            raise ValueError(speak("⟦method.sampling⟧ poisson needs ⟦method.warm_start⟧ null."))
+        return self
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """Releases of the warm start, if any, then gradients.
+
+        Raises:
+            InfeasiblePlan: `units` do not pay for one step, or the noise would be larger than the sampler can draw.
+            InvalidSpec: The images are too small for the discriminator.
+        """
+        if self.warm_start is None:
+            return self.descent().plan(schema, units)
+        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * units))
+        return Plan(releases=(*start.releases, *self.descent().plan(schema, units - start.units()).releases))
+
+    def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
+        """The same for (ε, δ).
+
+        Raises:
+            InfeasiblePlan: As `plan`.
+            InvalidSpec: As `plan`, or the batch is larger than the data set.
+            WorkerUnavailable: Batches are sampled and dp_accounting is not installed.
+        """
+        if self.sampling == "poisson":
+            return self.descent().plan_within(schema, epsilon, delta)
+        return super().plan_within(schema, epsilon, delta)
+
+    def descent(self) -> DpSgd:
+        """How the discriminator learns."""
+        return DpSgd(
+            architecture=self.discriminator,
+            steps=self.steps,
+            sampling=self.sampling,
+            batch=self.batch,
+            slack=self.slack,
+            clip_norm=self.clip_norm,
+            noise_multiplier=self.noise_multiplier,
+            optimizer="adam",
+            learning_rate=self.discriminator_learning_rate,
+        )
+
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> TrainingRun:
+        """A run of the releases of `plan`."""
+        from datalens_service.methods.descent.dp_gan_run import DpGanRun, GeneratorSchedule
+
+        rate = self.generator_learning_rate or (1e-3 if self.warm_start is None else 1e-5)
+        schedule = GeneratorSchedule(
+            generator=self.generator,
+            z_dim=self.z_dim,
+            refiner_width=self.refiner_width,
+            learning_rate=rate,
+            averaging=self.generator_averaging,
+            images=self.images_per_step,
+            updates=self.updates_per_generator_step,
+            warm_start=self.warm_start,
+        )
+        return DpGanRun(self.descent(), schedule, plan, dataset, randomness, options)

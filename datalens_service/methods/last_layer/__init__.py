@@ -1,0 +1,1 @@
+"""Methods whose private descent moves one linear layer over fixed features."""

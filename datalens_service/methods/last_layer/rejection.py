@@ -1,0 +1,190 @@
+"""Rejection: wide samples of shapes, handed out as often as records are like them, with a private classifier's labels.
+
+    shapes → samples → a basis of features and first weights (post-processing);
+    one noisy mean of features per class, and shares of pieces and holes, of records decoded as samples are;
+    then, `steps` times, one noisy gradient of a linear layer on scattering features over all records;
+    samples are rejected until their features have those means, and labelled by the classifier (post-processing).
+
+Rejection by a density ratio is from Azadi et al. 2019, "Discriminator Rejection Sampling"; here the ratio is private,
+an exponential tilt (models/generators/outlines/tilting.py). Samples that the classifier gives another class than they
+were drawn for are kept under that class: they show where classes meet. What teaches a classifier is what people look
+at.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
+
+from datalens_service.data.dataset import Dataset, Labels, Schema
+from datalens_service.mechanisms import Account, VectorSum
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.methods.base import ExecutionOptions, Plan, named
+from datalens_service.methods.last_layer.scattering import ScatteringGradients, ScatteringGradientsRun
+from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated
+from datalens_service.methods.sums.shapes import Shapes, ShapesRun
+from datalens_service.models.generators.outlines.level_sets import Content
+from datalens_service.models.generators.outlines.topology import TOPOLOGY_NUMBERS
+from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.strict import Number
+
+if TYPE_CHECKING:
+    from datalens_service.models.generators.generator import Generator
+
+Floats = NDArray[np.float32]
+
+_LEAST_PROPOSALS: Final = 20
+"""Of a class, to fit its tilt to."""
+
+
+class Rejection(ScatteringGradients):
+    """Parameters of the rejection method (docs/methods.md); constants were chosen on MNIST (docs/findings.md)."""
+
+    instead: ClassVar[str] = "guided"
+
+    name: Literal["rejection"] = "rejection"
+    warm_start: Annotated[Shapes, BeforeValidator(named)] = Shapes(spread=1.6, accepted=1.0)
+    gradient_share: Number = Field(default=0.4, gt=0, lt=1, description="Share of μ² for the gradients.")
+    features_share: Number = Field(default=0.05, gt=0, lt=1, description="Share of μ² for the records' mean features.")
+    accepted: Number = Field(
+        default=0.4, ge=0.05, le=1, description="Share of the samples of each predicted class that is handed out."
+    )
+
+    def of_content(self, content: Content) -> Self:
+        """For images of known content: nothing is spent on a count."""
+        return self.model_copy(update={"warm_start": self.warm_start.model_copy(update={"content": content})})
+
+    def rationale(self) -> str:
+        """They are to be looked at."""
+        return (
+            "Images are made to look like the private ones: outlines are modelled instead of pixels, so that they are "
+            "sharp, and a privately trained classifier says which class each of them shows."
+        )
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """Releases of the start, the mean features, then the gradients.
+
+        Raises:
+            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
+            InvalidSpec: The images are too large.
+        """
+        means = VectorSum(
+            num_groups=schema.num_classes,
+            dimensions=self.feature_dimensions(schema) + TOPOLOGY_NUMBERS,
+            records_per_unit=schema.records_per_unit,
+            noise_stddev=MAXIMUM_NOISE_STDDEV,
+            count_weight=COUNT_WEIGHT,
+        )
+        release = calibrated(means, math.floor(self.features_share * units))
+        others = super().plan(schema, units - release.units(NeighboringRelation.ZERO_OUT))
+        return Plan(releases=(*others.releases[:-1], release, others.releases[-1]))
+
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> RejectionRun:
+        """A run of the releases of `plan`."""
+        return RejectionRun(self, plan, dataset, randomness, options)
+
+
+class RejectionRun(ScatteringGradientsRun):
+    """Hands out the samples' model together with the classifier and the tilt."""
+
+    def __init__(
+        self,
+        parameters: Rejection,
+        plan: Plan,
+        dataset: Dataset,
+        randomness: TrainingRandomness,
+        options: ExecutionOptions,
+    ) -> None:
+        others = Plan(releases=(*plan.releases[:-2], plan.releases[-1]))
+        super().__init__(parameters, others, dataset, randomness, options)
+        mechanism = plan.releases[-2].mechanism
+        if not isinstance(mechanism, VectorSum) or not isinstance(self._warm, ShapesRun):
+            raise TypeError("a rejection plan releases shapes and mean features before its gradients")
+        self._accepted, self._shapes, self._mean_features = parameters.accepted, self._warm, mechanism
+        self._means = np.empty((0, 0))
+        self._noise = 0.0
+        self._start: Generator | None = None
+        self._tilt: tuple[Floats, Floats] | None = None
+
+    @property
+    def steps(self) -> int:
+        """Those of the warm start, the mean features, then one for each gradient."""
+        return super().steps + 1
+
+    def may_stop_before(self, step: int) -> bool:
+        """Gradients improve weights that released samples gave; the mean features must be there."""
+        return step > self._warm.steps
+
+    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
+        """A release of the warm start, the mean features, or one gradient."""
+        if step != self._warm.steps:
+            super().step(step, account, noise)
+            return
+        mechanism = self._mean_features
+        released = mechanism.release(self._redrawn_features, step=step, account=account, noise=noise)
+        counts = np.maximum(released[:, :1], 1.0)
+        self._means = released[:, 1:] / counts
+        self._noise = float(np.median(mechanism.noise_stddev / mechanism.grid / counts))
+
+    def result(self) -> Generator:
+        """The shapes, the tilt, and the classifier with the average of its weights so far."""
+        from datalens_service.models.generators.generator import Generator
+        from datalens_service.models.generators.outlines.rejection import pack
+
+        start, classifier = self.initial_generator(), self._classifier()
+        settings: dict[str, Any] = {"start": start.settings, "classifier": classifier.settings}
+        tensors = pack(start.tensors, classifier.tensors, *self._fit_tilt())
+        return Generator("rejection", start.schema, settings, tensors)
+
+    def initial_generator(self) -> Generator:
+        """The shapes by themselves."""
+        if self._start is None:
+            self._start = self._warm.result()
+        return self._start
+
+    def _redrawn_features(self) -> GroupedVectors:
+        """Private: what the tilt sees of records, decoded as samples are, so that they differ in shape only."""
+        from datalens_service.models.generators.outlines.rejection import describe
+
+        train, redrawn = self._dataset.train, self._shapes.redrawn_records()
+        # Features of gradients have a constant at the end, of half the squared length.
+        features = self._fit_basis().features(redrawn)[:, :-1] * np.float32(2**0.5)
+        described = describe(features, redrawn, self._shapes.ink_level)
+        return GroupedVectors(described.astype(np.float64), train.labels, train.unit_ids)
+
+    def _fit_tilt(self) -> tuple[Floats, Floats]:
+        """Weights (classes, features) and levels (classes,), from released samples and means."""
+        from datalens_service.models.generators.outlines import rejection
+        from datalens_service.models.generators.outlines.tilting import fit_tilt, level_for, penalty
+
+        if self._tilt is None:
+            start, schema = self.initial_generator(), self._dataset.schema
+            count = max(self._parameters.samples, _LEAST_PROPOSALS * schema.num_classes)
+            labels = np.arange(count, dtype=np.int64) % schema.num_classes
+            rng = self._randomness.numpy("rejection.proposals")
+            drawn = rejection.propose(start.tensors, start.settings, self._classifier(), labels, rng)
+            strength = penalty(self._noise)
+            rows = [_rows_of(label, drawn.predicted, labels) for label in range(schema.num_classes)]
+            weights = np.stack(
+                [
+                    fit_tilt(drawn.features[mine].astype(np.float64), mean, strength)
+                    for mine, mean in zip(rows, self._means, strict=True)
+                ]
+            ).astype(np.float32)
+            scores = drawn.scores(weights)
+            levels = [level_for(scores[mine], self._accepted) for mine in rows]
+            self._tilt = weights, np.array(levels, dtype=np.float32)
+        return self._tilt
+
+
+def _rows_of(label: int, predicted: Labels, labels: Labels) -> NDArray[np.int64]:
+    """Samples in which the classifier sees a class; those drawn for it, if these are too few to fit a tilt to."""
+    seen = np.flatnonzero(predicted == label)
+    return seen if len(seen) >= _LEAST_PROPOSALS else np.flatnonzero(labels == label)

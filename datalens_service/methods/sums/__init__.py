@@ -1,0 +1,1 @@
+"""Methods that draw images from noisy sums of vectors."""

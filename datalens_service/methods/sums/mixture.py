@@ -1,0 +1,185 @@
+"""Mixture: moments, with several Gaussians per class instead of one.
+
+    Σ x·xᵀ pooled → subspace;  counts, means and covariances per class → where to put the first centres;
+    then, `iterations` times, counts and means of the records next to each centre;  covariances per component.
+
+A record belongs to the component of its own class whose released centre is next to it: a function of that record
+and of earlier releases. So it enters one block of each sum, as with moments, and costs the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.methods.base import ExecutionOptions, Plan
+from datalens_service.methods.sums.moments import Moments, MomentsRun
+from datalens_service.methods.sums.record_sums import (
+    COUNT_WEIGHT,
+    GroupedSum,
+    StatelessRun,
+    SummedImages,
+    calibrated,
+    list_sums,
+)
+from datalens_service.models.generators.gaussian.mixture import MixtureFit, nearest
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.strict import Integer, Number
+
+if TYPE_CHECKING:
+    from datalens_service.models.generators.generator import Generator
+
+_RELEASES_OF_MOMENTS = 3
+
+
+class Mixture(SummedImages):
+    """Parameters of the mixture method; constants were chosen on MNIST (docs/methods.md)."""
+
+    name: Literal["mixture"] = "mixture"
+    components: Integer = Field(default=10, ge=2, le=64, description="K, Gaussians per class.")
+    iterations: Integer = Field(default=4, ge=1, le=20, description="How often the centres move.")
+    subspace_dimensions: Integer = Field(default=60, ge=1, le=512)
+    clip_norm: Number = Field(
+        default=0.35, gt=0, le=1, description="Largest length of an image, as a fraction of an all-white one."
+    )
+    residual_norm: Number = Field(
+        default=0.65, gt=0, le=1, description="Largest distance from the class mean, as a fraction of clip_norm."
+    )
+    component_norm: Number = Field(
+        default=0.55, gt=0, le=1, description="Largest distance from a centre, as a fraction of clip_norm."
+    )
+    pooling: Number = Field(default=150.0, ge=0, description="Records' worth of the class in a component's covariance.")
+    subspace_share: Number = Field(default=0.25, gt=0, lt=1, description="Share of μ² for the subspace.")
+    means_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for counts and means.")
+    start_share: Number = Field(
+        default=0.20, gt=0, lt=1, description="Part of the shares for means and covariances that places the centres."
+    )
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """All releases, calibrated so that together they cost at most `units`.
+
+        Raises:
+            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
+            InvalidSpec: The shares leave nothing for the covariances.
+        """
+        covariances_share = 1 - self.subspace_share - self.means_share
+        if covariances_share <= 0:
+            raise InvalidSpec(
+                "⟦method.subspace_share⟧ and ⟦method.means_share⟧ must leave something for the covariances."
+            )
+        classes, components = schema.num_classes, schema.num_classes * self.components
+        rest, rank = 1 - self.start_share, self.rank(schema)
+        return Plan(
+            releases=(
+                self._products(schema, 1, self.summed_dimensions(schema), self.subspace_share * units),
+                self._means(schema, classes, self.means_share * self.start_share * units),
+                self._products(schema, classes, rank, covariances_share * self.start_share * units),
+                self._means(schema, components, self.means_share * rest * units, self.iterations),
+                self._products(schema, components, rank, covariances_share * rest * units),
+            )
+        )
+
+    def rationale(self) -> str:
+        """They are to be cheap."""
+        return (
+            "Images are drawn from several Gaussians per class, measured with noise: the little that a small budget or "
+            "a short wait pays for, so they are soft."
+        )
+
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> MixtureRun:
+        """A run of the releases; beside noise, only the first centres are random, and they are public."""
+        return MixtureRun(self, plan, dataset, randomness)
+
+    def rank(self, schema: Schema) -> int:
+        """Dimensions of the subspace."""
+        return min(self.subspace_dimensions, self.summed_dimensions(schema))
+
+    def _means(self, schema: Schema, groups: int, units: float, count: int = 1) -> PlannedRelease:
+        mechanism = VectorSum(
+            num_groups=groups,
+            dimensions=self.rank(schema),
+            count_weight=COUNT_WEIGHT,
+            records_per_unit=schema.records_per_unit,
+            noise_stddev=MAXIMUM_NOISE_STDDEV,
+        )
+        return calibrated(mechanism, units / count).model_copy(update={"count": count})
+
+    def _products(self, schema: Schema, groups: int, dimensions: int, units: float) -> PlannedRelease:
+        mechanism = OuterProductSum(
+            num_groups=groups,
+            dimensions=dimensions,
+            records_per_unit=schema.records_per_unit,
+            noise_stddev=MAXIMUM_NOISE_STDDEV,
+        )
+        return calibrated(mechanism, units)
+
+
+class MixtureRun(StatelessRun):
+    """The releases of a run: those of moments, then those of the components."""
+
+    def __init__(self, parameters: Mixture, plan: Plan, dataset: Dataset, randomness: TrainingRandomness) -> None:
+        lengths = Moments(
+            clip_norm=parameters.clip_norm,
+            residual_norm=parameters.residual_norm,
+            center=parameters.center,
+            frequencies=parameters.frequencies,
+        )
+        self._start = MomentsRun(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), dataset)
+        self._mechanisms = list_sums(plan)[self._start.steps :]
+        self._parameters = parameters
+        self._schema = dataset.schema
+        self._rng = randomness.numpy("mixture.centres")
+        self._fit: MixtureFit | None = None
+
+    @property
+    def steps(self) -> int:
+        """Those of moments, one for each time the centres move, one for the covariances."""
+        return self._start.steps + len(self._mechanisms)
+
+    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
+        """Make release `step` and keep what it says."""
+        if step < self._start.steps:
+            self._start.step(step, account, noise)
+            return
+        mechanism = self._mechanisms[step - self._start.steps]
+        released = mechanism.release(lambda: self._contributions(mechanism), step=step, account=account, noise=noise)
+        if isinstance(mechanism, VectorSum):
+            stddev = mechanism.noise_stddev
+            self._components.estimate_centres(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
+        else:
+            scale = self._parameters.component_norm**2
+            self._components.estimate_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
+
+    def result(self) -> Generator:
+        """The class-conditional mixture."""
+        from datalens_service.models.generators.generator import Generator
+
+        records = self._start.records
+        tensors = records.lift(self._components.tensors(records.clip_norm))
+        return Generator("mixture", self._schema, {}, tensors)
+
+    @property
+    def _components(self) -> MixtureFit:
+        """The fit of the components, once the releases before it are there."""
+        if self._fit is None:
+            parameters = self._parameters
+            self._fit = MixtureFit(self._start.fit, parameters.components, parameters.pooling, self._rng)
+        return self._fit
+
+    def _contributions(self, mechanism: GroupedSum) -> GroupedVectors:
+        """What every record adds to the sums of the component next to it."""
+        records, centres = self._start.records, self._components.centres
+        coordinates = records.coordinates(self._start.fit.basis)
+        groups = nearest(coordinates, records.labels, centres)
+        if isinstance(mechanism, VectorSum):
+            return records.vectors(coordinates, groups)
+        away = coordinates - centres.reshape(-1, centres.shape[-1])[groups]
+        return records.vectors(away / self._parameters.component_norm, groups)

@@ -1,0 +1,142 @@
+"""Moments: one noisy subspace, then a noisy mean and covariance per class.
+
+Three releases: Σ x·xᵀ pooled → subspace; counts and Σ Vᵀx per class → means; Σ r·rᵀ per class → covariances.
+Whatever follows a release is post-processing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.methods.base import ExecutionOptions, Plan
+from datalens_service.methods.sums.record_sums import (
+    COUNT_WEIGHT,
+    ClippedRecords,
+    StatelessRun,
+    SummedImages,
+    calibrated,
+    list_sums,
+)
+from datalens_service.models.generators.gaussian.gaussian import GaussianFit
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.strict import Integer, Number
+
+if TYPE_CHECKING:
+    from datalens_service.models.generators.generator import Generator
+
+
+class Moments(SummedImages):
+    """Parameters of the moments method.
+
+    The lengths are public constants, chosen on MNIST (docs/methods.md), never from the data at hand.
+    """
+
+    name: Literal["moments"] = "moments"
+    subspace_dimensions: Integer = Field(default=60, ge=1, le=512)
+    clip_norm: Number = Field(
+        default=0.35, gt=0, le=1, description="Largest length of an image, as a fraction of an all-white one."
+    )
+    residual_norm: Number = Field(
+        default=0.65, gt=0, le=1, description="Largest distance from the class mean, as a fraction of clip_norm."
+    )
+    subspace_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for the subspace.")
+    means_share: Number = Field(default=0.20, gt=0, lt=1, description="Share of μ² for class counts and means.")
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """The three releases, calibrated so that together they cost at most `units`.
+
+        Raises:
+            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
+            InvalidSpec: The shares leave nothing for the covariances.
+        """
+        if self.subspace_share + self.means_share >= 1:
+            raise InvalidSpec(
+                "⟦method.subspace_share⟧ and ⟦method.means_share⟧ must leave something for the covariances."
+            )
+        summed = self.summed_dimensions(schema)
+        rank = min(self.subspace_dimensions, summed)
+        loudest = MAXIMUM_NOISE_STDDEV
+        common = {"records_per_unit": schema.records_per_unit, "noise_stddev": loudest}
+        subspace = OuterProductSum(num_groups=1, dimensions=summed, **common)
+        means = VectorSum(num_groups=schema.num_classes, dimensions=rank, count_weight=COUNT_WEIGHT, **common)
+        covariances = OuterProductSum(num_groups=schema.num_classes, dimensions=rank, **common)
+        covariances_share = 1 - self.subspace_share - self.means_share
+        return Plan(
+            releases=(
+                calibrated(subspace, self.subspace_share * units),
+                calibrated(means, self.means_share * units),
+                calibrated(covariances, covariances_share * units),
+            )
+        )
+
+    def rationale(self) -> str:
+        """They are to be cheap."""
+        return (
+            "Images are drawn from one Gaussian per class, measured with noise: the little that a small budget or a "
+            "short wait pays for, so they are soft."
+        )
+
+    def basis_columns(self, schema: Schema) -> int:
+        """Directions in which the released Gaussian lies: those of the subspace, and one for the centre."""
+        return min(self.subspace_dimensions, self.summed_dimensions(schema)) + bool(self.center)
+
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> MomentsRun:
+        """A run of the three releases; nothing in it is random but the noise."""
+        return MomentsRun(self, plan, dataset)
+
+
+class MomentsRun(StatelessRun):
+    """The three releases of a run.
+
+    Attributes:
+        records: Private.
+        fit: What the releases so far say.
+    """
+
+    def __init__(self, parameters: Moments, plan: Plan, dataset: Dataset) -> None:
+        self._mechanisms = list_sums(plan)
+        self._schema = dataset.schema
+        self.records = ClippedRecords(dataset, parameters.clip_norm, parameters.center, parameters.frequencies)
+        self._residual_norm = parameters.residual_norm
+        self.fit = GaussianFit()
+
+    @property
+    def steps(self) -> int:
+        """Three."""
+        return len(self._mechanisms)
+
+    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
+        """Make release `step` and keep what it says."""
+        mechanism = self._mechanisms[step]
+        contributions = (self.records.pooled, self._coordinates, self._residuals)[step]
+        released = mechanism.release(contributions, step=step, account=account, noise=noise)
+        if step == 0:
+            self.fit.estimate_subspace(released[0], self._mechanisms[1].dimensions)
+        elif step == 1:
+            self.fit.estimate_means(released)
+        else:
+            scale = self._residual_norm**2
+            self.fit.estimate_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
+
+    def result(self) -> Generator:
+        """The class-conditional Gaussian."""
+        from datalens_service.models.generators.generator import Generator
+
+        tensors = self.records.lift(self.fit.tensors(self.records.clip_norm))
+        return Generator("gaussian", self._schema, {}, tensors)
+
+    def _coordinates(self) -> GroupedVectors:
+        return self.records.vectors(self.records.coordinates(self.fit.basis), self.records.labels)
+
+    def _residuals(self) -> GroupedVectors:
+        labels = self.records.labels
+        residuals = self.records.coordinates(self.fit.basis) - self.fit.means[labels]
+        return self.records.vectors(residuals / self._residual_norm, labels)

@@ -1,0 +1,176 @@
+"""Pooled moments: the mean of all records, class means shrunk towards it, and one covariance for all classes.
+
+Three releases: Σ x → center; counts and Σ (x − center) per class → class means; Σ r·rᵀ over all classes → how images of
+a class vary. x are the lowest cosine frequencies of an image, so many as the budget pays for. Whatever follows a
+release is post-processing.
+
+With few records a covariance for each class is noise; one for all is not (linear discriminant analysis rests on the
+same assumption: Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, section 4.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+from pydantic import Field
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.methods.base import ExecutionOptions, Plan
+from datalens_service.methods.sums.record_sums import (
+    COUNT_WEIGHT,
+    MAXIMUM_DIMENSIONS,
+    ClippedRecords,
+    StatelessRun,
+    SummedImages,
+    calibrated,
+    list_sums,
+    visible_detail,
+)
+from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit
+from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.strict import Integer, Number
+
+if TYPE_CHECKING:
+    from datalens_service.models.generators.generator import Generator
+
+_FREQUENCIES_PER_EVIDENCE: Final = 20.0
+_GROWTH: Final = 0.35
+_FEWEST, _MOST = 16, 1024
+
+
+class PooledMoments(SummedImages):
+    """Parameters of the pooled moments method; lengths are public constants (docs/methods.md)."""
+
+    name: Literal["pooled_moments"] = "pooled_moments"
+    center: Number = Field(default=0.5, ge=0, le=1, description="Brightness that lengths are measured from.")
+    frequencies: Integer | None = Field(
+        default=None,
+        ge=1,
+        le=MAXIMUM_DIMENSIONS,
+        description="Lowest cosine frequencies of an image that are summed, of all colours together. Left out: planned "
+        "from the number of records and of classes and from ε.",
+    )
+    clip_norm: Number = Field(
+        default=0.5, gt=0, le=1, description="Largest length of an image less `center`, as a fraction of a white one."
+    )
+    residual_norm: Number = Field(
+        default=0.36, gt=0, le=1, description="Largest distance from the mean, as a fraction of clip_norm."
+    )
+    center_share: Number = Field(default=0.10, gt=0, lt=1, description="Share of μ² for the mean of all records.")
+    means_share: Number = Field(default=0.45, gt=0, lt=1, description="Share of μ² for class counts and means.")
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """The three releases, calibrated so that together they cost at most `units`.
+
+        Raises:
+            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
+            InvalidSpec: The shares leave nothing for the covariance.
+        """
+        if self.center_share + self.means_share >= 1:
+            raise InvalidSpec("⟦method.center_share⟧ and ⟦method.means_share⟧ must leave something for the covariance.")
+        common = {
+            "dimensions": min(self.frequencies or plan_frequencies(schema, units), schema.dimensions),
+            "records_per_unit": schema.records_per_unit,
+            "noise_stddev": MAXIMUM_NOISE_STDDEV,
+        }
+        center = VectorSum(num_groups=1, count_weight=COUNT_WEIGHT, **common)
+        means = VectorSum(num_groups=schema.num_classes, count_weight=COUNT_WEIGHT, **common)
+        covariance = OuterProductSum(num_groups=1, **common)
+        return Plan(
+            releases=(
+                calibrated(center, self.center_share * units),
+                calibrated(means, self.means_share * units),
+                calibrated(covariance, (1 - self.center_share - self.means_share) * units),
+            )
+        )
+
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """How much detail is modelled, of images that are not brought to a working size anyway."""
+        summed = list_sums(plan)[0].dimensions
+        if summed >= schema.dimensions or schema.dimensions > MAXIMUM_DIMENSIONS:
+            return ()
+        width, height = visible_detail(schema, summed)
+        return (f"About the detail of {width} by {height} pixels is modelled; finer detail does not reach the result.",)
+
+    def rationale(self) -> str:
+        """They are for few or large images."""
+        return (
+            "Images are drawn around noisy class means, with the variation that all classes share, at the detail that "
+            "the budget pays for: they are soft."
+        )
+
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> PooledMomentsRun:
+        """A run of the three releases; nothing in it is random but the noise."""
+        return PooledMomentsRun(self, plan, dataset)
+
+
+def plan_frequencies(schema: Schema, units: int) -> int:
+    """Frequencies that the records of a class pay for: their number grows slowly with μ times records per class.
+
+    Args:
+        schema: Public; its units count as the number of records.
+        units: Of the whole run.
+    """
+    evidence = schema.num_units * mu_of_units(units) / schema.records_per_unit / schema.num_classes
+    return int(np.clip(_FREQUENCIES_PER_EVIDENCE * evidence**_GROWTH, _FEWEST, _MOST))
+
+
+class PooledMomentsRun(StatelessRun):
+    """The three releases of a run.
+
+    Attributes:
+        records: Private.
+        fit: What the releases so far say.
+    """
+
+    def __init__(self, parameters: PooledMoments, plan: Plan, dataset: Dataset) -> None:
+        self._mechanisms = list_sums(plan)
+        self._schema = dataset.schema
+        self._residual_norm = parameters.residual_norm
+        frequencies = self._mechanisms[0].dimensions
+        self.records = ClippedRecords(dataset, parameters.clip_norm, parameters.center, frequencies)
+        self.fit = PooledGaussianFit(parameters.residual_norm, dataset.schema.channels)
+
+    @property
+    def steps(self) -> int:
+        """Three."""
+        return len(self._mechanisms)
+
+    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
+        """Make release `step` and keep what it says."""
+        mechanism = self._mechanisms[step]
+        contributions = (self.records.pooled, self._offsets, self._residuals)[step]
+        released = mechanism.release(contributions, step=step, account=account, noise=noise)
+        stddev = mechanism.noise_stddev
+        if step == 0:
+            self.fit.estimate_center(released[0])
+        elif isinstance(mechanism, VectorSum):
+            self.fit.estimate_offsets(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
+        else:
+            self.fit.estimate_covariance(released[0], stddev / mechanism.grid**2)
+
+    def result(self) -> Generator:
+        """The class-conditional Gaussian."""
+        from datalens_service.models.generators.generator import Generator
+
+        return Generator("gaussian", self._schema, {}, self.records.lift(self.fit.tensors(self.records.clip_norm)))
+
+    def _offsets(self) -> GroupedVectors:
+        """Of every record what lies between it and the released center, in the group of its class."""
+        pooled = self.records.pooled()
+        return pooled._replace(
+            values=(pooled.values - self.fit.center) / self._residual_norm, groups=self.records.labels
+        )
+
+    def _residuals(self) -> GroupedVectors:
+        """Of every record what lies between it and the released mean of its class."""
+        pooled = self.records.pooled()
+        means = (self.fit.center + self.fit.offsets)[self.records.labels]
+        return pooled._replace(values=(pooled.values - means) / self._residual_norm)

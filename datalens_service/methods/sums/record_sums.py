@@ -1,0 +1,204 @@
+"""Shared by methods of noisy sums over records: clipped records, calibrated releases, a run without state."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.errors import InfeasiblePlan
+from datalens_service.mechanisms import CrossProductSum, GradientSum, OuterProductSum, VectorSum
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.methods.base import Extras, Method, Plan
+from datalens_service.models.exact_products import exact_products, on_grid
+from datalens_service.models.generators.dct import LowFrequencies
+from datalens_service.models.generators.gaussian.gaussian import around
+from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
+from datalens_service.strict import Integer, Number
+
+if TYPE_CHECKING:
+    from datalens_service.models.generators.generator import Generator
+
+Floats = NDArray[np.float64]
+GroupedSum = OuterProductSum | VectorSum
+
+# Grid steps of one record's count: a tenth of the means' μ², as (683/2063)² ≈ 1/9 of the vectors' share.
+COUNT_WEIGHT = 683
+
+# Rounding to the grid moves a vector by √d/2 steps, which the radius pays for: a quarter of it at d = 1000.
+_COARSEST_GRID = 64
+
+# The upper triangle of a d×d matrix is released. Larger images are seen through their lowest frequencies only.
+MAXIMUM_DIMENSIONS = 4096
+_FREQUENCIES = 2048
+# Read at once, as float64: 128 MiB.
+_NUMBERS = 2**24
+
+
+def summed_dimensions(schema: Schema, frequencies: int | None = None) -> int:
+    """Numbers of an image that are summed: all of them, or its lowest frequencies."""
+    if frequencies is not None:
+        return min(frequencies, schema.dimensions)
+    return schema.dimensions if schema.dimensions <= MAXIMUM_DIMENSIONS else _FREQUENCIES
+
+
+def describe_working_size(plan: Plan, schema: Schema) -> str:
+    """How much of large images the sums of a plan see, in sentences; empty if they see whole images."""
+    summed = max((mechanism.dimensions for mechanism in list_sums(plan)), default=schema.dimensions)
+    if schema.dimensions <= MAXIMUM_DIMENSIONS or summed >= schema.dimensions:
+        return ""
+    width, height = visible_detail(schema, summed)
+    whole = MAXIMUM_DIMENSIONS // schema.channels
+    limit = f" Images of at most {whole:,} pixels are summed whole." if summed == _FREQUENCIES else ""
+    return (
+        f"Images of this size are reduced to a working size before they are summed: {summed:,} numbers instead of "
+        f"{schema.dimensions:,}, the lowest frequencies, about the detail of {width} by {height} pixels. Finer detail "
+        f"does not reach the result.{limit}"
+    )
+
+
+def visible_detail(schema: Schema, summed: int) -> tuple[int, int]:
+    """Width and height of images that have `summed` frequencies: as wide as high, but for a side that is shorter."""
+    pixels = summed // schema.channels
+    side = math.isqrt(pixels)
+    if schema.height < side:
+        return pixels // schema.height, schema.height
+    return (schema.width, pixels // schema.width) if schema.width < side else (side, side)
+
+
+class SummedImages(Method):
+    """Parameters of methods that sum images: where lengths are measured from, and how fine the detail is."""
+
+    center: Number = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        exclude_if=operator.not_,
+        description="Brightness that lengths are measured from: 0 for light strokes on black, 0.5 for photographs.",
+    )
+    frequencies: Integer | None = Field(
+        default=None,
+        ge=1,
+        le=MAXIMUM_DIMENSIONS,
+        exclude_if=operator.not_,
+        description="Lowest cosine frequencies of an image that are summed, of all colours together: fewer are less "
+        "noisy and less sharp. Left out: all pixels, or 2,048 frequencies of images of more than 4,096 numbers.",
+    )
+
+    def summed_dimensions(self, schema: Schema) -> int:
+        """Numbers of an image that are summed."""
+        return summed_dimensions(schema, self.frequencies)
+
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """Whether bright images come out dark: lengths of colour images are measured from black."""
+        if schema.channels == 1 or self.center:
+            return ()
+        return (
+            "Lengths of images are measured from black, so bright colour images come out dark: let ⟦method.center⟧ be "
+            "0.5, or ⟦method.warm_start.center⟧ with a method that starts from moments.",
+        )
+
+
+def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum, units: float) -> PlannedRelease:
+    """The release with the noise that makes it cost at most `units`, on the finest grid for which it can be drawn.
+
+    Raises:
+        InfeasiblePlan: On every grid the noise would be larger than the sampler can draw.
+    """
+    part, grid = math.floor(units), mechanism.grid
+    while grid >= _COARSEST_GRID:
+        candidate = mechanism.model_copy(update={"grid": grid})
+        sensitivity_squared = candidate.sensitivity_squared(NeighboringRelation.ZERO_OUT)
+        stddev = smallest_noise_stddev(sensitivity_squared, 1, part)
+        if stddev <= MAXIMUM_NOISE_STDDEV:
+            return PlannedRelease(mechanism=candidate.model_copy(update={"noise_stddev": stddev}))
+        grid //= 2
+    raise InfeasiblePlan("ε is too small for noisy sums of these images: raise ⟦spec.epsilon⟧.")
+
+
+def list_sums(plan: Plan) -> list[GroupedSum]:
+    """Its releases of sums of records, one by one; votes are left out."""
+    mechanisms = [release.mechanism for release in plan.all_releases() for _ in range(release.count)]
+    return [mechanism for mechanism in mechanisms if isinstance(mechanism, OuterProductSum | VectorSum)]
+
+
+class ClippedRecords:
+    """Private records as vectors in units of the clipping norm; a record may enter every sum once.
+
+    Args:
+        dataset: Private.
+        clip_norm: Public; largest length, as a fraction of an all-white image.
+        center: Public; brightness that is subtracted from every pixel before.
+        frequencies: Public; lowest frequencies that are summed, in their order. None: all pixels of small images.
+
+    Attributes:
+        clip_norm: Length in pixel units that counts as 1.
+        labels: int64 (n,).
+    """
+
+    def __init__(self, dataset: Dataset, clip_norm: float, center: float = 0.0, frequencies: int | None = None) -> None:
+        self._longest = math.sqrt(dataset.schema.dimensions)
+        self._center = center
+        self.clip_norm = clip_norm * self._longest
+        self.labels = dataset.train.labels
+        self._data = dataset.train
+        summed = summed_dimensions(dataset.schema, frequencies)
+        reduced = frequencies is not None or summed < dataset.schema.dimensions
+        self._frequencies = LowFrequencies(dataset.schema, summed) if reduced else None
+        self._rows = max(1, _NUMBERS // dataset.schema.dimensions)
+
+    def pooled(self) -> GroupedVectors:
+        """Whole images, not told apart by class; longer ones are scaled back by the mechanism."""
+        starts = range(0, len(self._data), self._rows)
+        blocks = [self._reduce(self._data.images[row : row + self._rows]) for row in starts]
+        return self.vectors(np.concatenate(blocks), np.zeros(len(self._data), dtype=np.int64))
+
+    def lift(self, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+        """A released model of summed numbers as one of whole images; frequencies do not depend on data."""
+        if self._frequencies is not None:
+            tensors = tensors | {"basis": self._frequencies.lift(tensors["basis"])}
+        return around(self._center, tensors) if self._center else tensors
+
+    def _reduce(self, images: NDArray[np.uint8]) -> Floats:
+        pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0 - self._center
+        if self._frequencies is None:
+            return pixels / self.clip_norm
+        return self._frequencies.coordinates(on_grid(pixels, self._longest)) / self.clip_norm
+
+    def coordinates(self, basis: Floats) -> Floats:
+        """(n, q): images of length at most 1 in a released basis (d, q)."""
+        return exact_products(on_grid(self.pooled().values), basis)
+
+    def vectors(self, values: Floats, groups: NDArray[np.int64]) -> GroupedVectors:
+        """One vector per record, with its group and its unit."""
+        return GroupedVectors(values, groups, self._data.unit_ids)
+
+
+class StatelessRun:
+    """A run of sums of records: it keeps no state, since replaying the stored sums is cheap."""
+
+    def may_stop_before(self, step: int) -> bool:
+        """Never: each release needs the one before it, and the generator all of them."""
+        return False
+
+    def initial_generator(self) -> Generator | None:
+        """There is no start before the releases."""
+        return None
+
+    def extras(self, epsilon: float, delta: float) -> Extras:
+        """Nothing beside the model."""
+        return Extras()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Empty: stored sums are replayed."""
+        return {}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Nothing to restore."""

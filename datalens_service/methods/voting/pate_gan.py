@@ -1,0 +1,94 @@
+"""PATE-GAN: teachers score generated images, a discriminator learns the noisy scores, a generator follows it.
+
+Jordon, Yoon and van der Schaar 2019, "PATE-GAN: Generating Synthetic Data with Differential Privacy Guarantees". The
+student discriminator never sees a record. Scores and their price are those of docs/mechanisms/label_scores.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, final
+
+from pydantic import BeforeValidator, Field
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.mechanisms import LabelScoresParameters, VoteMechanism, VoteParameters
+from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun, named
+from datalens_service.methods.sums.moments import Moments
+from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher
+from datalens_service.methods.voting.voting_method import VotingMethod
+from datalens_service.models.classifiers.sizes import num_weights
+from datalens_service.privacy.randomness import TrainingRandomness
+from datalens_service.strict import Integer, Number
+
+
+@final
+class PateGan(VotingMethod):
+    """Parameters of PATE-GAN; they start from released moments; the authors' are the preset `pate_gan_paper`."""
+
+    name: Literal["pate_gan"] = "pate_gan"
+    num_teachers: Integer = Field(default=1000, ge=1, le=100_000, description="k; one shard of records each.")
+    teacher: Annotated[DenseTeacher | ConvTeacher, Field(discriminator="name"), BeforeValidator(named)] = Field(
+        default=DenseTeacher(batch=30, steps=2), description="A small fast network, or that of DataLens."
+    )
+    shards: Literal["mixed", "class_pure"] = Field(
+        default="class_pure", description="class_pure: a teacher holds, and scores, one class only."
+    )
+    images_per_step: Integer = Field(default=100, ge=1, le=1024, description="Generated images scored per step.")
+    votes: Annotated[LabelScoresParameters, BeforeValidator(named)] = Field(
+        default=LabelScoresParameters(), description="Scores of images."
+    )
+    vote_basis: Literal["pixels"] = "pixels"
+    steps: Integer | None = Field(default=50, ge=1, le=100_000, description="Batches scored.")
+    discriminator: Literal["small_cnn", "lenet", "mlp", "linear"] = Field(
+        default="mlp", description="The student: a network of `dp_sgd` with one output per class."
+    )
+    discriminator_steps: Integer = Field(default=5, ge=1, le=100, description="n_S: of the student, per batch scored.")
+    discriminator_learning_rate: Number = Field(default=1e-3, gt=0, le=1, description="Adam's.")
+    generator_steps: Integer = Field(default=1, ge=1, le=100, description="Of the generator, per batch scored.")
+    remembered_steps: Integer = Field(
+        default=20, ge=1, le=1000, description="Batches with their released scores that the student learns from."
+    )
+    warm_start: Annotated[Moments | None, BeforeValidator(named)] = Field(
+        default=Moments(), description="Start from released moments, or from nothing."
+    )
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """As that of DataLens.
+
+        Raises:
+            InfeasiblePlan: `units` do not pay for one step.
+            InvalidSpec: The parameters do not fit the schema, or the images are too small for the discriminator.
+        """
+        num_weights(self.discriminator, schema)
+        return super().plan(schema, units)
+
+    def dimensions(self, schema: Schema) -> int:
+        """One score per image."""
+        return 1
+
+    def max_ranks(self, schema: Schema) -> int:
+        """Its run computes all teachers itself."""
+        return 1
+
+    def vote_parameters(self) -> VoteParameters:
+        """Of the scores."""
+        return self.votes
+
+    def build_votes(self, common: dict[str, Any]) -> VoteMechanism:
+        """The scores; they know no clipping and no threshold."""
+        return self.votes.build(common | {"clip": 1.0, "stochastic": False, "threshold": "none"})
+
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> TrainingRun:
+        """A run of the releases of `plan`."""
+        from datalens_service.methods.voting.pate_gan_run import PateGanRun, StudentSchedule
+
+        schedule = StudentSchedule(
+            discriminator=self.discriminator,
+            discriminator_steps=self.discriminator_steps,
+            discriminator_learning_rate=self.discriminator_learning_rate,
+            generator_steps=self.generator_steps,
+            remembered_steps=self.remembered_steps,
+        )
+        return PateGanRun(self, schedule, plan, dataset, randomness, options)

@@ -1,0 +1,112 @@
+"""The training loop of PATE-GAN: teachers score, the student learns the scores, the generator follows the student."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datalens_service.data.dataset import Dataset
+from datalens_service.mechanisms import Account, LabelScores
+from datalens_service.methods.base import ExecutionOptions, Plan
+from datalens_service.methods.voting.teacher_pool import Proposal
+from datalens_service.methods.voting.training_run import DataLensRun
+from datalens_service.methods.voting.voting_method import VotingMethod
+from datalens_service.models.discriminator import Discriminator
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+
+@dataclass(frozen=True)
+class StudentSchedule:
+    """How a student discriminator learns; the fields of `PateGan` of these names.
+
+    Attributes:
+        discriminator: Architecture.
+        discriminator_steps: Per batch scored.
+        discriminator_learning_rate: Adam's.
+        generator_steps: Per batch scored.
+        remembered_steps: Batches with their scores that it learns from.
+    """
+
+    discriminator: str
+    discriminator_steps: int
+    discriminator_learning_rate: float
+    generator_steps: int
+    remembered_steps: int
+
+
+class _Scored(NamedTuple):
+    """Released: generated images and what teachers said of them, with noise."""
+
+    images: Tensor
+    labels: Tensor
+    scores: Tensor
+
+
+class PateGanRun(DataLensRun):
+    """A run of PATE-GAN in progress.
+
+    Private: teachers and shards. Released: noisy scores; student discriminator, remembered batches and generator are
+    functions of them. It keeps no state: stored scores are replayed, and teachers trained again meanwhile.
+    """
+
+    def __init__(
+        self,
+        parameters: VotingMethod,
+        schedule: StudentSchedule,
+        plan: Plan,
+        dataset: Dataset,
+        randomness: TrainingRandomness,
+        options: ExecutionOptions,
+    ) -> None:
+        super().__init__(parameters, plan, dataset, randomness, options)
+        if not isinstance(self._votes, LabelScores):
+            raise TypeError("the last release of a plan of pate_gan scores images")
+        self._schedule = schedule
+        self._relative, self._hard = self._votes.scores == "relative", self._votes.scores == "bit"
+        self._discriminator = Discriminator(
+            {"architecture": schedule.discriminator},
+            self._schema,
+            self._device,
+            randomness.seed("discriminator"),
+            schedule.discriminator_learning_rate,
+        )
+        self._remembered: deque[_Scored] = deque(maxlen=schedule.remembered_steps)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Empty: stored scores are replayed."""
+        return {}
+
+    def _vote(self, step: int, account: Account, noise: NoiseSource) -> None:
+        """Score a batch, learn from the scores, follow what was learnt."""
+        proposal = self._propose("latent", step)
+        self._pool.train(proposal, first=step == self._warm_steps)
+        scores = self._pool.mechanism(step).release(
+            lambda: self._pool.request_votes(step, proposal), step=step, account=account, noise=noise
+        )
+        released = torch.from_numpy(scores).to(proposal.images).squeeze(1)
+        self._remembered.append(_Scored(*proposal, released))
+        self._fit(step)
+        for number in range(self._schedule.generator_steps):
+            images, labels = self._propose("generator", step * self._schedule.generator_steps + number)
+            direction = self._discriminator.directions(images, labels)
+            self._student.update(direction, self._parameters.image_step_size)
+
+    def _propose(self, purpose: str, number: int) -> Proposal:
+        apart = self._votes.classes_voted_apart > 1
+        seed = self._randomness.seed(purpose, number)
+        return Proposal(*self._student.propose(seed, self._votes.images, balanced=apart))
+
+    def _fit(self, step: int) -> None:
+        """Batches of what is remembered, drawn by a public seed."""
+        images, labels, scores = (torch.cat(parts) for parts in zip(*self._remembered, strict=True))
+        rng = np.random.default_rng(self._randomness.seed("student batches", step))
+        for _ in range(self._schedule.discriminator_steps):
+            rows = torch.from_numpy(rng.integers(len(images), size=self._votes.images)).to(images.device)
+            self._discriminator.fit(
+                images[rows], labels[rows], scores[rows], hard=self._hard, bounded=not self._relative
+            )

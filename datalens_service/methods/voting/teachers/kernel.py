@@ -1,0 +1,29 @@
+"""Teachers in closed form: the best discriminator of a kernel, which needs no training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from datalens_service.methods.voting.teachers.base import TeacherParameters, TeacherRequest
+
+if TYPE_CHECKING:
+    from datalens_service.models.teachers.base import TeacherBackend
+
+
+class KernelTeacher(TeacherParameters):
+    """Compares synthetic images with the records of its shard."""
+
+    name: Literal["kernel"] = "kernel"
+
+    def build(self, request: TeacherRequest) -> TeacherBackend:
+        """Teachers that keep their records."""
+        from datalens_service.models.teachers.kernel import KernelTeachers
+
+        return KernelTeachers(
+            request.num_teachers,
+            request.records(),
+            request.device,
+            basis=request.basis,
+            active=request.active,
+            partitions=request.partitions,
+        )

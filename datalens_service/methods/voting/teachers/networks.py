@@ -1,0 +1,55 @@
+"""Teachers that are networks, trained anew before every vote."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from datalens_service.methods.voting.teachers.base import TeacherParameters, TeacherRequest
+from datalens_service.strict import Integer, Number
+
+if TYPE_CHECKING:
+    from datalens_service.models.teachers.base import TeacherBackend
+
+
+class NetworkTeacher(TeacherParameters, ABC):
+    """Trains with Adam on its shard and on synthetic images (DataLens, Algorithm 1)."""
+
+    name: str
+    steps: Integer = Field(default=2, ge=1, le=100, description="Optimiser steps of a teacher per vote.")
+    warmup_steps: Integer = Field(default=10, ge=1, le=1000, description="The same before the first vote.")
+    learning_rate: Number = Field(default=1e-3, gt=0, le=1)
+
+    def build(self, request: TeacherRequest) -> TeacherBackend:
+        """Networks of one architecture with stacked weights."""
+        from datalens_service.models.teachers.ensemble import TeacherEnsemble
+
+        return TeacherEnsemble(
+            self.name,
+            request.num_teachers,
+            request.schema,
+            request.device,
+            request.seed,
+            learning_rate=self.learning_rate,
+            active=request.active,
+            partitions=request.partitions,
+            folder=request.folder,
+        )
+
+    def steps_before_vote(self, *, first: bool) -> int:
+        """More before the first vote."""
+        return self.warmup_steps if first else self.steps
+
+
+class DenseTeacher(NetworkTeacher):
+    """A small fast network."""
+
+    name: Literal["dense"] = "dense"
+
+
+class ConvTeacher(NetworkTeacher):
+    """The authors' network."""
+
+    name: Literal["conv"] = "conv"

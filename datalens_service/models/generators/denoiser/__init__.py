@@ -1,0 +1,1 @@
+"""Generators that draw by taking noise away step by step."""

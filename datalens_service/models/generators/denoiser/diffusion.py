@@ -1,0 +1,146 @@
+"""Samples of a denoiser, each for a request of the class that a released classifier sees in it.
+
+A sample begins as noise, or as a noisy sample of the released model that training started from, and follows the
+denoiser's deterministic path. All of it is post-processing of released numbers.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from datalens_service.data.dataset import Images, Labels, Schema
+from datalens_service.errors import InvalidInput
+from datalens_service.models.classifier import LastLayerClassifier
+from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.generators.denoiser.denoiser import Denoiser, follow_path, noise_schedule
+from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
+from datalens_service.models.generators.gaussian import gaussian, guided, mixture
+from datalens_service.models.generators.outlines import rejection
+from datalens_service.models.generators.requests import fill_requests
+
+Floats = NDArray[np.float32]
+Tensors = dict[str, Floats]
+
+STARTS: Final = {
+    "gaussian": gaussian.draw, "mixture": mixture.draw, "guided": guided.draw, "rejection": rejection.draw
+}  # fmt: skip
+"""Released models that a denoiser starts from."""
+PROPOSALS: Final = {"rejection": rejection.draw_proposals}
+"""The same, of models that reject many of their samples, before they do."""
+
+_DENOISER, _START = "denoiser.", "start."
+_LARGEST_STDDEV: Final = 10.0
+_EARLIER_END_STDDEV: Final = 0.02
+"""Of files of earlier versions, whose settings do not name it."""
+_EARLIER_GUIDANCE_SCALE: Final = 1.0
+"""Of such files, too."""
+_ROWS: Final = 64
+"""Images at once: their maps fit into a core's cache."""
+
+
+class Start(NamedTuple):
+    """The released model that training started from."""
+
+    kind: str
+    """Key of `STARTS`."""
+    settings: dict[str, Any]
+    tensors: Tensors
+
+
+def pack(denoiser: Tensors, start: Tensors) -> Tensors:
+    """The tensors of the network and of the released model that it started from, by prefixed names."""
+    named = {_DENOISER + name: value for name, value in denoiser.items()}
+    return named | {_START + name: value for name, value in start.items()}
+
+
+def draw(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Samples in which the classifier sees the requested classes, if the start has one.
+
+    Args:
+        tensors: As `pack` returned them.
+        settings: `width` and `blocks` of the denoiser; `start`, kind and settings of the released model; `path`, steps
+            of the sampler; `start_stddev`, noise on samples of the start, or None to begin with noise alone;
+            `start_proposals`, whether these samples are taken before any is rejected; `end_stddev`, noise from which
+            the last step goes to an image at once; `guidance_scale`, as of `follow_path`.
+        schema: Of the images.
+        labels: (n,) requested classes.
+        rng: Of the samples.
+
+    Returns:
+        float32 (n, channels·height·width) in [0, 1].
+
+    Raises:
+        InvalidInput: The tensors do not fit the settings.
+    """
+    start = Start(settings["start"]["kind"], settings["start"]["settings"], _part(tensors, _START))
+    network = _load(_part(tensors, _DENOISER), settings, schema)
+    propose = partial(_propose, network, start, settings, rng=rng)
+    classifier = labeller_of(start, schema)
+    if classifier is None:
+        return propose(labels)
+    return fill_requests(labels, schema.dimensions, propose, partial(_predict, classifier, schema))
+
+
+def labeller_of(start: Start, schema: Schema) -> Classifier | LastLayerClassifier | None:
+    """The classifier inside a released model, or None."""
+    if start.kind == "rejection":
+        return rejection.classifier_of(start.tensors, start.settings, schema)
+    return guided.classifier_of(start.tensors, schema) if start.kind == "guided" else None
+
+
+def _propose(
+    network: Denoiser, start: Start, settings: dict[str, Any], labels: Labels, *, rng: np.random.Generator
+) -> Floats:
+    """Samples (n, d) in [0, 1] of classes (n,)."""
+    schema, start_stddev = network.shape.schema, settings["start_stddev"]
+    largest, images = _LARGEST_STDDEV, np.zeros((len(labels), schema.dimensions), dtype=np.float32)
+    if start_stddev is not None:
+        largest = start_stddev
+        starts = STARTS | PROPOSALS if settings.get("start_proposals", False) else STARTS
+        images = starts[start.kind](start.tensors, start.settings, schema, labels, rng) * 2 - 1
+    noise = rng.standard_normal(images.shape, dtype=np.float32)
+    noisy = torch.from_numpy(images + np.float32(largest) * noise)
+    noisy = noisy.view(-1, schema.channels, schema.height, schema.width)
+    one_hot = functional.one_hot(torch.from_numpy(labels), schema.num_classes).to(torch.float32)
+    schedule = noise_schedule(largest, settings.get("end_stddev", _EARLIER_END_STDDEV), settings["path"])
+    guidance_scale = settings.get("guidance_scale", _EARLIER_GUIDANCE_SCALE)
+    parts = [
+        follow_path(network, images, classes, schedule, guidance_scale)
+        for images, classes in zip(torch.split(noisy, _ROWS), torch.split(one_hot, _ROWS), strict=True)
+    ]
+    pixels = (torch.cat(parts).flatten(1) + 1) / 2
+    return np.asarray(pixels.clamp(0, 1).numpy())
+
+
+def _predict(classifier: Classifier | LastLayerClassifier, schema: Schema, images: Floats) -> Labels:
+    """Classes (n,) of images (n, d)."""
+    if isinstance(classifier, LastLayerClassifier):
+        return classifier.predict(images)
+    return np.asarray(classifier.predict(_as_bytes(images, schema)).argmax(axis=1), dtype=np.int64)
+
+
+def _as_bytes(images: Floats, schema: Schema) -> Images:
+    planes = images.reshape(-1, schema.channels, schema.height, schema.width)
+    return np.rint(planes * 255).astype(np.uint8).transpose(0, 2, 3, 1)
+
+
+def _load(tensors: Tensors, settings: dict[str, Any], schema: Schema) -> Denoiser:
+    network = Denoiser(DenoiserShape(schema, settings["width"], settings["blocks"]))
+    try:
+        network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})
+    except RuntimeError:
+        raise InvalidInput("The generator's tensors do not fit its settings.") from None
+    # Maps side by side in memory: convolutions of a core take two thirds of the time.
+    return network.eval().to(memory_format=torch.channels_last)
+
+
+def _part(tensors: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,1 @@
+"""Generators that draw from Gaussians around class means."""

@@ -1,0 +1,104 @@
+"""A guided generator: augmented samples of a released model, relabelled by a privately trained classifier.
+
+Gaussian samples rarely fall near class boundaries. Their variance is inflated, they are augmented by affine maps,
+contrast and texture, and relabelled by the classifier, which has learnt from records. This has nothing to do with the
+classifier guidance of diffusion models.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Labels, Schema
+from datalens_service.models.classifier import LastLayerClassifier
+from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
+from datalens_service.models.generators.gaussian import gaussian, mixture
+from datalens_service.models.generators.requests import fill_requests
+
+Floats = NDArray[np.float32]
+Tensors = dict[str, Floats]
+
+STARTS: Final = {"gaussian": gaussian.draw, "mixture": mixture.draw}
+"""What samples are drawn from."""
+
+_BASE, _CLASSIFIER = "start.", "labeller."
+_SCALES: Final = 4
+
+
+def pack(start: Tensors, classifier: Tensors) -> Tensors:
+    """The tensors of a released model and of its classifier, by prefixed names."""
+    named = {_BASE + name: value for name, value in start.items()}
+    return named | {_CLASSIFIER + name: value for name, value in classifier.items()}
+
+
+def propose(
+    start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Augmented samples of classes `labels`, not relabelled yet.
+
+    Args:
+        start: Tensors of the released model.
+        settings: `start`, a key of `STARTS`; `spread` and, optionally, `least_spread`: largest and smallest scale of
+            the samples' deviation; `poses` and, optionally, `surfaces`: whether to apply affine maps and textures.
+        schema: Of the images.
+        labels: (n,).
+        rng: Of samples and of how they change.
+
+    Returns:
+        float32 (n, d) in [0, 1].
+    """
+    images = _draw_scaled(start, settings, schema, labels, rng)
+    planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
+    if settings["poses"]:
+        planes = augment_affine(planes, random_affine_maps(len(labels), rng))
+    if settings.get("surfaces", False):
+        planes = augment_texture(planes, rng)
+    return np.asarray(planes.flatten(1).numpy())
+
+
+def _draw_scaled(
+    start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Samples (n, d), each at one of a few scales, chosen at random."""
+    scales = np.unique(np.linspace(settings.get("least_spread", settings["spread"]), settings["spread"], _SCALES))
+    images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
+    chosen = rng.integers(len(scales), size=len(labels))
+    for number, scale in enumerate(scales):
+        rows = np.flatnonzero(chosen == number)
+        scaled = start | {"factors": start["factors"] * np.float32(scale)}
+        images[rows] = STARTS[settings["start"]](scaled, {}, schema, labels[rows], rng)
+    return images
+
+
+def draw(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Samples that the classifier gives the requested labels.
+
+    Args:
+        tensors: As `pack` returned them.
+        settings: As for `propose`.
+        schema: Of the images.
+        labels: (n,) requested classes.
+        rng: Of all that is random.
+
+    Returns:
+        float32 (n, d) in [0, 1].
+    """
+    classifier = classifier_of(tensors, schema)
+    propose_of = partial(propose, _part(tensors, _BASE), settings, schema, rng=rng)
+    return fill_requests(labels, schema.dimensions, propose_of, classifier.predict)
+
+
+def classifier_of(tensors: Tensors, schema: Schema) -> LastLayerClassifier:
+    """The classifier inside the model."""
+    return LastLayerClassifier.from_tensors(schema, _part(tensors, _CLASSIFIER))
+
+
+def _part(tensors: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,1 @@
+"""Generators that are one network from noise to an image."""

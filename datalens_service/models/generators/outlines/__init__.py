@@ -1,0 +1,1 @@
+"""Generators that draw drawings: outlines as level sets, their poses and topology."""

@@ -1,0 +1,62 @@
+"""What a job is called until its owner names it: what was asked for in a few words, and its ε. All of it is public."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from datalens_service.planning.presets import DEFAULT_PRESET
+from datalens_service.planning.requested_spec import RequestedSpec
+from datalens_service.spec import TrainingSpec
+
+PRESET_TITLES: Final[dict[str, str]] = {
+    "auto": "Best images",
+    "fast": "Fast",
+    "diffusion": "Texture",
+    "large": "Texture by a larger network",
+    "balanced": "Balanced",
+    "paper": "Paper",
+    "classifier": "Classifier",
+    "g_pate": "G-PATE",
+    "g_pate_paper": "G-PATE as published",
+    "gs_wgan": "GS-WGAN",
+    "gs_wgan_paper": "GS-WGAN as published",
+    "dp_gan": "DP-GAN",
+    "dp_gan_paper": "DP-GAN as published",
+    "pate_gan": "PATE-GAN",
+    "pate_gan_paper": "PATE-GAN as published",
+}
+"""By the key of `PRESETS`."""
+
+TEACHING_TITLE: Final = "Made to teach"
+"""Of the preset `auto` with the purpose `teach`."""
+
+METHOD_TITLES: Final[dict[str, str]] = {
+    "datalens": "DataLens",
+    "moments": "Moments",
+    "pooled_moments": "Pooled moments",
+    "mixture": "Mixture",
+    "guided": "Guided",
+    "dp_sgd": "DP-SGD",
+    "scattering": "Scattering",
+    "shapes": "Shapes",
+    "rejection": "Rejection",
+    "diffusion": "Diffusion",
+    "rejection_or_diffusion": "Rejection or diffusion",
+    "pate_gan": "PATE-GAN",
+    "dp_gan": "DP-GAN",
+}
+"""By the name of a method; one that was installed beside them is called by its own."""
+
+
+def default_name(asked: RequestedSpec | TrainingSpec) -> str:
+    """The name of a job that was given none, for example `Best images, ε 1`."""
+    return f"{_title(asked)}, ε {asked.epsilon:g}"
+
+
+def _title(asked: RequestedSpec | TrainingSpec) -> str:
+    if isinstance(asked, RequestedSpec) and asked.purpose == "teach":
+        return TEACHING_TITLE
+    if asked.method is None:
+        return PRESET_TITLES[asked.preset or DEFAULT_PRESET]
+    name = asked.method.name
+    return METHOD_TITLES.get(name, name.replace("_", " ").capitalize())

@@ -1,0 +1,449 @@
+"""Presets: settings of a method from public values only, the shape of the images, n and ε.
+
+    auto       images that look like the private ones. Small grey ones: rejection or, where the records show objects
+               and are many, diffusion; with the purpose `teach` guided, widened. Images in colour, large ones, and
+               those with too little evidence to train a classifier: fast
+    fast       pooled moments, or where the budget pays for it moments, or a mixture
+    diffusion  images with texture: a denoiser that starts from images of rejection, or guided, and learns from records
+    large      the same with a larger network, for a graphics processor
+    balanced   DataLens with small dense teachers, started from moments and refined by votes
+    classifier a classifier instead of images: a linear layer on wavelet features where they fit, else a network
+    paper      DataLens with the settings of its authors (docs/published-algorithm.md)
+    g_pate, gs_wgan, pate_gan, dp_gan, and the same with _paper
+               rivals of DataLens with our settings, or with their authors' (docs/rivals.md)
+
+A preset is nothing but parameters: what it returns can be written out, and is, in the spec of the job.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms import (
+    ClippedRowsParameters,
+    HistogramParameters,
+    LabelScoresParameters,
+    TopAggParameters,
+)
+from datalens_service.methods import (
+    AnyMethod,
+    DataLens,
+    Diffusion,
+    DpGan,
+    DpSgd,
+    Guided,
+    Mixture,
+    Moments,
+    PateGan,
+    PooledMoments,
+    Rejection,
+    RejectionOrDiffusion,
+    Scattering,
+)
+from datalens_service.methods.voting.rivals import build_rival
+from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher
+from datalens_service.models.classifiers.sizes import fits_scattering, num_weights
+from datalens_service.privacy.accounting import default_delta, mu_for_epsilon
+
+Purpose = Literal["look", "teach"]
+"""What images of `auto` are for: to look like the private ones, or to teach classifiers and look worse."""
+
+DEFAULT_PRESET: Final = "auto"
+"""What somebody gets who names neither a method nor a preset: by REST, command line and page alike."""
+
+RECORDS_PER_TEACHER: Final = 15
+"""Size of a shard with the authors: 60,000 records for 4,000 teachers."""
+
+_MOST_TEACHERS: Final = 4000
+_LARGEST_STEP: Final = 1024
+_MNIST_DIMENSIONS: Final = 784
+_IMAGES_OF_A_RIVAL: Final = 100
+
+# With classes of 6,000 records ten components are better than one at ε = 10 (μ = 2), on MNIST and on Fashion-MNIST.
+# At ε = 1 (μ = 0.27) three help a little on the one and cost much on the other.
+_RECORDS_PER_COMPONENT: Final = 1000
+_FEWEST_COMPONENTS, _MOST_COMPONENTS = 4, 10
+
+# μ times the records of a class from which a covariance for each class is better than one for all: with 10,000 images
+# MNIST has 268 at ε = 1, where it is not, and 2,000 at ε = 10, where it is.
+_EVIDENCE_FOR_COVARIANCES: Final = 1000
+# Of the images on which outlines and relabelled samples were seen to be better than pooled moments.
+_LARGEST_OUTLINED: Final = 32 * 32
+
+# n·μ from which a classifier learns more than samples tell: MNIST has 3,700 at ε = 0.2, where it does.
+_EVIDENCE_FOR_A_LABELLER: Final = 3000
+
+
+class _HeadTraining(NamedTuple):
+    """How a classifier's last layer follows its gradients."""
+
+    steps: int
+    learning_rate: float
+    averaging: float
+
+
+# Where a mixture pays, noise no longer ends the descent: MNIST and Fashion-MNIST at ε = 10 gain from four times as
+# many steps, at ε = 1 they do not.
+_LONG: Final = _HeadTraining(steps=240, learning_rate=60.0, averaging=0.95)
+# And samples of several widths teach more there than those of one.
+_LEAST_SPREAD: Final = 1.25
+_MIDDLE_BRIGHTNESS: Final = 0.5
+# Where noise is quiet, proposals vary enough for a choice among more of them: MNIST's FID at ε = 10 falls from 18 to 11
+# or 12, and as many samples teach the same.
+_ACCEPTED_IN_QUIET_NOISE: Final = 0.2
+# n·μ from which a denoiser learns texture before noise drowns its gradients: Fashion-MNIST has 15,500 at ε = 1, where
+# it does. And the longest that its gradients may take one core without being asked for.
+_EVIDENCE_FOR_A_DENOISER: Final = 15_000
+_LONGEST_GRADIENT_SECONDS: Final = 3600
+# Settings with which samples of guided look like those of its warm start.
+_AS_RECORDS_VARY: Final = {"spread": 1.0, "least_spread": 1.0, "poses": False, "surfaces": False}
+
+
+class _NetworkTraining(NamedTuple):
+    """Size of a denoiser and length of its training."""
+
+    width: int
+    blocks: int
+    steps: int
+
+
+# Where a mixture pays, a step's noise is short beside its signal. On Fashion-MNIST 60 gradients give as much signal as
+# 150 at ε = 1, in less time.
+_FEWER_GRADIENTS: Final = 60
+# There a quarter of μ² for the classifier instead of an eighth leaves FID alone, and it sees 88.2 instead of 87.3 % of
+# Fashion-MNIST's training images rightly.
+_SHARE_OF_START_IN_NOISE, _SHARE_OF_LABELS_IN_NOISE = 0.5, 0.5
+# With the widest, the noise of a step on MNIST has a quarter of the length of the largest sum at ε = 10, and on 427,892
+# weights half of it at ε = 1.
+_LARGE: Final = _NetworkTraining(width=64, blocks=4, steps=400)
+_LARGE_IN_NOISE: Final = _NetworkTraining(width=32, blocks=4, steps=100)
+_DRAWS_OF_LARGE, _PRETRAINING_OF_LARGE = 4, 10_000
+
+
+class _Published(NamedTuple):
+    """Settings of the authors for MNIST."""
+
+    noise_stddev: int
+    top_k: int
+    threshold: float
+    z_dim: int
+
+
+_EPSILON_1: Final = _Published(noise_stddev=5000, top_k=200, threshold=0.7, z_dim=50)
+_EPSILON_10: Final = _Published(noise_stddev=800, top_k=300, threshold=0.2, z_dim=50)
+
+
+def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look") -> AnyMethod:
+    """Parameters of a method for a data set.
+
+    Args:
+        name: Key of `PRESETS`.
+        schema: Public schema of the data set.
+        epsilon: Of the job.
+        purpose: What images of `auto` are for.
+
+    Raises:
+        InvalidSpec: There is no such preset or purpose, or the preset has only one.
+    """
+    if name not in PRESETS:
+        raise InvalidSpec(f"There is no preset {name!r}: choose {', '.join(PRESETS)}.")
+    if purpose not in get_args(Purpose):
+        raise InvalidSpec(f"There is no purpose {purpose!r}: choose {', '.join(get_args(Purpose))}.")
+    if purpose == "look":
+        return PRESETS[name](schema, epsilon)
+    if name != "auto":
+        raise InvalidSpec(f"The purpose {purpose!r} is one of the preset auto, not of {name}.")
+    return _teaching(schema, epsilon)
+
+
+def teachers_for(schema: Schema, *, multiple_of: int = 1) -> int:
+    """Teachers with shards of about 15 records: never more than the authors had.
+
+    Args:
+        schema: Its `num_units` is public.
+        multiple_of: At least this many, and a multiple of it.
+    """
+    count = min(_MOST_TEACHERS, schema.num_units // RECORDS_PER_TEACHER)
+    return max(1, count // multiple_of) * multiple_of
+
+
+def components_for(schema: Schema, epsilon: float) -> int:
+    """Gaussians per class that a budget pays for; 1 if a single one is better.
+
+    The noise on a component's mean grows with 1/(μ · its records), so μ times its records decides.
+
+    Args:
+        schema: Its `num_units` is public, and counts as the number of records.
+        epsilon: Of the job.
+    """
+    affordable = int(_evidence(schema, epsilon) / schema.num_classes / _RECORDS_PER_COMPONENT)
+    return 1 if affordable < _FEWEST_COMPONENTS else min(_MOST_COMPONENTS, affordable)
+
+
+def _evidence(schema: Schema, epsilon: float) -> float:
+    """n·μ: the noise on an average over all records falls with it."""
+    return schema.num_units * mu_for_epsilon(epsilon, default_delta(schema.num_units)) / schema.records_per_unit
+
+
+def _fast(schema: Schema, epsilon: float) -> PooledMoments | Moments | Mixture:
+    records = _evidence(schema, epsilon) / schema.num_classes
+    if records < _EVIDENCE_FOR_COVARIANCES or not _is_small_and_grey(schema):
+        return PooledMoments()
+    return _per_class(schema, epsilon)
+
+
+def _per_class(schema: Schema, epsilon: float) -> Moments | Mixture:
+    components, start = components_for(schema, epsilon), moments_for(schema)
+    return Mixture(components=components, center=start.center) if components > 1 else start
+
+
+def _is_small_and_grey(schema: Schema) -> bool:
+    return schema.dimensions <= _LARGEST_OUTLINED and schema.channels == 1
+
+
+def moments_for(schema: Schema) -> Moments:
+    """One Gaussian per class: around a middle brightness for colour images, which are photographs as a rule."""
+    return Moments(center=_MIDDLE_BRIGHTNESS) if schema.channels > 1 else Moments()
+
+
+def _auto(
+    schema: Schema, epsilon: float
+) -> RejectionOrDiffusion | Rejection | Guided | PooledMoments | Moments | Mixture:
+    """Images to look at."""
+    if not _pays_for_a_labeller(schema, epsilon) or not _is_small_and_grey(schema):
+        return _fast(schema, epsilon)
+    method = _outlines_or_pixels(schema, epsilon)
+    if not isinstance(method, Rejection):
+        return method
+    if components_for(schema, epsilon) > 1:
+        method = method.model_copy(update={"accepted": _ACCEPTED_IN_QUIET_NOISE})
+    if not _pays_for_a_denoiser(schema, epsilon):
+        return method
+    return RejectionOrDiffusion(drawings=method, objects=_diffusion(schema, epsilon))
+
+
+def _pays_for_a_denoiser(schema: Schema, epsilon: float) -> bool:
+    seconds = _diffusion(schema, epsilon).gradient_seconds(schema)
+    return _evidence(schema, epsilon) >= _EVIDENCE_FOR_A_DENOISER and seconds <= _LONGEST_GRADIENT_SECONDS
+
+
+def _outlines_or_pixels(schema: Schema, epsilon: float) -> Rejection | Guided | Moments | Mixture:
+    """Outlines where images are grey, pixels that vary as those of records where not."""
+    if not _pays_for_a_labeller(schema, epsilon):
+        return _per_class(schema, epsilon)
+    if schema.channels == 1 and fits_scattering(schema):
+        return Rejection()
+    return _guided(schema, epsilon).model_copy(update=_AS_RECORDS_VARY)
+
+
+def _teaching(schema: Schema, epsilon: float) -> Guided | PooledMoments | Moments | Mixture:
+    """Images to learn from, wider than the private ones."""
+    if not _pays_for_a_labeller(schema, epsilon) or not _is_small_and_grey(schema):
+        return _fast(schema, epsilon)
+    return _guided(schema, epsilon)
+
+
+def _pays_for_a_labeller(schema: Schema, epsilon: float) -> bool:
+    return schema.num_classes > 1 and _evidence(schema, epsilon) >= _EVIDENCE_FOR_A_LABELLER
+
+
+def _guided(schema: Schema, epsilon: float) -> Guided:
+    start = _per_class(schema, epsilon)
+    if not isinstance(start, Mixture):
+        return Guided(warm_start=start)
+    steps, learning_rate, averaging = _LONG
+    return Guided(
+        warm_start=start, steps=steps, learning_rate=learning_rate, averaging=averaging, least_spread=_LEAST_SPREAD
+    )
+
+
+def _diffusion(schema: Schema, epsilon: float) -> Diffusion:
+    start = _outlines_or_pixels(schema, epsilon)
+    if components_for(schema, epsilon) > 1:
+        return Diffusion(warm_start=start)
+    if not isinstance(start, Rejection):
+        return Diffusion(warm_start=start, steps=_FEWER_GRADIENTS)
+    start = start.model_copy(update={"gradient_share": _SHARE_OF_LABELS_IN_NOISE})
+    return Diffusion(warm_start=start, warm_start_share=_SHARE_OF_START_IN_NOISE, steps=_FEWER_GRADIENTS)
+
+
+def _large(schema: Schema, epsilon: float) -> Diffusion:
+    width, blocks, steps = _LARGE if components_for(schema, epsilon) > 1 else _LARGE_IN_NOISE
+    return Diffusion(
+        warm_start=_outlines_or_pixels(schema, epsilon),
+        width=width,
+        blocks=blocks,
+        steps=steps,
+        noise_draws=_DRAWS_OF_LARGE,
+        pretraining_steps=_PRETRAINING_OF_LARGE,
+    )
+
+
+def _balanced(schema: Schema, _epsilon: float) -> DataLens:
+    # A class of its own for every teacher needs at least one record for each.
+    apart = schema.num_units >= schema.num_classes
+    return DataLens(
+        shards="class_pure" if apart else "mixed",
+        num_teachers=teachers_for(schema, multiple_of=schema.num_classes if apart else 1),
+        images_per_step=schema.num_classes * max(1, min(2, _LARGEST_STEP // schema.num_classes)),
+        vote_basis="dct",
+        vote_dimensions=min(64, schema.dimensions),
+        votes=TopAggParameters(top_k=min(16, schema.dimensions)),
+        clip=1.0,
+        threshold="none",
+        warm_start=moments_for(schema),
+    )
+
+
+def _paper(schema: Schema, epsilon: float) -> DataLens:
+    published = _EPSILON_1 if epsilon <= 1 else _EPSILON_10
+    share = math.ceil(published.top_k * schema.dimensions / _MNIST_DIMENSIONS)
+    return DataLens(
+        teacher=ConvTeacher(),
+        num_teachers=teachers_for(schema),
+        votes=TopAggParameters(top_k=min(published.top_k, share)),
+        noise_stddev=published.noise_stddev,
+        threshold=published.threshold,
+        z_dim=published.z_dim,
+    )
+
+
+def _classifier(schema: Schema, _epsilon: float) -> Scattering | DpSgd:
+    return (
+        Scattering(warm_start=moments_for(schema))
+        if fits_scattering(schema)
+        else DpSgd(architecture=_convolutions_or_not(schema))
+    )
+
+
+def _class_pure(schema: Schema) -> dict[str, Any]:
+    """Shards of one class and a batch of all classes, where there is a record for each; small images entirely."""
+    apart = schema.num_units >= schema.num_classes
+    classes = schema.num_classes if apart else 1
+    return {
+        "shards": "class_pure" if apart else "mixed",
+        "num_teachers": teachers_for(schema, multiple_of=classes),
+        "images_per_step": classes * max(1, min(_IMAGES_OF_A_RIVAL, _LARGEST_STEP) // classes),
+        "vote_dimensions": min(64, schema.dimensions),
+    }
+
+
+def _g_pate(schema: Schema, _epsilon: float) -> DataLens:
+    votes = HistogramParameters(projections=min(64, schema.dimensions), bins=4)
+    return build_rival("g_pate", votes=votes, **_class_pure(schema))
+
+
+def _g_pate_paper(schema: Schema, epsilon: float) -> DataLens:
+    small = epsilon <= 1
+    return DataLens(
+        num_teachers=min(teachers_for(schema), 4000 if small else 2000),
+        teacher=ConvTeacher(batch=64),
+        shards="mixed",
+        images_per_step=64,
+        votes=HistogramParameters(projections=min(10, schema.dimensions), bins=10, weight=1, reading="argmax"),
+        clip=1e-4,
+        stochastic=False,
+        threshold=0.5,
+        vote_basis="pixels",
+        noise_stddev=1000 if small else 100,
+        steps=None,
+        z_dim=50 if small else 100,
+        student="deconv",
+        image_step_size=1.0,
+        student_learning_rate=1e-3,
+        student_averaging=0.0,
+    )
+
+
+def _gs_wgan(schema: Schema, _epsilon: float) -> DataLens:
+    return build_rival("gs_wgan", **_class_pure(schema))
+
+
+def _pate_gan(schema: Schema, _epsilon: float) -> PateGan:
+    return PateGan(**_class_pure(schema))
+
+
+def _pate_gan_paper(schema: Schema, _epsilon: float) -> PateGan:
+    return PateGan(
+        num_teachers=min(1000, teachers_for(schema)),
+        teacher=DenseTeacher(batch=64, steps=5),
+        shards="mixed",
+        images_per_step=320,
+        votes=LabelScoresParameters(scores="bit"),
+        steps=1000,
+        remembered_steps=1,
+        warm_start=None,
+    )
+
+
+def _dp_gan(_schema: Schema, _epsilon: float) -> DpGan:
+    return DpGan()
+
+
+def _dp_gan_paper(schema: Schema, epsilon: float) -> DpGan:
+    # Bie, Kamath and Zhang (2023) make 450,000 steps on Poisson batches of 128; full passes take less noise.
+    return DpGan(
+        discriminator=_convolutions_or_not(schema),
+        steps=3_000,
+        discriminator_learning_rate=2e-4,
+        updates_per_generator_step=200 if epsilon <= 1 else 50,
+        images_per_step=128,
+        generator="deconv",
+        z_dim=128,
+        generator_learning_rate=2e-4,
+        generator_averaging=0.0,
+        warm_start=None,
+    )
+
+
+def _convolutions_or_not(schema: Schema) -> Literal["small_cnn", "mlp"]:
+    """Convolutions where the images are large enough."""
+    try:
+        num_weights("small_cnn", schema)
+    except InvalidSpec:
+        return "mlp"
+    return "small_cnn"
+
+
+def _gs_wgan_paper(schema: Schema, _epsilon: float) -> DataLens:
+    # The authors train 10,000 steps before the first round; a teacher may have 1,000.
+    return DataLens(
+        num_teachers=min(1000, max(1, schema.num_units // 60)),
+        teacher=ConvTeacher(batch=32, steps=5, warmup_steps=1000, learning_rate=1e-4),
+        shards="mixed",
+        images_per_step=32,
+        votes=ClippedRowsParameters(),
+        clip=1.0,
+        stochastic=False,
+        threshold="none",
+        image_step_size=4.0,
+        vote_basis="pixels",
+        steps=20_000,
+        z_dim=10,
+        student="deconv",
+        student_learning_rate=1e-4,
+        student_averaging=0.999,
+    )
+
+
+PRESETS: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
+    "auto": _auto,
+    "fast": _fast,
+    "diffusion": _diffusion,
+    "large": _large,
+    "balanced": _balanced,
+    "paper": _paper,
+    "classifier": _classifier,
+    "g_pate": _g_pate,
+    "g_pate_paper": _g_pate_paper,
+    "gs_wgan": _gs_wgan,
+    "gs_wgan_paper": _gs_wgan_paper,
+    "dp_gan": _dp_gan,
+    "dp_gan_paper": _dp_gan_paper,
+    "pate_gan": _pate_gan,
+    "pate_gan_paper": _pate_gan_paper,
+}

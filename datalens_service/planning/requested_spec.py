@@ -1,0 +1,83 @@
+"""What a client may ask for without naming a method: a preset, or nothing at all."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.evaluation.settings import EvaluationSettings
+from datalens_service.planning.presets import DEFAULT_PRESET, PRESETS, Purpose, preset
+from datalens_service.spec import (
+    SYNTHETIC_IMAGES,
+    Delta,
+    Device,
+    Epsilon,
+    NamedMethod,
+    PublicDataId,
+    Seed,
+    SyntheticImages,
+    TrainingSpec,
+    WantedDevice,
+)
+
+
+def _check_preset(name: str) -> str:
+    if name not in PRESETS:
+        raise ValueError(f"There is no preset {name!r}: choose {', '.join(PRESETS)}.")
+    return name
+
+
+PresetName = Annotated[str, AfterValidator(_check_preset), Field(json_schema_extra={"enum": list(PRESETS)})]
+
+
+class RequestedSpec(BaseModel):
+    """A training job as it is asked for. With neither method nor preset it is the preset auto."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: NamedMethod | None = Field(default=None, description="With its parameters; left out, `preset` chooses.")
+    preset: PresetName | None = Field(
+        default=None,
+        description="Chooses a method and its parameters from the public schema and ε; the plan and the job say which. "
+        "Left out, and without a method, `auto`.",
+    )
+    purpose: Purpose | None = Field(
+        default=None,
+        description="Of the preset `auto`: images to `look` at, or images that `teach` classifiers and look rougher. "
+        "Left out, `look`.",
+    )
+    epsilon: Epsilon
+    delta: Delta = None
+    seed: Seed = 0
+    synthetic_images: SyntheticImages = SYNTHETIC_IMAGES
+    evaluation: EvaluationSettings = EvaluationSettings()
+    device: WantedDevice = Device.AUTO
+    public_data: PublicDataId = None
+
+    @model_validator(mode="after")
+    def _names_one_of_both(self) -> Self:
+        if self.method is None:
+            return self
+        if self.preset is not None or self.purpose is not None:
+            raise ValueError("Name a method or a preset, not both: a preset names its method.")
+        # What does not go with a method is refused with its place in the request.
+        TrainingSpec.model_validate(self._stated(self.method.model_dump()))
+        return self
+
+    def resolve(self, schema: Schema) -> TrainingSpec:
+        """The request with its method, which a preset chooses from public values.
+
+        Raises:
+            InvalidSpec: The preset has no such purpose, or something does not go with the method it chooses.
+        """
+        method = self.method or preset(self.preset or DEFAULT_PRESET, schema, self.epsilon, self.purpose or "look")
+        try:
+            return TrainingSpec.model_validate(self._stated(method.model_dump()))
+        except ValidationError as error:
+            raise InvalidSpec(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+
+    def _stated(self, method: dict[str, Any]) -> dict[str, Any]:
+        return self.model_dump(exclude={"method", "preset", "purpose"}, exclude_unset=True) | {"method": method}

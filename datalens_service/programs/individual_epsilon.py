@@ -1,0 +1,164 @@
+"""Realised individual ε of one record, from released iterates and this record alone.
+
+No data set, no database, no job: whoever holds the record and the file gets the same number. The service does it in a
+process of its own, because it needs torch:
+
+    python -m datalens_service.programs.individual_epsilon ITERATES IMAGES LABELS OUT
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from datalens_service.data.dataset import Dataset, Images, Schema, Split
+from datalens_service.errors import InvalidInput, StateConflict, WorkerUnavailable
+from datalens_service.methods import DpSgd, ExecutionOptions, Plan
+from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.individual_norms import accountant_of, squared_norms
+from datalens_service.methods.descent.iterates import Iterates, read_iterates
+from datalens_service.privacy.accounting import NeighboringRelation, round_up
+from datalens_service.privacy.individual import level_counts, norm_levels, with_margin
+from datalens_service.privacy.randomness import Integers, TrainingRandomness
+from datalens_service.programs.child_program import end_with
+
+_ZERO_OUT: Final = NeighboringRelation.ZERO_OUT
+
+MEANING: Final = (
+    "What the releases of the job happened to cost a record like this one, by its gradients at the released iterates. "
+    "It is computed from these and the image alone, and says nothing about whether the record is in the data set. It "
+    "is no guarantee: that is epsilon_of_job, for every record."
+)
+
+
+class RealisedEpsilon(BaseModel):
+    """The answer; ε are rounded up."""
+
+    model_config = ConfigDict(frozen=True)
+
+    epsilon: float = Field(ge=0, description="Realised individual ε of the record, if it is one of the data set.")
+    epsilon_of_job: float = Field(ge=0, description="What every record is guaranteed.")
+    delta: float
+    steps: int = Field(description="Released iterates that it was computed from.")
+    meaning: str = MEANING
+
+
+class Descent:
+    """A released descent, as its file describes it.
+
+    Args:
+        path: Of the iterates.
+
+    Raises:
+        InvalidInput: It is another file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._values, description = read_iterates(path)
+        try:
+            self._read(description)
+        except (ValidationError, KeyError, TypeError) as error:
+            raise InvalidInput("The file does not describe a descent that this version knows.") from error
+
+    def _read(self, description: dict[str, Any]) -> None:
+        self._method = DpSgd.model_validate(description["method"])
+        self._plan = Plan.model_validate(description["plan"])
+        self.schema = Schema.model_validate(description["schema"])
+        self._epsilon, self._delta = float(description["epsilon"]), float(description["delta"])
+
+    def epsilon_of(self, images: Images, label: int) -> RealisedEpsilon:
+        """What the job cost a record.
+
+        Args:
+            images: uint8 (1, height, width, channels).
+            label: Index of its class.
+
+        Raises:
+            InvalidInput: The image or the label does not fit the data set.
+            StateConflict: ε belongs to units of several records.
+            WorkerUnavailable: torch or dp_accounting is missing.
+        """
+        check_one_record(self.schema, label)
+        expected = (1, self.schema.height, self.schema.width, self.schema.channels)
+        if images.dtype != np.uint8 or images.shape != expected:
+            raise InvalidInput(f"Send one image of {self.schema.width} by {self.schema.height} pixels.")
+        try:
+            return self._epsilon_of(images, label)
+        except ModuleNotFoundError as error:
+            raise WorkerUnavailable(
+                f"Computing an ε of its own needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
+            ) from error
+
+    def _epsilon_of(self, images: Images, label: int) -> RealisedEpsilon:
+        alone = self.schema.model_copy(update={"num_units": 1})
+        split = Split(images, np.array([label]), np.zeros(1, dtype=np.int64))
+        # A descent deals nobody to shards: any key will do.
+        record = Dataset(alone, split, None, secrets.token_bytes(32))
+        descent = DpSgdRun(
+            self._method, self._plan, record, TrainingRandomness(0), ExecutionOptions(), records_at_once=1
+        )
+        other_units = sum(release.units(_ZERO_OUT) for release in self._plan.releases[1:])
+        accountant = accountant_of(descent.mechanism, self._epsilon, other_units)
+        counts = level_counts(self._levels(descent, self._values))
+        epsilon = min(self._epsilon, round_up(accountant.epsilon(counts, self._delta)))
+        return RealisedEpsilon(
+            epsilon=epsilon, epsilon_of_job=self._epsilon, delta=self._delta, steps=len(self._values)
+        )
+
+    @staticmethod
+    def _levels(descent: DpSgdRun, values: Iterates) -> Integers:
+        radius = descent.mechanism.radius
+        norms = squared_norms(descent, map(descent.named, values))
+        return norm_levels(with_margin(norms, radius), radius)[:, 0]
+
+
+def check_one_record(schema: Schema, label: int) -> None:
+    """Refuse a label that is no class, and data sets whose units are more than one record.
+
+    Raises:
+        InvalidInput: No such class.
+        StateConflict: ε belongs to a unit.
+    """
+    if not 0 <= label < schema.num_classes:
+        raise InvalidInput(f"⟦record.label⟧ must be the index of a class, from 0 to {schema.num_classes - 1}.")
+    if schema.records_per_unit > 1:
+        raise StateConflict("Units of this data set have several records: one record alone has no ε of its own.")
+
+
+def write_epsilon(iterates_path: Path, images_path: Path, labels_path: Path, out_path: Path) -> None:
+    """Compute and write JSON.
+
+    Args:
+        iterates_path: The file of the job.
+        images_path: uint8 (1, height, width, channels) as .npy.
+        labels_path: int64 (1,) as .npy.
+        out_path: Created or replaced.
+
+    Raises:
+        InvalidInput: As `Descent`.
+        WorkerUnavailable: As `Descent.epsilon_of`.
+    """
+    image, labels = (np.load(path, allow_pickle=False) for path in (images_path, labels_path))
+    answer = Descent(iterates_path).epsilon_of(image, int(labels[0]))
+    out_path.write_text(json.dumps(answer.model_dump()), encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute as the command line says; the exit status is that of `child_program`."""
+    parser = argparse.ArgumentParser(prog="python -m datalens_service.programs.individual_epsilon", description=__doc__)
+    for name in ("iterates", "images", "labels", "out"):
+        parser.add_argument(name, type=Path)
+    given = parser.parse_args(arguments)
+    return end_with(lambda: write_epsilon(given.iterates, given.images, given.labels, given.out))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Class probabilities by a released classifier: post-processing, free, however often.
+
+Predicting needs torch, so the API does it in a process of its own:
+
+    python -m datalens_service.programs.prediction CLASSIFIER IMAGES OUT
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import ValidationError
+from safetensors import SafetensorError
+
+from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.programs.child_program import end_with
+
+if TYPE_CHECKING:
+    from datalens_service.models.classifiers.classifier import Classifier
+
+
+def load_classifier(path: Path) -> Classifier:
+    """A classifier from its file; no code is run from it.
+
+    Raises:
+        InvalidInput: It is none that this product has exported.
+    """
+    from datalens_service.models.classifiers.classifier import Classifier
+
+    try:
+        return Classifier.load(path)
+    except (SafetensorError, ValidationError, KeyError, ValueError, TypeError) as error:
+        raise InvalidInput("The file is not a classifier that this product has exported as safetensors.") from error
+
+
+def write_predictions(classifier_path: Path, images_path: Path, out_path: Path) -> None:
+    """Predict and write float32 probabilities (n, classes) as .npy.
+
+    Args:
+        classifier_path: What `Classifier.save` wrote.
+        images_path: uint8 (n, height, width, channels) as .npy.
+        out_path: Created or replaced.
+
+    Raises:
+        WorkerUnavailable: The classifier needs torch, and it is not installed.
+        InvalidInput: The images have another size or other channels.
+    """
+    images = np.load(images_path, allow_pickle=False)
+    classifier = load_classifier(classifier_path)
+    try:
+        probabilities = classifier.predict(images)
+    except ModuleNotFoundError as error:
+        raise WorkerUnavailable(
+            f"Predicting needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
+        ) from error
+    np.save(out_path, np.asarray(probabilities, dtype=np.float32))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Predict as the command line says; the exit status is that of `child_program`."""
+    parser = argparse.ArgumentParser(prog="python -m datalens_service.programs.prediction", description=__doc__)
+    parser.add_argument("classifier", type=Path)
+    parser.add_argument("images", type=Path)
+    parser.add_argument("out", type=Path)
+    given = parser.parse_args(arguments)
+    return end_with(lambda: write_predictions(given.classifier, given.images, given.out))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Synthetic images as a file: drawn from a released generator, or taken from what a job has drawn already.
+
+Both are post-processing: free, however often. Drawing may need torch, and many images take time, so the API
+does it in a process of its own:
+
+    python -m datalens_service.programs.sampling GENERATOR CARD N FORMAT SEED OUT [PACKED]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from datalens_service.data.dataset import Schema
+from datalens_service.data.export import WRITERS
+from datalens_service.data.export.writer import Write
+from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.models.generators.generator import Generator
+from datalens_service.programs.child_program import end_with
+
+PACKED_IMAGES: Final = "synthetic.npz"
+"""File of a job with the images that it has drawn already."""
+
+
+def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: str, seed: int, out_path: Path) -> None:
+    """Draw images and write them.
+
+    Args:
+        generator_path: What `Generator.save` wrote.
+        card: Public; goes into the file.
+        n: How many, every class in turn.
+        format: Key of `WRITERS`.
+        seed: Repeats the draw.
+        out_path: Created or replaced.
+
+    Raises:
+        WorkerUnavailable: The generator needs torch, and it is not installed.
+        InvalidInput: n is below 1, or there is no such format.
+    """
+    write = _writer(format)
+    generator = Generator.load(generator_path)
+    try:
+        images, labels = generator.sample(n, seed=seed)
+    except ModuleNotFoundError as error:
+        raise WorkerUnavailable(
+            f"Drawing from this generator needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
+        ) from error
+    write(out_path, images, labels, generator.schema, card)
+
+
+def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int, format: str, out_path: Path) -> None:
+    """Write the first images of an NPZ that a job has packed.
+
+    Args:
+        packed_path: What the NPZ writer wrote.
+        schema: Public schema of its images.
+        card: Public; goes into the file.
+        n: How many; classes take turns, so a part of them is balanced, too.
+        format: Key of `WRITERS`.
+        out_path: Created or replaced.
+
+    Raises:
+        InvalidInput: Fewer are packed, or there is no such format.
+    """
+    write = _writer(format)
+    with np.load(packed_path, allow_pickle=False) as packed:
+        images, labels = packed["train_images"], packed["train_labels"]
+    if not 1 <= n <= len(labels):
+        raise InvalidInput(f"⟦download.n⟧ must lie between 1 and {len(labels)}.")
+    shape = (-1, schema.height, schema.width, schema.channels)
+    write(out_path, images[:n].reshape(shape), labels[:n].astype(np.int64).reshape(-1), schema, card)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw or take images as the command line says; the exit status is that of `child_program`."""
+    parser = argparse.ArgumentParser(prog="python -m datalens_service.programs.sampling", description=__doc__)
+    parser.add_argument("generator", type=Path)
+    parser.add_argument("card", type=Path)
+    parser.add_argument("n", type=int)
+    parser.add_argument("format", choices=sorted(WRITERS))
+    parser.add_argument("seed", type=int)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("packed", type=Path, nargs="?", help="images to take instead of drawing")
+    given = parser.parse_args(arguments)
+    return end_with(lambda: _write(given))
+
+
+def _write(given: argparse.Namespace) -> None:
+    card = json.loads(given.card.read_text())
+    if given.packed is None:
+        write_synthetic(given.generator, card, given.n, given.format, given.seed, given.out)
+    else:
+        write_prefix(given.packed, Generator.load(given.generator).schema, card, given.n, given.format, given.out)
+
+
+def _writer(format: str) -> Write:
+    if format not in WRITERS:
+        raise InvalidInput(f"⟦download.format⟧ must be one of {', '.join(WRITERS)}.")
+    return WRITERS[format].write
+
+
+if __name__ == "__main__":
+    sys.exit(main())
