@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from datalens_service.models.generators.outlines.outlines import signed_distances
 
 from datalens_service.data.dataset import Schema
 from datalens_service.models.generators.outlines.level_sets import LevelSets
+from datalens_service.models.generators.outlines.outlines import signed_distances
 from datalens_service.models.generators.outlines.poses import (
     apply_poses,
     measure_pose,

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from datalens_service.models.generators.outlines.outlines import signed_distances
 from scipy.ndimage import distance_transform_edt, gaussian_filter, zoom
+
+from datalens_service.models.generators.outlines.outlines import signed_distances
 
 
 def distances_by_scipy(ink: np.ndarray, level: float) -> np.ndarray:
