@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from api_builders import npz
+from fastapi import APIRouter, FastAPI
+from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
+from api.application import _Application
 from api.deps import Services
 from api.main import create_app
-from datalens_service.data import decoder_for
-from datalens_service.data.sandbox import decode, sandbox
-from datalens_service.data.sandbox.exchange import OUTCOME
+from child_programs import without_processes
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
+
+__all__ = ["without_processes"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def routes_are_taken_apart_once() -> Iterator[None]:
+    """A thousand services have the same routes; FastAPI would analyse them for each."""
+    include, included = FastAPI.include_router, dict[int, BaseRoute]()
+
+    def include_once(app: FastAPI, router: APIRouter) -> None:
+        if id(router) in included:
+            app.router.routes.append(included[id(router)])
+        else:
+            include(app, router)
+            included[id(router)] = app.routes[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Application, "include_router", include_once)
+        yield
 
 
 @pytest.fixture
@@ -44,27 +62,9 @@ def services(client: TestClient) -> Services:
     return client.app.state.services
 
 
-@pytest.fixture(scope="session")
-def records_read(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the records of the usual upload are, once they were read."""
-    return tmp_path_factory.mktemp("records") / "read"
-
-
 @pytest.fixture
-def dataset_id(client: TestClient, records_read: Path) -> str:
+def dataset_id(client: TestClient) -> str:
     """200 records in four classes with a budget of ε = 10."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sandbox, "_run", partial(read_here, records_read))
-        reply = client.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"})
+    reply = client.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"})
     assert reply.status_code == 201, reply.text
     return str(reply.json()["id"])
-
-
-def read_here(before: Path, request: decode.RecordsRequest, *_limits: Any) -> int:
-    """Once and in this process: to start one each time would take most of the time of these tests."""
-    if not before.exists():
-        outcome = decode.read_records(request, decoder_for(request.choices))
-        (request.folder / OUTCOME).write_text(outcome.model_dump_json())
-        shutil.copytree(request.folder, before)
-    shutil.copytree(before, request.folder, dirs_exist_ok=True)
-    return 0

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
-from datalens_service.data import decoder_for
-from datalens_service.data.sandbox import decode, exchange, sandbox
 from datalens_service.voices import HEADER, Voice, speak, spoken_to
 from tests.input_cases import CASES, FOLDER, Case, Read, Refused
 
@@ -19,18 +16,6 @@ FILES = [case for case in CASES if case.file != "hospital"]
 
 _FOREIGN = re.compile(r"⟦|--[a-z]|\b(?:prepare|records|label|group|skip|allow|ignore|class)_[a-z_]+")
 """Options, and members of REST."""
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading without the process that is confined: `tests/data/test_sandbox.py` has that."""
-
-    def read(request: decode.RecordsRequest, *_: object) -> int:
-        outcome = exchange.attempt(partial(decode.read_records, request, decoder_for(request.choices)))
-        (request.folder / exchange.OUTCOME).write_text(outcome.model_dump_json())
-        return 0
-
-    monkeypatch.setattr(sandbox, "_run", read)
 
 
 @pytest.fixture
