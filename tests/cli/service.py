@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from deployments.fork_servers import warm_environment
 from ports import free_port
 
 PATIENCE = 240.0
@@ -18,9 +20,9 @@ DATALENS = [sys.executable, "-m", "datalens_service.cli"]
 class RunningService:
     """Starts the service and waits until it has said where it is."""
 
-    def __init__(self, data_dir: Path, port: int | None = None, umask: int = -1, options: tuple[str, ...] = ()) -> None:
+    def __init__(self, data_dir: Path, options: tuple[str, ...] = (), umask: int = -1) -> None:
         self.data_dir = data_dir
-        self.port = port or free_port()
+        self.port = free_port()
         data_dir.parent.mkdir(parents=True, exist_ok=True)
         self.log = data_dir.parent / f"serve-{self.port}.log"
         with self.log.open("ab") as log:
@@ -30,6 +32,8 @@ class RunningService:
                 stderr=log,
                 cwd=data_dir.parent,
                 umask=umask,
+                # A fork server that has started has its own mask.
+                env=os.environ | (warm_environment() if umask == -1 else {}),
             )
         self.said = self._said()
 

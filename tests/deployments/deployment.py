@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -37,7 +36,7 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import AggregateRow, JobRow, ReleasedStateRow
-from deployments.fork_servers import VARIABLE, fork_server, new_server
+from deployments.fork_servers import fork_server, warm_environment
 from deployments.hold import Hold
 from workers.process.fork_server import ForkedProcess
 
@@ -215,23 +214,20 @@ class Deployment:
         assert self.statement(job).charged_units == ended.charged_units
         assert self.statement(job).reserved_units == ended.reserved_units == 0
 
-    def start(self, *command: str, server: socket.socket | None = None) -> subprocess.Popen[bytes]:
-        environment, inherited = self.environment, ()
-        if server is not None:
-            environment |= {VARIABLE: str(server.fileno())}
-            inherited = (server.fileno(),)
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+        """A process of Python."""
         with self.log.open("ab") as log:
-            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, pass_fds=inherited)
+            command = [sys.executable, *arguments]
+            process = subprocess.Popen(command, env=self.environment | variables, stdout=log, stderr=log)
         self._processes.append(process)
         return process
 
     def start_module(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        return self.start(sys.executable, "-m", module, *arguments)
+        return self.start("-m", module, *arguments)
 
     def start_warm(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         """A worker whose fork server has imported everything already."""
-        with new_server() as server:
-            return self.start(sys.executable, "-m", module, *arguments, server=server)
+        return self.start("-m", module, *arguments, **warm_environment())
 
     def start_job(self, *arguments: str) -> ForkedProcess:
         """`workers.run_job`, forked as a worker does it."""

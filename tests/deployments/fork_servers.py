@@ -5,31 +5,33 @@ To start a server of its own costs a worker twelve seconds of processor time.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from deployments.hold import Hold
+from deployments.hold import HOOK_PATH, Hold
 from workers import fork_jobs
 from workers.process.fork_server import WAITS_ASLEEP, ForkServer
 
 VARIABLE = "TEST_FORK_SERVER"
-"""Descriptor by which a worker under test reaches its server (`held/sitecustomize.py`)."""
+"""Path of the socket at which a worker under test asks for its server (`held/sitecustomize.py`)."""
 
 
-def use(control: socket.socket) -> None:
-    """In this process, the next server that is started is the one behind `control`."""
-    start = ForkServer._start
+def use(path: str) -> None:
+    """In this process, servers are those behind the socket."""
 
     def adopt(server: ForkServer) -> None:
-        ForkServer._start = start
-        server._control = control
+        server._control = socket.socket(socket.AF_UNIX)
+        server._control.connect(path)
         # Stands for the process, which is not a child of this one.
         server._process = SimpleNamespace(poll=lambda: None, kill=lambda: None, wait=lambda: None)
 
@@ -39,43 +41,51 @@ def use(control: socket.socket) -> None:
 @functools.cache
 def fork_server() -> ForkServer:
     """One for all jobs that tests of this process start without a worker."""
-    use(new_server())
+    start = ForkServer._start
+    use(_socket_path())
     server = ForkServer()
     while not server.ready():
         time.sleep(0.05)
+    ForkServer._start = start
     return server
 
 
-def new_server() -> socket.socket:
-    """Where one more fork is asked."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        socket.send_fds(_importer(), [b"\n"], [theirs.fileno()])
-    return ours
+def warm_environment() -> dict[str, str]:
+    """Of a worker, or of a service that starts one, whose fork server has imported everything already."""
+    return {VARIABLE: _socket_path(), "PYTHONPATH": HOOK_PATH}
 
 
 @functools.cache
-def _importer() -> socket.socket:
-    ours, theirs = socket.socketpair()
-    environment = WAITS_ASLEEP | os.environ | Hold(Path()).environment
-    with theirs:
-        subprocess.Popen([sys.executable, "-m", "deployments.fork_servers"], stdin=theirs, env=environment)
-    return ours
+def _socket_path() -> str:
+    folder = tempfile.mkdtemp(prefix="dlfork")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = str(Path(folder, "socket"))
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        environment = WAITS_ASLEEP | os.environ | Hold(Path()).environment
+        importer = subprocess.Popen(
+            [sys.executable, "-m", "deployments.fork_servers"], stdin=listening, env=environment
+        )
+    atexit.register(importer.kill)
+    return path
 
 
 def main() -> None:
-    """Fork a server for each socket that is sent, until whoever sends them is gone."""
+    """Fork a server for each connection, until whoever started this is gone."""
     fork_jobs.import_all()
-    control = socket.socket(fileno=os.dup(sys.stdin.fileno()))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
-        if not message:
-            return
-        if os.fork() == 0:
-            control.close()
-            fork_jobs.serve(socket.socket(fileno=descriptors[0]))
-        os.close(descriptors[0])
+    parent, listening = os.getppid(), socket.socket(fileno=os.dup(sys.stdin.fileno()))
+    listening.settimeout(1)
+    while os.getppid() == parent:
+        try:
+            connection, _ = listening.accept()
+        except TimeoutError:
+            continue
+        with connection:
+            if os.fork() == 0:
+                listening.close()
+                fork_jobs.serve(connection)
 
 
 if __name__ == "__main__":

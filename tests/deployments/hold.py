@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_HOOK = Path(__file__).parent / "held"
 _TESTS = Path(__file__).parents[1]
+HOOK_PATH = os.pathsep.join(
+    filter(None, [str(Path(__file__).parent / "held"), str(_TESTS), os.environ.get("PYTHONPATH")])
+)
+"""Has every process of Python load `held/sitecustomize.py`."""
 
 
 class Hold:
@@ -28,8 +31,7 @@ class Hold:
     @property
     def environment(self) -> dict[str, str]:
         """Of a process that may be held."""
-        path = filter(None, [str(_HOOK), str(_TESTS), os.environ.get("PYTHONPATH")])
-        return {"PYTHONPATH": os.pathsep.join(path), "HELD_JOBS": str(self._order)}
+        return {"PYTHONPATH": HOOK_PATH, "HELD_JOBS": str(self._order)}
 
     @contextmanager
     def behind(self, step: int, method: str = "store") -> Iterator[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -230,7 +229,7 @@ def test_a_job_that_hears_the_request_itself_is_left_alone(
 def test_a_process_that_packs_for_an_hour_pauses_within_ten_seconds(local: Deployment) -> None:
     job = local.submit(MOMENTS)
     slowed = ("datalens_service.jobs.release_files", "_pack_images", job.id)
-    worker = local.start(sys.executable, "-c", SLOWED, *slowed)
+    worker = local.start("-c", SLOWED, *slowed)
     local.wait(lambda: local.job(job).progress.phase == "packaging")
     pausing.request_pause(local.database, job.id)
     local.wait(lambda: local.job(job).state == JobState.PAUSED)
@@ -263,7 +262,7 @@ def test_process_dies_with_its_lease_whatever_it_is_doing(local: Deployment) -> 
     lease = leases.claim(local.database, job.id, "test", SECONDS)
     assert lease is not None
     arguments = (local.database.url, str(local.folder), job.id, str(lease.token), str(SECONDS))
-    deaf = local.start(sys.executable, "-c", DEAF, *arguments)
+    deaf = local.start("-c", DEAF, *arguments)
     local.wait(lambda: local.runs_out_at(job) > lease.until)
     assert leases.claim(local.database, job.id, "other", 600, now=utc_now() + timedelta(hours=1)) is not None
 

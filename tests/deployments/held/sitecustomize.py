@@ -70,9 +70,8 @@ if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
         _hold(JobAccount, _method, _terminated)
     _hear_between_steps(JobWatch)
 
-if "TEST_FORK_SERVER" in os.environ:
-    import socket
-
+_WORKERS = {"workers.process.supervisor", "celery"}
+if _WORKERS & {*sys.orig_argv} and "TEST_FORK_SERVER" in os.environ:
     from deployments.fork_servers import use
 
-    use(socket.socket(fileno=int(os.environ.pop("TEST_FORK_SERVER"))))
+    use(os.environ["TEST_FORK_SERVER"])
