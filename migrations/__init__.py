@@ -1,1 +1,4 @@
-"""Schema of the database as a sequence of revisions; run by `datalens_service.store.database.Database.migrate`."""
+"""Schema of the database: a new one is made whole, one of version 1.0.0 or newer goes on by revisions.
+
+Both are run by `datalens_service.store.database.Database.migrate`.
+"""

@@ -29,6 +29,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 import migrations
 from datalens_service.errors import InsufficientStorage, InvalidInput, StoreUnavailable
 from datalens_service.store.charge_log import ChargeLog, LogSlice
+from migrations import new_database
 
 DEFAULT_CONNECTIONS = 15
 _BUSY_SECONDS = 30
@@ -138,11 +139,15 @@ class Database:
             self._turn.release()
 
     def migrate(self) -> None:
-        """Bring the schema up to date; safe to call from several processes at once."""
+        """Bring the schema up to date; safe to call from several processes at once. `check` refuses an unknown one."""
         with _translated(), self._migrating() as connection:
             if self.dialect == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-            if _revision(connection) != _head():
+            revision = _revision(connection)
+            if revision is None:
+                new_database.fill(connection)
+                MigrationContext.configure(connection).stamp(_scripts(), "head")
+            elif revision in {script.revision for script in _scripts().walk_revisions()} - {_head()}:
                 alembic.command.upgrade(_alembic_config(connection), "head")
 
     def check(self) -> None:
@@ -309,8 +314,12 @@ def _alembic_config(connection: Connection) -> alembic.config.Config:
 
 
 @functools.cache
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory(_MIGRATIONS)
+
+
 def _head() -> str | None:
-    return ScriptDirectory(_MIGRATIONS).get_current_head()
+    return _scripts().get_current_head()
 
 
 def _revision(connection: Connection) -> str | None:
@@ -320,7 +329,10 @@ def _revision(connection: Connection) -> str | None:
 def _check_revision(connection: Connection) -> None:
     actual, head = _revision(connection), _head()
     if actual != head:
-        raise StoreUnavailable(f"The database schema is at revision {actual}, this version needs {head}; migrate it.")
+        raise StoreUnavailable(
+            f"The database schema is at revision {actual}, this version needs {head}; migrate it, with version 1.0.0 "
+            "first if it is older than that."
+        )
 
 
 def _check_triggers(connection: Connection) -> None:

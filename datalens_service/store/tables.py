@@ -79,7 +79,7 @@ class Base(DeclarativeBase):
 
 
 class InstallationRow(Base):
-    """The one row of secrets that belong to the database itself; written by the first migration."""
+    """The one row of secrets that belong to the database itself; written when the database is made."""
 
     __tablename__ = "installation"
     __table_args__ = (CheckConstraint("id = 1", name="one_row"),)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from datalens_service.audits import request
+from datalens_service.audits.request import InversionEffort
 from datalens_service.cli.app import app
 
 
@@ -38,21 +41,15 @@ def test_an_audit_says_what_attacks_reached_and_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_gradients_are_inverted_and_the_picture_is_written_for_its_owner_alone(digits: Path, tmp_path: Path) -> None:
+def test_gradients_are_inverted_and_the_picture_is_written_for_its_owner_alone(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     picture = tmp_path / "inversion.png"
     picture.touch()
     picture.chmod(0o644)
-    arguments = [
-        "--method",
-        "dp_sgd",
-        "--set",
-        "architecture=linear",
-        "--attack",
-        "inversion",
-        "--picture",
-        str(picture),
-        "--force",
-    ]
+    monkeypatch.setattr(request, "InversionEffort", partial(InversionEffort, records=6, iterations=40, restarts=1))
+    arguments = ["--method", "dp_sgd", "--set", "architecture=linear", "--attack", "inversion"]
+    arguments += ["--picture", str(picture), "--force"]
     outcome = CliRunner().invoke(app, ["audit", "--data", str(digits), "--epsilon", "1", *arguments])
     assert outcome.exit_code == 0, outcome.output
     assert "gradients with noise gaussian" in outcome.stdout

@@ -46,8 +46,14 @@ def test_without_a_terminal_nothing_is_done(datalens: Run, command: tuple[str, .
     assert datalens(*command, *place, "--yes").exit_code == gone
 
 
-@pytest.mark.parametrize(("answer", "goes"), [("y", True), ("YES", True), ("n", False), ("", False), ("\x04", False)])
-@pytest.mark.parametrize("command", ENDINGS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("command", "answer", "goes"),
+    [
+        *((command, answer, goes) for command in ENDINGS for answer, goes in (("y", True), ("n", False))),
+        *((next(iter(ENDINGS)), answer, goes) for answer, goes in (("YES", True), ("", False), ("\x04", False))),
+    ],
+    ids=lambda part: ascii(part) if isinstance(part, str) else "",
+)
 def test_at_a_terminal_the_answer_decides(tmp_path: Path, command: tuple[str, ...], answer: str, goes: bool) -> None:
     lost, place, gone = ENDINGS[command]
     code, stdout, shown = at_terminal([*DATALENS, *command, *place, "--json"], answer, tmp_path)

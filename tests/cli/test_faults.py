@@ -116,38 +116,38 @@ def test_every_path_is_tried_here() -> None:
     assert declared - PLACES.keys() == set()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: ascii(fault)[1:15])
 @pytest.mark.parametrize("place", PLACES, ids=" ".join)
-def test_a_path_that_cannot_be_used_is_one_sentence(
-    datalens: Run, folder: Path, place: tuple[str, str], fault: str
-) -> None:
-    arguments = [part.replace("@", fault) for part in PLACES[place]]
-    before = sorted(folder.rglob("*"))
-    result = datalens(*arguments, "--json")
-    assert isinstance(result.exception, SystemExit), repr(result.exception)
-    assert result.exit_code in (2, 4, 5)
-    problem = error_of(result.stdout)
-    assert result.stderr.splitlines()[-1].startswith(f"{problem['title']}.")
-    made = [path for path in folder.rglob("*") if path not in before]
-    assert [path for path in made if path.name.startswith(".")] == [], "nothing half-written is left"
+def test_a_path_that_cannot_be_used_is_one_sentence(datalens: Run, folder: Path, place: tuple[str, str]) -> None:
+    before = {*folder.rglob("*")}
+    for fault in FAULTS:
+        result = datalens(*(part.replace("@", fault) for part in PLACES[place]), "--json")
+        assert isinstance(result.exception, SystemExit), (fault, result.exception)
+        assert result.exit_code in (2, 4, 5), fault
+        problem = error_of(result.stdout)
+        assert result.stderr.splitlines()[-1].startswith(f"{problem['title']}."), fault
+        made = {*folder.rglob("*")} - before
+        assert [path for path in made if path.name.startswith(".")] == [], f"{fault}: nothing half-written is left"
 
 
-@pytest.mark.parametrize("place", [("serve", "--data-dir"), ("train", "--out"), ("prepare", "--out")], ids=" ".join)
-@pytest.mark.parametrize("fault", ["loop/x", "n" * 300, "/sys/x"], ids=["loop", "long", "sys"])
+@pytest.mark.parametrize(
+    ("place", "fault"),
+    [(("serve", "--data-dir"), "loop/x"), (("train", "--out"), "n" * 300), (("prepare", "--out"), "/sys/x")],
+    ids=lambda part: part[0],
+)
 def test_the_program_itself_says_so(folder: Path, place: tuple[str, str], fault: str) -> None:
     ended = start((*(part.replace("@", fault) for part in PLACES[place]), "--json"), folder)
     assert ended.returncode == 2, ended.stderr
     assert error_of(ended.stdout)["code"] == "file"
 
 
-@pytest.mark.parametrize("place", [place for place in PLACES if place != ("serve", "--data-dir")], ids=" ".join)
-def test_a_folder_where_a_file_is_wanted_is_one_sentence(datalens: Run, folder: Path, place: tuple[str, str]) -> None:
+def test_a_folder_where_a_file_is_wanted_is_one_sentence(datalens: Run, folder: Path) -> None:
     (folder / "folder.safetensors").mkdir()
-    result = datalens(*(part.replace("@", "folder") for part in PLACES[place]), "--json")
-    assert isinstance(result.exception, SystemExit | None), repr(result.exception)
-    if result.exit_code != 0:
-        assert result.exit_code in (2, 4, 5)
-        error_of(result.stdout)
+    for place in PLACES.keys() - {("serve", "--data-dir")}:
+        result = datalens(*(part.replace("@", "folder") for part in PLACES[place]), "--json")
+        assert isinstance(result.exception, SystemExit | None), (place, result.exception)
+        if result.exit_code != 0:
+            assert result.exit_code in (2, 4, 5), place
+            error_of(result.stdout)
 
 
 @pytest.mark.parametrize(
@@ -185,12 +185,12 @@ def test_a_full_disk_is_5_and_leaves_nothing_half(folder: Path, arguments: tuple
     assert error_of(ended.stdout)["code"] == "insufficient-storage"
 
 
-SAYING = [("--version",), ("--help",), ("jobs",), ("version", "--json"), PLAN, (*PLAN, "--json")]
-"""Commands that print something."""
-FAILING = [("verify", "missing"), ("verify", "missing", "--json"), ("jobs", "list", *NOBODY, "--json")]
+SAYING = [("--help",), ("version", "--json"), PLAN]
+"""Commands that print something, each in another way."""
+FAILING = [("verify", "missing"), ("jobs", "list", *NOBODY, "--json")]
 
 
-@pytest.mark.parametrize("arguments", SAYING, ids=lambda arguments: " ".join(arguments[:1] + arguments[9:]))
+@pytest.mark.parametrize("arguments", SAYING, ids=lambda arguments: arguments[0])
 def test_a_full_stdout_is_5_and_one_that_nobody_reads_is_141(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
         ended = start(arguments, tmp_path, stdout=full)
@@ -218,13 +218,12 @@ def test_what_went_wrong_keeps_its_exit_code_if_nobody_can_be_told(tmp_path: Pat
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_change_no_exit_code(tmp_path: Path, closed: str) -> None:
-    for arguments, code in ((("version", "--json"), 0), (("verify", "missing", "--json"), 2)):
-        command = ["bash", "-c", f'"$@" {closed}', "bash", *DATALENS, *arguments]
-        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        assert ended.returncode == code, ended.stderr
-        assert "Traceback" not in ended.stderr
-        if ">&-" not in closed.split():
-            json.loads(ended.stdout)
+    command = ["bash", "-c", f'"$@" {closed}', "bash", *DATALENS, "verify", "missing", "--json"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+    if ">&-" not in closed.split():
+        error_of(ended.stdout)
 
 
 def test_head_takes_what_it_wants(tmp_path: Path) -> None:
@@ -251,14 +250,12 @@ def test_what_a_terminal_cannot_show_is_replaced_and_json_loses_nothing(
     plan = start(PLAN, tmp_path, env=environment)
     assert (plan.returncode, plan.stderr) == (0, "")
     assert "? at plan" in plan.stdout
-    assert start(("--help",), tmp_path, env=environment).returncode == 0
-    for name in ("μ", "ä", "\udcff"):
-        encoding = terminal.get("PYTHONIOENCODING", "ascii")
-        ended = start(("keys", "list", "--data-dir", name, "--json"), tmp_path, env=environment, encoding=encoding)
-        assert ended.returncode == 4
-        # In the locale C, arguments are not read as UTF-8 either.
-        shown = name if "LC_ALL" not in terminal else os.fsencode(name).decode("ascii", "surrogateescape")
-        assert f"There is no database in {shown}:" in error_of(ended.stdout)["detail"]
+    name, encoding = "μä\udcff", terminal.get("PYTHONIOENCODING", "ascii")
+    ended = start(("keys", "list", "--data-dir", name, "--json"), tmp_path, env=environment, encoding=encoding)
+    assert ended.returncode == 4
+    # In the locale C, arguments are not read as UTF-8 either.
+    shown = name if "LC_ALL" not in terminal else os.fsencode(name).decode("ascii", "surrogateescape")
+    assert f"There is no database in {shown}:" in error_of(ended.stdout)["detail"]
 
 
 @pytest.mark.parametrize("key", ["é", "\udcff"])

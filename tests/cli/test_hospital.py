@@ -17,7 +17,7 @@ from cli.service import RunningService
 from datalens_service.client import Client
 from tests.data.dicom_files import dicom
 
-PATIENTS, SCANS, SIDE = 600, 5, 12
+PATIENTS, SCANS, SIDE = 200, 5, 12
 SPEC = {"method": {"name": "moments", "subspace_dimensions": 8}, "epsilon": 2.0, "synthetic_images": 200}
 EVALUATION = {"epochs": 1, "synthetic_images": 100, "seeds": 1}
 
@@ -28,7 +28,7 @@ def patient(number: int) -> str:
 
 @pytest.fixture(scope="module")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """600 folders of patients with three 16-bit PNG and two DICOM files each, and a table beside them."""
+    """Folders of patients with three 16-bit PNG and two DICOM files each, and a table beside them."""
     folder = tmp_path_factory.mktemp("hospital")
     rng = np.random.default_rng(8)
     rows = ["file_name,label,patient"]

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
-
 from cli.service import DATALENS, PATIENCE, RunningService
 from datalens_service.client import Client
 
@@ -60,11 +58,10 @@ class Watch:
             time.sleep(0.02)
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o755])
-def test_no_file_of_a_service_is_open_to_others(tmp_path: Path, npz: Path, mode: int) -> None:
+def test_no_file_of_a_service_is_open_to_others(tmp_path: Path, npz: Path) -> None:
     data_dir = tmp_path / "data"
     data_dir.mkdir()
-    data_dir.chmod(mode)
+    data_dir.chmod(0o777)
     running = RunningService(data_dir, umask=0)
     watch = Watch(data_dir)
     try:

@@ -6,6 +6,7 @@ mean, a norm, a count or a choice made from private records. So a job runs on ne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from unittest import mock
 
 import numpy as np
@@ -16,7 +17,6 @@ from datalens_service.evaluation import EvaluationSettings
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.jobs.holdout import _answers
 from datalens_service.mechanisms import VoteMechanism
-from datalens_service.methods import DpSgd
 from datalens_service.privacy import randomness
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.budget import UnchargedAccount
@@ -30,17 +30,14 @@ from .detect_release import same_model
 from .replay import Recording, Step, record
 
 
-def contributions_of_others_stay_as_they_are(rng: np.random.Generator) -> None:
+def contributions_of_others_stay_as_they_are(case: ContributionCase) -> Callable[[np.random.Generator], None]:
     """R1, R6: over the same noisy sums, another unit changes its own contribution alone, within what was charged."""
-    for case in CASES:
+
+    def detect(rng: np.random.Generator) -> None:
         _compare_neighbors(case, rng)
 
-
-def compressed_contributions_stay_as_they_are(rng: np.random.Generator) -> None:
-    """R1, R6: the same for gradients that are compressed, which are looked at first."""
-    for case in CASES:
-        if isinstance(case.method, DpSgd) and case.method.compression != "none":
-            _compare_neighbors(case, rng)
+    detect.__name__ = f"contributions of others: {case.name}"
+    return detect
 
 
 def contributions_stay_beyond_a_chunk_of_noise(rng: np.random.Generator) -> None:

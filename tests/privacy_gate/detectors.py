@@ -21,6 +21,7 @@ from . import (
     detect_shards,
     detect_votes,
 )
+from .contribution_cases import CASES
 
 Detector = Callable[[np.random.Generator], None]
 
@@ -93,8 +94,7 @@ DETECTORS: tuple[Detector, ...] = (
     detect_audits.what_attacks_found_stays_with_the_owner,
     detect_release.runs_release_what_they_charged_for,
     detect_contributions.answers_of_others_stay_as_they_are,
-    detect_contributions.compressed_contributions_stay_as_they_are,
-    detect_contributions.contributions_of_others_stay_as_they_are,
+    *map(detect_contributions.contributions_of_others_stay_as_they_are, CASES),
     detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
     detect_noise.audits_find_no_more_than_was_charged,
     detect_noise.audits_of_sampled_sums_find_no_more_than_was_charged,

@@ -13,12 +13,20 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters
 from datalens_service.models import compression
 from datalens_service.privacy import individual
 
 from . import detect_contributions, detect_individual, detect_price
+from .contribution_cases import CASES
 from .detectors import Detector
+
+_COMPRESSED = tuple(
+    detect_contributions.contributions_of_others_stay_as_they_are(case)
+    for case in CASES
+    if isinstance(case.method, DpSgd) and case.method.compression != "none"
+)
 
 
 @dataclass(frozen=True)
@@ -66,13 +74,13 @@ NEUTRAL: tuple[NeutralChange, ...] = (
         "NormTopK with the unsquared norm",
         "rows are clipped to √k·C when they are put on the grid, and dropped beyond the radius",
         squares_are_compared_with_the_norm,
-        (detect_contributions.compressed_contributions_stay_as_they_are, detect_price.costs_are_those_of_the_proof),
+        (*_COMPRESSED, detect_price.costs_are_those_of_the_proof),
     ),
     NeutralChange(
         "top-k priced with √k",
         "one number, `clip_norm` of the mechanism, is the price and what rows are clipped to",
         largest_places_are_priced_at_root_k,
-        (detect_contributions.compressed_contributions_stay_as_they_are, detect_price.costs_are_those_of_the_proof),
+        (*_COMPRESSED, detect_price.costs_are_those_of_the_proof),
     ),
     NeutralChange(
         "orders of Rényi divergences missing",
