@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from datalens_service import child_program
+from datalens_service.programs import child_program
 from datalens_service.data.sandbox import decode, decode_images, sandbox
 from datalens_service.data.sandbox.exchange import OUTCOME, Outcome, Request, attempt
 
