@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from datalens_service.programs import child_program
 from datalens_service.data.sandbox import decode, decode_images, sandbox
 from datalens_service.data.sandbox.exchange import OUTCOME, Outcome, Request, attempt
+from datalens_service.programs import child_program
 
 _TURN = threading.Lock()
 

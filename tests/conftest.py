@@ -17,6 +17,9 @@ import numpy as np
 import pytest
 import sqlalchemy
 import structlog
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.util import LRUCache
 
 from datalens_service import logs
 from datalens_service.store import database as store
@@ -43,6 +46,24 @@ hypothesis.settings.register_profile(
     derandomize="DATALENS_STATE_MACHINE_HISTORIES" not in os.environ,
 )
 hypothesis.settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements_are_compiled_once() -> Iterator[None]:
+    """Each database under test has engines of its own, for each of which SQLAlchemy would compile every statement."""
+    create_engine, compiled = store.create_engine, LRUCache(5000)
+
+    def create(*arguments: Any, **options: Any) -> sqlalchemy.Engine:
+        engine = create_engine(*arguments, **options)
+        engine._compiled_cache = compiled
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "create_engine", create)
+        for dialect in (SQLiteDialect_pysqlite, PGDialect_psycopg):
+            patch.setattr(dialect, "__hash__", lambda dialect: hash(type(dialect)))
+            patch.setattr(dialect, "__eq__", lambda dialect, other: type(dialect) is type(other))
+        yield
 
 
 @pytest.fixture(scope="session")

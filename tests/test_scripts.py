@@ -68,11 +68,3 @@ def test_an_installation_that_failed_is_not_taken_for_done(checkout: Path) -> No
     assert done.returncode != 0
     assert "ready" not in done.stdout
     assert not (checkout / ".venv" / "installed").exists()
-
-
-@pytest.mark.parametrize("name", ["demo", "test", "check", "soak", "privacy-gate", "unasync"])
-def test_every_script_makes_the_environment_first(name: str) -> None:
-    text = (SCRIPTS / name).read_text(encoding="utf-8")
-    assert "source scripts/environment.sh" in text
-    assert text.startswith("#!/usr/bin/env bash\n")
-    assert (SCRIPTS / name).stat().st_mode & 0o111
