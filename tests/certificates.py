@@ -1,7 +1,5 @@
 """Certificates for servers that tests start on this machine."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path

@@ -3,8 +3,6 @@
 What a process confines, limits or survives, `tests/data/test_sandbox.py` and `tests/test_sampling.py` look at.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import os

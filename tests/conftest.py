@@ -3,8 +3,6 @@
 DATALENS_REQUIRE_SERVICES makes tests fail whose server is not installed; without it they are skipped.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
@@ -27,12 +25,7 @@ from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy_memory
 from disks import SmallDisk, small_disk
-from fast import (  # noqa: F401 (hooks of pytest)
-    pytest_addoption,
-    pytest_configure,
-    pytest_runtest_call,
-    pytest_runtest_setup,
-)
+from fast import pytest_addoption, pytest_configure, pytest_runtest_call, pytest_runtest_setup  # noqa: F401 (hooks of pytest)
 
 PATIENCE = 240
 TESTS = Path(__file__).parent

@@ -1,7 +1,5 @@
 """A small disk that a test can fill: a file system of its own where mounting is allowed, else a limit on files."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """`--fast`: a test is skipped at the moment at which it starts a process of Python, a server or a browser."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Generator

@@ -4,8 +4,6 @@ The same answers are right over the page, REST, the command line and Python. Cho
 upload; `PREPARED` are those that bring every image to one size.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -122,11 +120,7 @@ PERSONS: Final = [
         {**PREPARED, "records_per_unit": 2},
     ),
     Case("dicom_mixed_class_folders.zip", Refused("names no patient", ("normal/3.png",)), PREPARED),
-    Case(
-        "dicom_mixed_class_folders.zip",
-        Read({"normal": 4, "pneumonia": 4}),
-        {**WINDOW, "ignore_groups": True},
-    ),
+    Case("dicom_mixed_class_folders.zip", Read({"normal": 4, "pneumonia": 4}), {**WINDOW, "ignore_groups": True}),
     *_grouped("patients_in_classes.zip", "group", 4, {"normal": 4, "pneumonia": 4}),
     Case("many_numeric_ids.zip", Refused(IDENTIFIERS)),
     Case("classes_email.zip", Refused(IDENTIFIERS)),

@@ -4,8 +4,6 @@
 picture. A patch is cut out at random, between one and two times as large as it is handed out, and may be mirrored.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ports of this machine for servers that cannot choose one themselves."""
 
-from __future__ import annotations
-
 import random
 import socket
 

@@ -1,7 +1,5 @@
 """Processes of this machine, whoever started them."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Benchmarks that need servers: their reduced form runs, and says what it should."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import json

@@ -5,8 +5,6 @@ bases, at the top of its module, among the texts in it. Any other (`SigningKey`,
 elsewhere in the product. Values, columns and other programs are written without backticks.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

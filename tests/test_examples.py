@@ -1,7 +1,5 @@
 """The examples run as they are."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

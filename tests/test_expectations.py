@@ -1,7 +1,5 @@
 """What a plan says of jobs like it comes from the table, and nothing is said where nothing was measured."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

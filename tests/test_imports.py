@@ -1,7 +1,5 @@
 """The contracts on imports: each is checked, and a line that breaks it is reported under its name."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """SBOM and list of licences: complete, by the schema of CycloneDX, and without tools of development."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

@@ -1,7 +1,5 @@
 """A job has a name from the start: what was asked for, in a few words."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import pytest

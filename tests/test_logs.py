@@ -1,7 +1,5 @@
 """Lines of a log stay whole, whoever else writes to the same file."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """Numbers in one notation, JSON in which every member occurs once."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

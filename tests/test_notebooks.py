@@ -1,7 +1,5 @@
 """Notebooks run from the first cell to the last, and are committed without what they printed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nbformat

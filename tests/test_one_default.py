@@ -1,7 +1,5 @@
 """Who names neither a method nor a preset gets the same job by REST, command line and page."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,7 +1,5 @@
 """The public names of the package, and what it costs to import them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Presets: parameters from public values that always fit the data set."""
 
-from __future__ import annotations
-
 import pytest
 
 from datalens_service.data.dataset import Schema

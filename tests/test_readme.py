@@ -1,7 +1,5 @@
 """README and the pages of measurements say what the results say."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Synthetic images as files: drawn or sliced, and a clear word where torch is missing."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

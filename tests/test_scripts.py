@@ -1,7 +1,5 @@
 """scripts/environment.sh: which Python it takes, and when it has nothing to do."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Where services are required, a missing one fails the tests that need it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NoReturn
 

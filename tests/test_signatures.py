@@ -1,7 +1,5 @@
 """Documents are signed by the installation that made them; a changed byte or another key is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reports say which source made them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

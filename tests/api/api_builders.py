@@ -1,7 +1,5 @@
 """Uploads, and jobs that are further than `queued`."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json
@@ -25,10 +23,7 @@ from datalens_service.store.jobs.released_models import CLASSIFIER
 from tests.evaluation.conftest import report as finished_report
 
 CONFUSION = {"class_names": ["0", "1"], "counts": [[718, 2], [3, 719]], "reference": "the owner's test images"}
-REHEARSAL = {
-    "target": {"kind": "unprotected", "dataset_id": "ds_any", "passes": 1},
-    "attacks": ["loss_threshold"],
-}
+REHEARSAL = {"target": {"kind": "unprotected", "dataset_id": "ds_any", "passes": 1}, "attacks": ["loss_threshold"]}
 """What an audit was asked for, as its row has it."""
 CONFIRMED = {"confirm_classes": "true"}
 """Of the form of an upload: its budget opens at once."""

@@ -1,7 +1,5 @@
 """A service in a folder of its own, and a small private image set."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@
 Requests that change something do: the service is a fresh one in a temporary folder.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections import Counter

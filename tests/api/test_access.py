@@ -1,7 +1,5 @@
 """Keys over HTTP: made, narrowed, rotated, revoked, expired; how much they may send; what is noted of them."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

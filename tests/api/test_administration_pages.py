@@ -1,7 +1,5 @@
 """Webhooks, audit journal and usage as pages: what stands there, and who may see it."""
 
-from __future__ import annotations
-
 import html
 import re
 

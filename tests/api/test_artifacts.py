@@ -1,7 +1,5 @@
 """Files one by one, parts of them, and addresses that need no key."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

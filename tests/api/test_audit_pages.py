@@ -1,7 +1,5 @@
 """What attacks found, on pages: for the owner alone, with the curve that μ allows beside that of the attack."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

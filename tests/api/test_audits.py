@@ -1,7 +1,5 @@
 """Audits over REST, worked off by the code that works off jobs: what they find, and who hears of it."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

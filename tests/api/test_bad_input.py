@@ -1,7 +1,5 @@
 """Bad input: a 4xx problem with a stable type, a sentence that says what to change, and nothing left behind."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """The account of a data set over HTTP: its journal in portions, and the one way to raise its limit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A private classifier over REST, from digits to an ONNX file, beside a generator from the same account."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Classifiers over REST: their files, their archive, and predictions on images that somebody sends."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import zipfile

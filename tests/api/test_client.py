@@ -1,7 +1,5 @@
 """Both clients against a real server: uploads over interruptions, events, waiting, what an error says."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import tracemalloc

@@ -1,7 +1,5 @@
 """What pages say about numbers: rounded towards privacy, adding up where they are drawn."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import replace

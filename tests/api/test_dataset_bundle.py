@@ -1,7 +1,5 @@
 """The data set as a zip that is ready to be published: complete, repeatable, nothing for the owner alone in it."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Data sets over HTTP: what is shown, what is kept, what deletion removes."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile
@@ -49,12 +47,7 @@ def test_upload_answers_with_the_public_part(client: TestClient) -> None:
         "epsilon_reserved": 0.0,
         "epsilon_remaining": 10.0,
         "mu_spent": 0.0,
-        "units": {
-            "limit": limit_units(10, delta),
-            "charged": 0,
-            "reserved": 0,
-            "remaining": limit_units(10, delta),
-        },
+        "units": {"limit": limit_units(10, delta), "charged": 0, "reserved": 0, "remaining": limit_units(10, delta)},
         "frozen_reason": None,
     }
     assert (body.pop("notices"), body.pop("review")) == ([], None)
@@ -187,11 +180,7 @@ def test_units_of_several_records_are_declared_and_shown(client: TestClient) -> 
 
 def test_records_do_not_come_back_with_other_units(client: TestClient) -> None:
     declared = {**CONFIRMED, "records_per_unit": "4"}
-    first = client.post(
-        "/v1/datasets",
-        files={"file": npz(groups=PATIENTS)},
-        data={"epsilon": "10", **declared},
-    )
+    first = client.post("/v1/datasets", files={"file": npz(groups=PATIENTS)}, data={"epsilon": "10", **declared})
     again = client.post("/v1/datasets", files={"file": npz(groups=PATIENTS)}, data=declared)
     assert (first.status_code, again.status_code) == (201, 201)
     others = np.array([f"ward {index // 4}" for index in range(200)])
@@ -215,10 +204,6 @@ def test_records_do_not_come_back_with_other_units(client: TestClient) -> None:
 def test_units_that_were_not_declared_well_are_refused(
     client: TestClient, groups: np.ndarray | None, declared: dict[str, str], code: str
 ) -> None:
-    reply = client.post(
-        "/v1/datasets",
-        files={"file": npz(groups=groups)},
-        data={"epsilon": "10", **declared},
-    )
+    reply = client.post("/v1/datasets", files={"file": npz(groups=groups)}, data={"epsilon": "10", **declared})
     assert (reply.status_code, reply.json()["type"].rpartition("/")[2]) == (422, code)
     assert client.get("/v1/datasets").json()["items"] == []

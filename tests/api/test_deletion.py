@@ -1,7 +1,5 @@
 """Deleting a data set: nothing private stays on the disk, what was released and what was spent do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Reaching Celery workers: one message per job, never a failed request."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """What a succeeded job hands out: files with strong ETags and ranges, synthetic images in any number."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

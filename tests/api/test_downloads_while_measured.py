@@ -1,7 +1,5 @@
 """Downloads over REST and on the page of a job that is still being measured: a real job, looked at from outside."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

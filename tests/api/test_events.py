@@ -1,7 +1,5 @@
 """Events of a job as a list and as a stream, and what pauses, resumes and repeats a job over HTTP."""
 
-from __future__ import annotations
-
 import json
 import threading
 from datetime import timedelta

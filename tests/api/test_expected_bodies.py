@@ -1,7 +1,5 @@
 """Whoever sends a body that an operation cannot read learns what came, what is taken, and how curl sends it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A data set is called like its file unless it is given a name; that name is for its owner's lists and nothing else."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

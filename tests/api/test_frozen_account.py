@@ -1,7 +1,5 @@
 """An account that is frozen because its charge log knows more: the same honest figures wherever they are shown."""
 
-from __future__ import annotations
-
 import pytest
 from api_builders import training
 from starlette.testclient import TestClient

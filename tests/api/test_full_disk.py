@@ -1,7 +1,5 @@
 """A full disk is a problem of its own, 503 wherever it is met, and leaves nothing half-written."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """What the description says holds for generated requests; `scripts/schemathesis` sends many more."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fuzzing import fuzz, running

@@ -1,7 +1,5 @@
 """Generators as objects: those of jobs, and those that are brought along."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Individual ε over REST: the same answer in two worlds that differ in the record, and no trace of the question."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Every file of the folder of cases gets the right answer over REST, in its own words and in those of the pages."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tenants do not see each other, and roles reach as far as they should: for every operation of the description."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

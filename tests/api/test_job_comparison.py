@@ -1,7 +1,5 @@
 """Two jobs side by side, and the list of jobs narrowed down."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import api_builders

@@ -1,7 +1,5 @@
 """The page of a job says how good its result is, and shows its images class by class."""
 
-from __future__ import annotations
-
 import ast
 import html
 import io

@@ -1,7 +1,5 @@
 """Plans and jobs over HTTP: price, reservation, progress, cancellation."""
 
-from __future__ import annotations
-
 import pytest
 from api_builders import training
 from sqlalchemy import Engine, event

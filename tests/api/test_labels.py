@@ -1,7 +1,5 @@
 """Names, tags and notes: for finding things again, without any effect on them."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

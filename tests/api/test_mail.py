@@ -1,7 +1,5 @@
 """Mail about jobs, received by an SMTP server that speaks TLS."""
 
-from __future__ import annotations
-
 import email
 import ssl
 import threading

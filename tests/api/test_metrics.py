@@ -1,7 +1,5 @@
 """What Prometheus reads, and that nothing in it depends on private records."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import httpx2

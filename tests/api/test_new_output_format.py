@@ -1,7 +1,5 @@
 """An output format is one module: nothing of it stands anywhere else."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """An upload format is one module: nothing of it stands anywhere else."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

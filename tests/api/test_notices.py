@@ -1,7 +1,5 @@
 """Notices on an upload: what they say, and that nobody but the owner of the records hears them."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

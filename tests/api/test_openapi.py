@@ -1,7 +1,5 @@
 """The API description: valid, complete, and changed only on purpose."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re
@@ -87,10 +85,7 @@ def test_every_operation_says_what_it_is(document: dict[str, Any]) -> None:
     identifiers = [operation["operationId"] for _, _, operation in found]
     assert len(set(identifiers)) == len(found) >= 19
     for _, _, operation in found:
-        assert re.fullmatch(
-            rf"({VERBS})[A-Z][A-Za-z]+",
-            operation["operationId"],
-        )
+        assert re.fullmatch(rf"({VERBS})[A-Z][A-Za-z]+", operation["operationId"])
         assert operation["summary"]
         assert operation["description"]
         assert len(operation["tags"]) == 1

@@ -1,7 +1,5 @@
 """The pages as a visitor gets them: each in each of its states, and nothing in them that is not theirs to show."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """Images of many sizes and kinds go in as they are, where their owner asks for one size."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from typing import Any

@@ -5,8 +5,6 @@ records or of files for the owner alone, and by canaries: numbers and names in t
 have. The same requests by an operator and a consumer show nothing of what is for the owner.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

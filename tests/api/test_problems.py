@@ -1,7 +1,5 @@
 """Problems: every deliberate error has a type, every type a page, and nothing unexpected speaks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from html import unescape
@@ -161,12 +159,7 @@ def test_pointers_skip_names_that_are_not_in_the_document(client: TestClient, da
 
 def test_query_errors_name_their_part(client: TestClient) -> None:
     [error] = client.get("/v1/jobs", params={"limit": "0"}).json()["errors"]
-    assert error == {
-        "in": "query",
-        "pointer": "#/limit",
-        "detail": "Must be at least 1.",
-        "code": "greater_than_equal",
-    }
+    assert error == {"in": "query", "pointer": "#/limit", "detail": "Must be at least 1.", "code": "greater_than_equal"}
 
 
 def test_log_names_routes_and_no_values(client: TestClient, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,5 @@
 """Jobs that start from images their owner declared public: who may be used, and what is said of them."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

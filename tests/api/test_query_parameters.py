@@ -1,7 +1,5 @@
 """No operation and no page ignores a query parameter: what it does not take is refused, with what was meant."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,12 +49,9 @@ def test_unknown_parameters_are_refused(client: TestClient) -> None:
         elif "HEAD" not in route.methods:
             [error] = reply.json()["errors"]
             assert reply.json()["code"] == "invalid-input"
-            assert error == {
-                "in": "query",
-                "pointer": "#/colour",
-                "code": "unknown_parameter",
-                "detail": sentence,
-            }, called(route)
+            assert error == {"in": "query", "pointer": "#/colour", "code": "unknown_parameter", "detail": sentence}, (
+                called(route)
+            )
 
 
 def test_misspelt_parameters_are_refused_with_what_was_meant(client: TestClient) -> None:

@@ -1,7 +1,5 @@
 """How many requests a key may send: over time, at once, in one process and in several."""
 
-from __future__ import annotations
-
 import json
 import math
 import socket

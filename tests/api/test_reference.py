@@ -1,7 +1,5 @@
 """The API reference for people: served by us alone, and open to nobody's script."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 import pytest

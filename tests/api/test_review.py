@@ -1,7 +1,5 @@
 """Between reading an upload and opening its budget: its owner sees the class names, and nobody else anything."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

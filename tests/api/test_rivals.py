@@ -1,7 +1,5 @@
 """One job of each rival over REST, and the proof that is in its release."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Under a path prefix, every address that the service gives away leads back to it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Over a real socket: what a client sees that sends too much, hangs up, or downloads in parts."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Signing in with a key: what the browser gets instead of it, and what that is good for."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 from typing import Any

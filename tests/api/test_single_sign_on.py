@@ -1,7 +1,5 @@
 """Single sign-on against a running OpenID provider, and every attack that a check of ours stops."""
 
-from __future__ import annotations
-
 import base64
 import hmac
 import threading

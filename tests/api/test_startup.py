@@ -1,7 +1,5 @@
 """The application starts without torch, answers whether it lives, and cleans up after a crash."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

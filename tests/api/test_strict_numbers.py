@@ -1,7 +1,5 @@
 """Numbers of budgets and training requests, wherever they come in: a number, or a problem that names the member."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

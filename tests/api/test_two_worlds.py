@@ -5,8 +5,6 @@ set holds one of its records, or does not. Every file that may be passed on and 
 byte by byte.
 """
 
-from __future__ import annotations
-
 import datetime as calendar
 import io
 import json

@@ -1,7 +1,5 @@
 """Uploads in pieces: tus 1.0, interrupted, damaged, at the same time, too long, on a full disk."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import hashlib

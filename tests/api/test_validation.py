@@ -1,7 +1,5 @@
 """Uploads that are read after the answer: ready or invalid, with a report for the owner alone."""
 
-from __future__ import annotations
-
 import io
 import json
 import threading

@@ -1,7 +1,5 @@
 """Errors of the service speak of members over REST, of fields on pages, and of options at a terminal."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

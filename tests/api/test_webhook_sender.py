@@ -1,7 +1,5 @@
 """The sender of a running service."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

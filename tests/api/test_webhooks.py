@@ -1,7 +1,5 @@
 """Webhooks: what is sent, how it is signed, when it is repeated, and where it must not go."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

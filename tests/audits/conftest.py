@@ -1,7 +1,5 @@
 """What attacks find in models is measured on the same noise in every run."""
 
-from __future__ import annotations
-
 import pytest
 
 

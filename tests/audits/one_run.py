@@ -8,8 +8,6 @@ Each canary is in or out by a fair coin. An attacker guesses some of the coins; 
   docs/decisions/0098-one-run-bounds-mu.md. It says more of Gaussian noise.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

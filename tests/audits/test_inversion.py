@@ -1,7 +1,5 @@
 """Gradient inversion on scikit-learn's digits: a raw gradient gives its image away, a noisy one does not."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Figures of membership attacks against laws that are known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

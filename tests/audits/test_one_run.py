@@ -1,19 +1,11 @@
 """Lower bounds on ε from one run with canaries: of laws that are known, of a mechanism, and of a whole job."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from unittest import mock
 
 import numpy as np
 import pytest
-from one_run import (
-    count_right_guesses,
-    epsilon_lower_bound,
-    mu_lower_bound,
-    mu_tail,
-    p_value,
-)
+from one_run import count_right_guesses, epsilon_lower_bound, mu_lower_bound, mu_tail, p_value
 
 from datalens_service.data import dataset as datasets
 from datalens_service.data.dataset import Dataset, Schema, Split

@@ -1,7 +1,5 @@
 """Gradient inversion of an owner's records: what is released of a gradient is what the method would release."""
 
-from __future__ import annotations
-
 import io
 from unittest import mock
 

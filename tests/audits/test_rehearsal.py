@@ -1,7 +1,5 @@
 """Rehearsals on scikit-learn's digits: a model that remembers is caught, a private one is not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 Screenshots go to build/screenshots, which CI keeps.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

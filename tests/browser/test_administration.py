@@ -1,7 +1,5 @@
 """Webhooks, audit journal and usage in a browser, on a desk and on a phone."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

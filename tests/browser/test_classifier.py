@@ -1,7 +1,5 @@
 """The page of a classifier job: a table of the owner's test images instead of samples."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Two jobs chosen in the list and looked at side by side, and the images of one class by class."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

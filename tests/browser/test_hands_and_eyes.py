@@ -1,7 +1,5 @@
 """Without a mouse, without light, without a connection, without a session."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """What an upload was read as, in words on the page, and a further part that shares its budget."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scans of two patients go in: what will be done is said before, and what was done after."""
 
-from __future__ import annotations
-
 import ast
 import zipfile
 from pathlib import Path

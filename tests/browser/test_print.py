@@ -1,7 +1,5 @@
 """A printed report begins with a summary of at most three pages."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

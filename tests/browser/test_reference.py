@@ -1,7 +1,5 @@
 """The API reference in a closed network: all of it is there, and nothing is asked for elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """An upload is shown before its class names become public: on the page that sent it, and on its own."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

@@ -1,7 +1,5 @@
 """The whole way below a path prefix, behind a real proxy with TLS: no request of the browser leaves the prefix."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

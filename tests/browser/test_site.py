@@ -1,7 +1,5 @@
 """The documentation site in a browser: it asks no other host, finds words, and follows its links."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """A long job on its page: numbers that move, samples that come, and an end on request."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

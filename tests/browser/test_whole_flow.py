@@ -1,7 +1,5 @@
 """From the key to the images, as somebody goes who sees it for the first time."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Nobody acts on a page before its scripts have run: a click that comes earlier is not heard.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`scripts/chaos --kills N`: a production stack under load while its parts are killed; a report as JSON."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

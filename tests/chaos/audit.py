@@ -1,7 +1,5 @@
 """What has to hold of every job after all kills, from three sides: journal, stored sums, and notes of the draws."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is killed, how it is started again, and how long the service takes until it works again."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable

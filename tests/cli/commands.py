@@ -1,7 +1,5 @@
 """Every command that there is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command line in this process, a real service beside it, and a small private image set."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`datalens serve` as a real process on a free port."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Version, help, errors and exit codes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`datalens audit` on scikit-learn's digits."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Audits on the command line, by a service with workers of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

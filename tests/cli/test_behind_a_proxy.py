@@ -1,7 +1,5 @@
 """Real proxies, set up as docs/deploy.md says, in front of `datalens serve`."""
 
-from __future__ import annotations
-
 import re
 import ssl
 from collections.abc import Callable, Iterator

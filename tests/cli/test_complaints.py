@@ -1,7 +1,5 @@
 """A request that cannot be right is answered with what is nearest to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What cannot be brought back is asked about at a terminal, and refused where nobody can be asked."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

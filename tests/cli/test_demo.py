@@ -1,7 +1,5 @@
 """`datalens demo`, with a short evaluation and few votes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

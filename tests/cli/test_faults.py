@@ -1,7 +1,5 @@
 """Whatever the machine refuses is one sentence and the right exit code; with --json, one object on stdout."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A hospital's folder, from its files to a release: the patient is the unit, and no patient is named in any byte."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

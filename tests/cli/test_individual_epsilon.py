@@ -1,7 +1,5 @@
 """Individual ε on the command line: from the file of a local run, and from a service."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every file of the folder of cases gets the right answer at the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

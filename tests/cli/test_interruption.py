@@ -1,7 +1,5 @@
 """Ctrl-C during `datalens train`, at the moments when an exception out of nowhere would do harm."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Tiles of two photographs, 64 to 224 pixels of colour on a side, from a file to images, report and card."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re
@@ -16,7 +14,7 @@ from PIL import Image
 from datalens_service.methods.sums import record_sums
 
 Json = Callable[..., Any]
-EACH, FREQUENCIES = 8, 100
+EACH, FREQUENCIES = 8, 300
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,5 @@
 """Jobs and data sets are named by id or by the name that their owner gave them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """No command writes over a file that is there, unless --force was given; none leaves half of one."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """`datalens plan`: prices without and with data."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

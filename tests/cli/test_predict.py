@@ -1,7 +1,5 @@
 """A classifier on the command line: trained without a service, run, and fetched from a service."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Callable

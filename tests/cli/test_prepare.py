@@ -1,7 +1,5 @@
 """`datalens prepare`: many kinds of images become one NPZ."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A whole service and a whole training run with umask 0, in folders that were open to everybody."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """`datalens train --public-data`: training starts from public images, on one machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`datalens train` under torchrun: a lost rank ends the run, which goes on with any number of ranks."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -53,10 +51,7 @@ def _ends_without_its_second_rank(command: list[str], folder: Path) -> int:
     """Exit code of torchrun, whose rank 1 is killed after some charges."""
     hold = Hold(folder)
     environment = {**os.environ, **hold.environment, "OMP_NUM_THREADS": "1"}
-    with (
-        subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as torchrun,
-        hold.behind(2),
-    ):
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as torchrun, hold.behind(2):
         log = folder / "out" / "private" / "ledger.log"
         until = time.monotonic() + PATIENCE
         while not (log.exists() and log.read_bytes().count(b"\n") >= 3):

@@ -1,7 +1,5 @@
 """Class names are shown at a terminal, and somebody is asked, before they are public; without one, nobody says yes."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -148,11 +146,7 @@ def test_a_known_budget_is_named_at_the_confirmation(
 def test_names_on_the_command_line_are_confirmed(datalens_json: Json, service: RunningService, scans: Path) -> None:
     named = ("--class-names", "left,right,both")
     dataset = datalens_json("datasets", "upload", scans, "--epsilon", 4, *named, *service.access)
-    assert dataset["schema"]["class_names"] == [
-        "left",
-        "right",
-        "both",
-    ]
+    assert dataset["schema"]["class_names"] == ["left", "right", "both"]
 
 
 def test_training_here_asks_before_there_is_a_folder(datalens: Run, scans: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """`datalens serve` as a person starts it: first key, one whole job over HTTP, a clean end."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

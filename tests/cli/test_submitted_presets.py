@@ -1,7 +1,5 @@
 """A preset is sent to a service by its name; only parameters beside it make the command line resolve it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`datalens verify` on the proofs that `datalens train` left, and on copies of them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

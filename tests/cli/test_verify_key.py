@@ -1,7 +1,5 @@
 """`datalens verify --key`: the key as digits, as PEM and as a file; exit codes and what is printed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

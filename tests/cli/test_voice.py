@@ -1,7 +1,5 @@
 """A terminal is told of options: by commands of this machine, by those of a service, and by the client only for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The synchronous client is generated from the asynchronous one: never stale, and the same to its users."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import subprocess

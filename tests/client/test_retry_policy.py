@@ -1,7 +1,5 @@
 """Which errors are retried, after which delay, and until when."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """What the client makes of answers that are not the expected ones."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

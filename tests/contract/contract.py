@@ -3,8 +3,6 @@
 All scenarios of one stack share it, as the jobs of an installation do: each leaves it running.
 """
 
-from __future__ import annotations
-
 import json
 
 import httpx2

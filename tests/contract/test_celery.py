@@ -1,7 +1,5 @@
 """The contract on the production path: PostgreSQL, Redis and Celery workers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 

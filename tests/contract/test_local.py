@@ -1,7 +1,5 @@
 """The contract on one machine: SQLite and the supervisor."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

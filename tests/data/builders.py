@@ -1,7 +1,5 @@
 """Small archives and images that the tests of this folder are made of."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """DICOM files as a scanner writes them, built in the test."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files that somebody might send to hurt the service, each made in place: what must be refused, and how."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import pickle

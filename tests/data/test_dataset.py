@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -19,14 +17,7 @@ def test_schema_counts_numbers_and_classes() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"height": 3},
-        {"width": 257},
-        {"channels": 5},
-        {"class_names": ()},
-        {"num_units": 1},
-        {"mean_pixel": 0.1},
-    ],
+    [{"height": 3}, {"width": 257}, {"channels": 5}, {"class_names": ()}, {"num_units": 1}, {"mean_pixel": 0.1}],
 )
 def test_schema_refuses_what_the_product_cannot_train_on(schema: Schema, change: dict[str, object]) -> None:
     with pytest.raises(ValidationError):

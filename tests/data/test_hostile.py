@@ -1,7 +1,5 @@
 """Nothing in the corpus is read, runs, fills the memory or takes long."""
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 import warnings

@@ -1,7 +1,5 @@
 """Every file of the folder of cases gets the right answer from the readers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

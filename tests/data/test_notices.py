@@ -1,7 +1,5 @@
 """Whatever of an upload is read in a way its owner may not expect is said, and nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

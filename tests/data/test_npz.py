@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 
 from datalens_service.data import ReadingChoices, read_upload, read_with_notices
+from datalens_service.data.dataset import Upload
 from datalens_service.data.readers import npz
 from datalens_service.data.reading_choices import AS_IT_IS
 from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
@@ -23,7 +22,7 @@ TEST_IMAGES = random_images(2, 8, 7, seed=1)
 TEST_LABELS = np.array([2, 0], dtype=np.uint8)
 
 
-def read(path: Path, **arrays: Any) -> npz.Upload:
+def read(path: Path, **arrays: Any) -> Upload:
     return read_upload(write_npz(path / "upload", **arrays))
 
 
@@ -198,14 +197,8 @@ def bright(*values: float) -> np.ndarray[Any, Any]:
         ({"images": np.zeros((2**40, 0, 4), np.int8), "labels": LABELS}, "empty"),
         ({"images": IMAGES.astype(np.int16) - 1, "labels": LABELS}, r"0\.\.255"),
         ({"images": IMAGES.astype(np.float32) + 1, "labels": LABELS}, r"\[0, 1\]"),
-        (
-            {"images": bright(1, 300, 1, 1, 1, 1), "labels": LABELS},
-            "Image 1 ",
-        ),
-        (
-            {"images": bright(9, 9, 0.5, 1, 1, 1), "labels": LABELS},
-            "not certain",
-        ),
+        ({"images": bright(1, 300, 1, 1, 1, 1), "labels": LABELS}, "Image 1 "),
+        ({"images": bright(9, 9, 0.5, 1, 1, 1), "labels": LABELS}, "not certain"),
         ({"images": np.where(IMAGES > 9, 0.5, np.nan), "labels": LABELS}, "NaN"),
         ({"images": np.where(IMAGES > 9, 0.5, np.inf), "labels": LABELS}, "finite"),
         ({"images": np.where(IMAGES > 9, 0.5, -0.01), "labels": LABELS}, r"\[0, 1\]"),

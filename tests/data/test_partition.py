@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import hashlib
 import hmac
 
@@ -55,8 +53,7 @@ def test_emptying_a_record_changes_exactly_one_shard(labels: np.ndarray | None) 
     for record in range(NUM_UNITS):
         kept = np.delete(UNITS, record)
         after = contents(
-            assign_shards(KEY, kept, NUM_SHARDS, None if labels is None else labels[kept], NUM_CLASSES),
-            kept,
+            assign_shards(KEY, kept, NUM_SHARDS, None if labels is None else labels[kept], NUM_CLASSES), kept
         )
         changed = [shard for shard in range(NUM_SHARDS) if before[shard] != after[shard]]
         assert changed == [shards[record]]

@@ -1,7 +1,5 @@
 """Images of every kind become one size and mode, each by itself."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Test images that are declared public: said in the schema, and refused if a private image is among them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

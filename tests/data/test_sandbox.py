@@ -1,7 +1,5 @@
 """The process that reads uploads: confined, killed in time, and not believed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -143,8 +141,7 @@ def test_stopping_ends_it_without_blaming_the_file(
 
 
 @pytest.mark.parametrize(
-    "said",
-    ["not JSON", '{"format": "pickle"}', '{"surplus": 1}', '{"format": "npz", "counts": null}'],
+    "said", ["not JSON", '{"format": "pickle"}', '{"surplus": 1}', '{"format": "npz", "counts": null}']
 )
 def test_a_process_that_was_taken_over_is_not_believed(
     tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch, said: str

@@ -1,7 +1,5 @@
 """Units of several records: who belongs together, what was declared, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

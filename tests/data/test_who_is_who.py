@@ -1,7 +1,5 @@
 """Whatever an upload says of persons is read, refused or said, in every format; none is protected as single images."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The same twelve records in every format: what readers must agree on."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """A whole deployment in a folder: settings, data sets, jobs, and real processes on them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

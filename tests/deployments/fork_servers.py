@@ -3,8 +3,6 @@
 To start a server of its own costs a worker twelve seconds of processor time.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import os

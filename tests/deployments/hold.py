@@ -4,8 +4,6 @@ However fast the job and however slow the test is: the job can neither end befor
 before it has come so far.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

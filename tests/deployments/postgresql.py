@@ -1,7 +1,5 @@
 """A PostgreSQL server of our own, that can be killed and started again."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

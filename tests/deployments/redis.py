@@ -1,7 +1,5 @@
 """A Redis server of our own, with a password, that can be killed and started again."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """A reverse proxy with TLS in front of a service, set up as docs/deploy.md says."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Callable

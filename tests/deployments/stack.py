@@ -3,8 +3,6 @@
 Both stacks are driven through the API alone; what they did is read from their database.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

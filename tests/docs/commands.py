@@ -5,8 +5,6 @@ the exact answer; `python` is typed as a whole. Outside of the proofs an indente
 sentence is a code span that begins with one of `PROGRAMS` and lacks nothing.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whether the words of a command exist: commands and options of datalens, arguments of benchmarks, scripts, extras."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

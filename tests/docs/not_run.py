@@ -1,7 +1,5 @@
 """Commands of the documentation that no test can type, and why. Their syntax and their options are checked."""
 
-from __future__ import annotations
-
 import re
 
 NOT_RUN = {

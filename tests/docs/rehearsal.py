@@ -12,8 +12,6 @@ What a page leaves to its reader:
 * Python has a connected `client` with its `url` and `api_key`, and `Path`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

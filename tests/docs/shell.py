@@ -1,7 +1,5 @@
 """A bash of its own at a terminal of its own, in which one command is typed after the other."""
 
-from __future__ import annotations
-
 import os
 import pty
 import queue

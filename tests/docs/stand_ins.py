@@ -1,7 +1,5 @@
 """Small made-up files under the names that the pages use. A new name on a page needs a line in `STAND_INS`."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -3,8 +3,6 @@
 `rehearsal.py` has the rules for what a page leaves to its reader, `stand_ins.py` its files, `not_run.py` the list.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

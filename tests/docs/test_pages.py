@@ -1,7 +1,5 @@
 """Every link and anchor of a Markdown file leads somewhere, and every name that a page gives to something exists."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The documentation site builds without a broken link, and a browser that opens it asks no other host."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

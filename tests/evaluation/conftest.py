@@ -1,7 +1,5 @@
 """A finished job in miniature: blobs in the corners of small images, a fitted Gaussian, a report."""
 
-from __future__ import annotations
-
 import datetime
 
 import numpy as np

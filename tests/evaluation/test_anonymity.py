@@ -1,7 +1,5 @@
 """What a report says to the question whether a release is anonymous, and what the page for lawyers says of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -13,11 +11,7 @@ from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.evaluation.report.card import Card, card
 from datalens_service.evaluation.report.document import check, compute_seal
 from datalens_service.evaluation.report.html import page, releasable_html
-from datalens_service.evaluation.report.privacy_statement import (
-    classify_epsilon,
-    current_tier,
-    membership_advantage,
-)
+from datalens_service.evaluation.report.privacy_statement import classify_epsilon, current_tier, membership_advantage
 from datalens_service.evaluation.report.summary import right_guesses
 from datalens_service.privacy.accounting import mu_for_epsilon
 

@@ -1,7 +1,5 @@
 """Reports on attacks: figures in the owner's copy alone; the releasable copy says where they lie."""
 
-from __future__ import annotations
-
 import copy
 import json
 

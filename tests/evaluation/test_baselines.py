@@ -1,7 +1,5 @@
 """The baseline of noisy class averages: noise fits the job's budget, a record moves it as far as was said."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The published shape of a report: complete, closed, sealed, and refused without any of its members."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The standard CNN: shapes, determinism, and that it learns what there is to learn and nothing else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

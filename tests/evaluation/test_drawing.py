@@ -1,7 +1,5 @@
 """Round numbers for axes, whatever ε a job was given."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from datalens_service.evaluation.report.drawing import ticks

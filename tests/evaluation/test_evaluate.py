@@ -1,7 +1,5 @@
 """The whole measurement on a small set: what is measured, for whom, and what the observer hears."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
@@ -175,15 +173,7 @@ def quick_fidelity(monkeypatch):
 
 
 @pytest.mark.usefixtures("quick_fidelity")
-@pytest.mark.parametrize(
-    "missing",
-    [
-        "floor_averages",
-        "floor_moments",
-        "ceiling",
-        "fid_domain",
-    ],
-)
+@pytest.mark.parametrize("missing", ["floor_averages", "floor_moments", "ceiling", "fid_domain"])
 def test_a_figure_that_fails_leaves_the_others_and_is_named_without_what_it_said(
     generator, dataset, monkeypatch, capfd, missing
 ):

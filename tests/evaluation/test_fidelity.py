@@ -1,7 +1,5 @@
 """Fidelity through torch-fidelity: order of the figures, who may see them, and weights that are refused."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The page: self-contained, escaped, structured, and drawn to scale."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from html.parser import HTMLParser

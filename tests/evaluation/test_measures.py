@@ -1,7 +1,5 @@
 """A private measure cannot be made public, in whatever way it is built."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A metric is one module: what it reads decides who may see it, and nothing else has to be said anywhere."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of private reads names every module that reads private records, and says what is true of each job."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 from collections.abc import Iterator

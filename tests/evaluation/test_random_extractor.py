@@ -1,7 +1,5 @@
 """Random convolutions: they learn nothing, and order images of photographs and digits as people do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An extractor that cannot tell spoiled images from real ones has no figures."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

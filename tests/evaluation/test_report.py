@@ -1,7 +1,5 @@
 """The two views and the card: complete for the owner, and without a private figure for everybody else."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """The privacy part of a report on a sampled run: its slack is in every figure, and its sentences say so."""
 
-from __future__ import annotations
-
 import pytest
 
 from datalens_service.evaluation.report import phrases

@@ -1,7 +1,5 @@
 """The privacy part: golden values, rounding, lost charges, and the words in which it is said."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -65,8 +63,7 @@ def test_the_authors_votes_reach_epsilon_1_where_they_should(count, point):
 
 
 @pytest.mark.parametrize(
-    ("delta", "deltas"),
-    [(1e-5, [1e-5, 1e-6, 5.54e-6]), (60_000**-1.1, [60_000**-1.1, 1e-6]), (1e-6, [1e-6, 5.54e-6])],
+    ("delta", "deltas"), [(1e-5, [1e-5, 1e-6, 5.54e-6]), (60_000**-1.1, [60_000**-1.1, 1e-6]), (1e-6, [1e-6, 5.54e-6])]
 )
 def test_the_requested_delta_comes_first_and_none_twice(delta, deltas):
     guarantee = statement(delta=delta).headline

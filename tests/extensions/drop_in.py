@@ -1,7 +1,5 @@
 """Adding a product module as one new file would: from its source, under a name in the product's package."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

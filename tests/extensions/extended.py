@@ -1,7 +1,5 @@
 """A copy of the product with one file more and its lines in one registry."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

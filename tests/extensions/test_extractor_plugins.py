@@ -1,7 +1,5 @@
 """A feature extractor of another package: requests may name it, its contract is a command, its figures stay inside."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

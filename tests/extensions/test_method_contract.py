@@ -1,7 +1,5 @@
 """The contract that plug-ins are tried by raises no false alarm on methods of the product."""
 
-from __future__ import annotations
-
 import pytest
 
 from datalens_service.method_contract import check_method

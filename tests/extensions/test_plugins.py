@@ -1,7 +1,5 @@
 """A method of another package: requests may name it, the contract is a command, and what leaves names the package."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

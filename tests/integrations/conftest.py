@@ -1,7 +1,5 @@
 """A service in this process with one succeeded job."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

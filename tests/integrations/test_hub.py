@@ -1,7 +1,5 @@
 """What is published is the verified archive and nothing else: in a folder, and on a hub."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Whatever form released images have, they become the same data set of PyTorch."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """MLflow gets what the releasable report says, and nothing else."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Accuracy as a noisy count: its price, what it counts, and how far off it is."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from datalens_service.mechanisms import AccuracyCount

@@ -1,7 +1,5 @@
 """Clipped gradients of critics: golden prices, lengths, rounding towards zero, and the scale of what is released."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

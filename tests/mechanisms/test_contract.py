@@ -1,7 +1,5 @@
 """What every mechanism must keep, walked over the registry."""
 
-from __future__ import annotations
-
 import re
 import typing
 from pathlib import Path

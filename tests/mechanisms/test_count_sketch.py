@@ -1,7 +1,5 @@
 """Count sketches against a plain NumPy reading of Algorithm 7 of DataLens (CCS 2021)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

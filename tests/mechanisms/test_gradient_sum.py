@@ -1,7 +1,5 @@
 """Gradient sums: the bound on adversarial rows, exact sums whatever the chunks, one row for each unit."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

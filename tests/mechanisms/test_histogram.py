@@ -1,7 +1,5 @@
 """Histograms of projected gradients: golden prices, bins, readings, and rows that the guard must drop."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

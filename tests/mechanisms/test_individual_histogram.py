@@ -1,7 +1,5 @@
 """Histogram of individual ε: its price, its bins, and how far off its statistics are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """k-level votes against a plain NumPy reading of Algorithms 5 and 6 of DataLens (CCS 2021)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.fft

@@ -1,7 +1,5 @@
 """Scores of generated images: golden prices, ranges, and what a teacher's own scores may depend on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

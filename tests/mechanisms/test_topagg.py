@@ -1,7 +1,5 @@
 """TopkStoSignGrad against a plain NumPy reading of the paper, thresholds, and class-pure charging."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Noisy directions: the sampler's law, and the claim of docs/mechanisms/von_mises_fisher.md by quadrature."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The guard that all votes share, exact selection of the largest coordinates, and thresholds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Whether a method learns what it should is measured on the same noise in every run."""
 
-from __future__ import annotations
-
 import pytest
 
 

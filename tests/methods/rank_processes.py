@@ -1,7 +1,5 @@
 """A DataLens run shared by forked ranks, with the product's own code; each rank writes down what it did."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

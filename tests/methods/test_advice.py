@@ -1,7 +1,5 @@
 """What a plan advises can be done with the images it speaks of."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Compressed gradients as a run of `dp_sgd` contributes them: their length on the grid, and the noise on all places."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """DataLens: golden plans, planned = charged, resume, class-pure votes, and requests that cannot work."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -59,10 +57,7 @@ def finish(training_run: DataLensRun, account: MemoryAccount, noise, first: int 
 
 @pytest.mark.parametrize(
     ("settings", "epsilon", "steps"),
-    [
-        ({"top_k": 200, "noise_stddev": 5000}, 1.0, 149),
-        ({"top_k": 300, "noise_stddev": 800}, 10.0, 142),
-    ],
+    [({"top_k": 200, "noise_stddev": 5000}, 1.0, 149), ({"top_k": 300, "noise_stddev": 800}, 10.0, 142)],
 )
 def test_the_authors_settings_allow_the_golden_number_of_steps(settings, epsilon, steps):
     plan = DataLens(**settings).plan(MNIST, limit_units(epsilon, 1e-5))

@@ -1,7 +1,5 @@
 """The diffusion method: planned equals charged, a run goes on from its state, noise of a record is its own."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest import mock
 

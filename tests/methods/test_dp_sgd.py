@@ -1,7 +1,5 @@
 """DP-SGD on all records: plans, charges, resumption, and that it learns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

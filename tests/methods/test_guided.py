@@ -1,7 +1,5 @@
 """The guided method: planned equals charged, resume repeats, and labels come from the trained classifier."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

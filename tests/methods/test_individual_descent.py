@@ -1,7 +1,5 @@
 """A descent that keeps its iterates: what it keeps, what it charges, and that a killed run loses none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

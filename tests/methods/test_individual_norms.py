@@ -1,7 +1,5 @@
 """Individual ε of a descent: recomputed from released iterates, for each unit alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """DataLens on colour images of 32×32 and 64×64: every vote, both teachers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The mixture method: planned equals charged, resume repeats, and two kinds of images in a class stay two."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

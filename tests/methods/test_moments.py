@@ -1,7 +1,5 @@
 """The moments method: planned equals charged, resume repeats, and without noise it is the textbook fit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """DP-SGD with von Mises-Fisher noise: what is planned, charged and refused, and how a run goes on."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Opacus as a second opinion on gradients and on ε; nothing of it is in the product."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Methods of images to look at, on patches of real colour photographs of 32×32 and 64×64 pixels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a plan costs that has branches: the dearest, in units and in slack by themselves."""
 
-from __future__ import annotations
-
 import pytest
 
 from datalens_service.mechanisms import GradientSum, VectorSum

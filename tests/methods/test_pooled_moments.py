@@ -1,7 +1,5 @@
 """Pooled moments: planned equals charged, without noise the textbook fit, with noise shrunk to what stands out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

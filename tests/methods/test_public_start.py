@@ -1,7 +1,5 @@
 """First weights from public images: what is copied, and that only the start changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Teachers over ranks: the result of one rank to the last bit, one charge and one draw, and an end to every failure."""
 
-from __future__ import annotations
-
 import os
 import signal
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The rejection method: planned equals charged; private tilt and classifier decide which samples are handed out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

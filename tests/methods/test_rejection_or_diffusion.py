@@ -1,7 +1,5 @@
 """Rejection or diffusion: the released count decides, one branch is charged, and the dearest was set aside."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Methods that DataLens is compared with: planned = charged, resume, prices that take no data, refused requests."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from pydantic import ValidationError

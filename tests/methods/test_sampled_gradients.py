@@ -1,7 +1,5 @@
 """DP-SGD on Poisson-sampled batches: what is planned, charged, computed and divided by, and how a run goes on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scattering features and a linear layer: plans, charges, resumption, and that it learns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The shapes method: planned equals charged, resume repeats, samples of strokes have edges."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 Methods come from the registry, and so do their variants: a new method, or a new choice of one, is tried by itself.
 """
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Iterator
 from typing import Any, Final, cast

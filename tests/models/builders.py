@@ -1,7 +1,5 @@
 """Small schemas and batches."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The original's way: one module and one optimiser per teacher, label maps concatenated, a plain loop."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn

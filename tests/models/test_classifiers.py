@@ -1,7 +1,5 @@
 """Released classifiers: files, ONNX, predictions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sparse gradients: the largest coordinates, never more energy than named, one row at a time."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which images are drawings: bright strokes on a dark ground, each judged alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The denoiser: its size by formula, images of any shape, rows that are independent, and what it learns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

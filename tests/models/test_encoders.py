@@ -1,7 +1,5 @@
 """Public encoders: features are functions of their own image, and of weights whose hash is known."""
 
-from __future__ import annotations
-
 import typing
 
 import numpy as np

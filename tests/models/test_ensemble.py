@@ -1,7 +1,5 @@
 """The ensemble is a plain loop over separate teachers, only faster."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

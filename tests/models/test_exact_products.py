@@ -1,7 +1,5 @@
 """A row of a product is a function of its own vector, bit by bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

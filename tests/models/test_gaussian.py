@@ -1,7 +1,5 @@
 """The fit is the textbook's when the sums are exact, and drops what the noise alone could make."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

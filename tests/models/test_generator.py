@@ -1,7 +1,5 @@
 """Saved generators: public names and numbers only, so that files outlive a rearrangement of the code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

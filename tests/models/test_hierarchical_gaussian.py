@@ -1,13 +1,8 @@
 """The fit is the textbook's without noise, and close to what all classes share where noise is loud."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from datalens_service.models.generators.outlines.hierarchical_gaussian import (
-    HierarchicalFit,
-    shrink_eigenvalues,
-)
+from datalens_service.models.generators.outlines.hierarchical_gaussian import HierarchicalFit, shrink_eigenvalues
 
 CLASSES, D, COUNT = 4, 6, 3000
 

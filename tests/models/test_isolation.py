@@ -1,7 +1,5 @@
 """One record moves one teacher, to the last bit, and the check would notice if it were otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

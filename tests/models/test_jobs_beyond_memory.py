@@ -1,7 +1,5 @@
 """A job whose teachers exceed their limit of memory: same images, and no checkpoint as large as they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Teachers in closed form: the gradient of the witness function, and nothing of one shard in another's vote."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

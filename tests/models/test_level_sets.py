@@ -1,7 +1,5 @@
 """Images become signed distances and come back; each is a function of its own image, to the last bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

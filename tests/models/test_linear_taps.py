@@ -1,7 +1,5 @@
 """Linear layers whose gradients are outer products: which they are, and that all others are differentiated."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """The mixture is the textbook's when the sums are exact; noise empties weak components and pulls in weak centres."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Distances of many planes at once are those that SciPy finds plane by plane, each a function of its own plane."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

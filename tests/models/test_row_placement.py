@@ -1,7 +1,5 @@
 """Rows of products are the same to the last bit wherever they lie; where they are not, records come one by one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Teachers beyond the limit of memory lie on disk, with the same results, or are refused with a sentence."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Tilts give samples the mean features they are told, as far as the penalty lets them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

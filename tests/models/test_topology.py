@@ -1,7 +1,5 @@
 """Pieces and holes of ink, each image by itself."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

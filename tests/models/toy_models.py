@@ -1,7 +1,5 @@
 """Released models of kinds that the product does not have: each is one class here and nothing elsewhere."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Golden values, an independent accountant, and directed rounding."""
 
-from __future__ import annotations
-
 import math
 import random
 from fractions import Fraction
@@ -69,10 +67,11 @@ def test_conversions_bound_the_exact_curve_from_the_safe_side(epsilon, delta):
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.3, 1.0, 2.0])
-@pytest.mark.parametrize("delta", [1e-6, 1e-5, 1e-4])
-def test_epsilon_agrees_with_googles_pld_accountant(mu, delta):
-    reference = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-5).get_epsilon_for_delta(delta)
-    assert accounting.epsilon_for_mu(mu, delta) == pytest.approx(reference, rel=1e-4, abs=2e-5)
+def test_epsilon_agrees_with_googles_pld_accountant(mu):
+    losses = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-5)
+    for delta in (1e-6, 1e-5, 1e-4):
+        reference = losses.get_epsilon_for_delta(delta)
+        assert accounting.epsilon_for_mu(mu, delta) == pytest.approx(reference, rel=1e-4, abs=2e-5), delta
 
 
 def test_two_jobs_at_epsilon_one_compose_to_less_than_two():

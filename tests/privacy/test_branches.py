@@ -1,7 +1,5 @@
 """docs/mechanisms/branches.md: whatever a released value decides, the largest μ and the largest slack cover it."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Golden prices of DP-GAN and GS-WGAN: full passes, Poisson-sampled passes, and what a shared index costs."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

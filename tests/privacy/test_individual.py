@@ -1,7 +1,5 @@
 """Realised individual ε: levels that never undercut a norm, and how it compares with the ε of the job."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Curves by numpy beside dp_accounting's own walk over the losses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from dp_accounting.pld.pld_pmf import DensePLDPmf, SparsePLDPmf

@@ -1,7 +1,5 @@
 """Blocks of sampled releases: known figures, stated prices, probabilities rounded down, ε of slack and units."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -81,11 +79,7 @@ def test_a_stated_price_covers_what_the_draws_cost() -> None:
     for name, units in lower.items():
         with pytest.raises(InvalidSpec, match="are stated"):
             priced.model_copy(update={name: units}).check_price(2.5)
-    for change in (
-        {"numerator": numerator_for(2100, 60_000)},
-        {"draws": 310},
-        {"slack": 10**11},
-    ):
+    for change in ({"numerator": numerator_for(2100, 60_000)}, {"draws": 310}, {"slack": 10**11}):
         with pytest.raises(InvalidSpec, match="are stated"):
             priced.model_copy(update=change).check_price(2.5)
     with pytest.raises(InvalidSpec, match="are stated"):

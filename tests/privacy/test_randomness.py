@@ -1,7 +1,5 @@
 """The noise has the stated distribution, is exact, and never repeats."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import multiprocessing

@@ -1,7 +1,5 @@
 """Two accountants that share no line agree, within the resolution that is promised."""
 
-from __future__ import annotations
-
 import math
 import sys
 from fractions import Fraction
@@ -10,12 +8,7 @@ import pytest
 
 from datalens_service.errors import InvalidInput, WorkerUnavailable
 from datalens_service.privacy import accounting
-from datalens_service.privacy.recomputation import (
-    RESOLUTION,
-    GaussianReleases,
-    composed_epsilon,
-    discrete_releases,
-)
+from datalens_service.privacy.recomputation import RESOLUTION, GaussianReleases, composed_epsilon, discrete_releases
 
 
 @pytest.mark.parametrize("delta", [1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9])

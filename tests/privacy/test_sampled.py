@@ -1,7 +1,5 @@
 """Three known pairs, the limit without sampling, and what is refused."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An adversary who knows the worst neighbours, on the sums of whole sampled runs (the gate looks at single steps)."""
 
-from __future__ import annotations
-
 from tests.privacy_gate.sampled_audit import declared_and_found
 
 

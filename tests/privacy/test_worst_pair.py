@@ -1,7 +1,5 @@
 """Which two contributions of a unit are easiest to tell apart in a sampled sum: a search of the plane."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The command behind scripts/privacy-gate."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

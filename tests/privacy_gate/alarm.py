@@ -1,7 +1,5 @@
 """What a detector raises."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 

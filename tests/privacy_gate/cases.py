@@ -1,7 +1,5 @@
 """Every registered mechanism with inputs, neighbours of them, and the worst neighbours there are."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, replace

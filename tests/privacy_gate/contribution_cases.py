@@ -1,7 +1,5 @@
 """Every registered method on small data with units of several records, and neighbours chosen to be far away."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

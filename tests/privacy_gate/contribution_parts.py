@@ -1,7 +1,5 @@
 """Which part of a release's contributions is a given unit's, and which part is everybody else's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Detectors on audits: what attacks find stays with the owner, and references know no candidate."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@ A sensitivity counts what one unit adds to a sum. It says nothing if that unit a
 mean, a norm, a count or a choice made from private records. So a job runs on neighbours, over the same noisy sums.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """Detectors on noisy directions: what they cost, the law they are drawn from, and who takes part how often."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

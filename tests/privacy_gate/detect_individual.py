@@ -1,7 +1,5 @@
 """Detectors on individual ε: what a unit is shown to have lost, and the histogram that speaks about all units."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from pathlib import Path

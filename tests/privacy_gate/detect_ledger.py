@@ -1,7 +1,5 @@
 """Detectors on the durable account, with a real SQLite database and its log."""
 
-from __future__ import annotations
-
 import functools
 import sqlite3
 import tempfile

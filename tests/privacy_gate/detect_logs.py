@@ -1,7 +1,5 @@
 """Detector on the log of a whole job: only events and fields of a list, and the same for other records."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

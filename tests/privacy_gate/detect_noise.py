@@ -1,7 +1,5 @@
 """Detectors on noise: scale, independence, exactness, origin; and an audit of whole releases."""
 
-from __future__ import annotations
-
 import io
 import os
 import random

@@ -1,7 +1,5 @@
 """Detectors on accounting: what a release costs, what a budget holds, and which way figures are rounded."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

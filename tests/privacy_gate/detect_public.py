@@ -1,7 +1,5 @@
 """Detector on images that are declared public: no private data set passes for one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from datalens_service.data.dataset import Images

@@ -1,7 +1,5 @@
 """Detectors on the door itself and on whole runs: charge, draw, store, hand out a function of what was stored."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

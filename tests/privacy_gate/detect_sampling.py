@@ -1,7 +1,5 @@
 """Detectors on sampled batches: coins, batches, divisors, and what a whole run is charged."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Detectors on partition and isolation: one unit moves one shard, one shard moves one teacher."""
 
-from __future__ import annotations
-
 import itertools
 from unittest import mock
 

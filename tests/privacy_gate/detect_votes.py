@@ -1,7 +1,5 @@
 """Detectors on mechanisms: what a row may say, and how far neighbours may be apart for what is charged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """All detectors, those that cost least first. Each takes random numbers for its inputs and raises `Alarm`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

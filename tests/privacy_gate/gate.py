@@ -1,7 +1,5 @@
 """One detector after the other against one planted bug at a time, and against the product as it is."""
 
-from __future__ import annotations
-
 import functools
 import json
 from dataclasses import dataclass

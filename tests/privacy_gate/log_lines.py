@@ -4,8 +4,6 @@ A line that is not on the list is an alarm. Whoever adds one says here which val
 private records.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Each is planted, and the detectors it might concern must stay silent: a sensitiv
 itself does not depend on what hands it rows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

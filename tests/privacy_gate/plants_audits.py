@@ -1,13 +1,12 @@
 """Bugs of audits: figures that leave the owner's hands, and references that know what they should not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from datalens_service.audits import rehearsal, released_model
 from datalens_service.audits.audit import take_units
 from datalens_service.data.dataset import Dataset
+from datalens_service.evaluation.report.build import Report
 from datalens_service.jobs import packaging
 
 from .plant import Plant
@@ -22,7 +21,7 @@ def figures_of_attacks_are_on_the_card(patch: pytest.MonkeyPatch) -> None:
     """The card of a release says how well attacks did."""
     card = packaging.card
 
-    def with_figures(report: packaging.Report) -> dict[str, object]:
+    def with_figures(report: Report) -> dict[str, object]:
         return {**card(report), "attacks": [found.model_dump(mode="json") for found in report.attacks]}
 
     patch.setattr(packaging, "card", with_figures)

@@ -1,7 +1,5 @@
 """Bugs in the price of sampled runs (specification of private classifiers, section 8.4)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 None of them breaks the bound of a single contribution.
 """
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bugs of noisy directions (specification of private classifiers, section 8.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Bugs of noisy gradient descent on a whole network (specification of private classifiers, section 8.4)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

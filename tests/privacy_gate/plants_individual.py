@@ -1,7 +1,5 @@
 """Bugs of individual ε and of its histogram (specification of private classifiers, section 8.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -106,9 +104,7 @@ def a_record_that_is_sent_is_charged_for_one_step(patch: pytest.MonkeyPatch) -> 
     """Whoever asks is shown what the last step cost."""
     levels = individual_epsilon.Descent._levels
     patch.setattr(
-        individual_epsilon.Descent,
-        "_levels",
-        staticmethod(lambda descent, values: levels(descent, values[-1:])),
+        individual_epsilon.Descent, "_levels", staticmethod(lambda descent, values: levels(descent, values[-1:]))
     )
 
 

@@ -1,7 +1,5 @@
 """Bugs in the order of things, in the durable account, and in what leaves a job."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

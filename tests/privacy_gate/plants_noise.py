@@ -1,7 +1,5 @@
 """Bugs in noise and in accounting."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Bugs by which private images would teach a model as if they were public."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

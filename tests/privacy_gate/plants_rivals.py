@@ -1,7 +1,5 @@
 """Bugs of the methods that DataLens is compared with."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bugs of sampled batches and of their account (specification of private classifiers, section 8.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bugs in partition and isolation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

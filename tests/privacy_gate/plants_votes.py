@@ -1,7 +1,5 @@
 """Bugs in what is summed and in the sensitivity that is claimed for it."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -4,8 +4,6 @@ Whatever the product releases is then the same in both runs, so any difference b
 made without a charge.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any

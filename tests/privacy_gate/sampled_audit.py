@@ -4,8 +4,6 @@ Every unit has a coordinate of its own, so each coordinate of a release is an ex
 gradient that is as long as any, or none.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

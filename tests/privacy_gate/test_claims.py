@@ -1,7 +1,5 @@
 """docs/privacy.md and docs/defects.md name code, tests and planted bugs that exist, and figures that are right."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Record and replay covers every method, and cannot compare what it does not know."""
 
-from __future__ import annotations
-
 import typing
 from collections import defaultdict
 

@@ -1,7 +1,5 @@
 """The mutation gate: every planted bug is caught, and the product as it is raises no alarm."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Backups of a database under test, and their restoration in its place, as often as wanted."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Short ways to the objects that most tests of the store begin with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -3,18 +3,9 @@
 Each operation returns what it should return, or the class of the error it should raise; then nothing changed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
-from datalens_service.errors import (
-    BudgetExceeded,
-    InvalidDataset,
-    LedgerCorrupt,
-    NotFound,
-    StaleLease,
-    StateConflict,
-)
+from datalens_service.errors import BudgetExceeded, InvalidDataset, LedgerCorrupt, NotFound, StaleLease, StateConflict
 
 Error = type[Exception]
 

@@ -1,7 +1,5 @@
 """Sampled runs on an account: one charge for all draws, slack held from the limit, nothing of either returns."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -31,18 +29,7 @@ from datalens_service.store.ledger.account_summary import account_of as row_of
 from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import back_up
-from .books import (
-    DELTA,
-    EPSILON,
-    account_of,
-    by_hand,
-    claimed,
-    journal_of,
-    new_dataset,
-    new_job,
-    state_of,
-    verified,
-)
+from .books import DELTA, EPSILON, account_of, by_hand, claimed, journal_of, new_dataset, new_job, state_of, verified
 
 SLACK, UNITS, DRAWS, LABEL = slack_for(DELTA, 0.05), 10**12, 5, "network.sampled_gradient"
 LIMIT = limit_units(EPSILON, DELTA)

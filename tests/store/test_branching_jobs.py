@@ -1,7 +1,5 @@
 """Jobs whose plan has branches on real accounts: either branch pays the same slack, once, and its proof holds."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

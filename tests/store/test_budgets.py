@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from sqlalchemy.exc import IntegrityError
 
@@ -78,8 +76,7 @@ def test_no_raise_without_its_note(database: Database, monkeypatch: pytest.Monke
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize(
-    "statement",
-    ["UPDATE accounts SET limit_units = limit_units - 1", "UPDATE accounts SET delta = delta * 2"],
+    "statement", ["UPDATE accounts SET limit_units = limit_units - 1", "UPDATE accounts SET delta = delta * 2"]
 )
 def test_the_database_refuses_to_lower_a_limit(database: Database, statement: str) -> None:
     new_dataset(database)

@@ -1,7 +1,5 @@
 """Proofs of small real jobs: they verify, every tampered copy is told apart, nothing private is in them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Many threads on one database at the same moment."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

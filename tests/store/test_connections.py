@@ -1,7 +1,5 @@
 """How many connections a process opens to PostgreSQL, and what happens when they are all in use."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Real jobs, killed and stopped at every point of a step: never less charged than drawn, one sum per step."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -21,18 +19,7 @@ from datalens_service.store.ledger.recovery import check_against_log
 from datalens_service.store.tables import AggregateRow
 
 from .books import DELTA, claimed, journal_of, new_dataset, new_job, running_job, verified
-from .crashing import (
-    AFTER_CHARGE,
-    BEFORE_COMMIT,
-    POINTS,
-    STALE,
-    UNAVAILABLE,
-    Fault,
-    Workplace,
-    costs_of,
-    job_of,
-    start,
-)
+from .crashing import AFTER_CHARGE, BEFORE_COMMIT, POINTS, STALE, UNAVAILABLE, Fault, Workplace, costs_of, job_of, start
 
 JOB = job_of(votes=2)
 COSTS = costs_of(JOB)

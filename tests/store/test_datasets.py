@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from contextlib import suppress
 
 import numpy as np
@@ -7,14 +5,7 @@ import pytest
 from sqlalchemy import func, select
 
 from datalens_service.data.notices import Notices
-from datalens_service.errors import (
-    BudgetExceeded,
-    InvalidDataset,
-    InvalidDelta,
-    InvalidSpec,
-    NotFound,
-    StateConflict,
-)
+from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidDelta, InvalidSpec, NotFound, StateConflict
 from datalens_service.privacy.accounting import default_delta
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database

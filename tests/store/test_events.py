@@ -1,7 +1,5 @@
 """Times of one stream of events never go back, whatever the clocks of those who write them do."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Artifacts in an object store: a real server speaking S3, in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4

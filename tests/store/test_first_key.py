@@ -1,7 +1,5 @@
 """The key that the first start makes: one, known to somebody, whatever starts at the same time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """What the store does on a full disk: nothing is charged without room for it, and nothing is counted for nothing."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

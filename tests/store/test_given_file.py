@@ -1,7 +1,5 @@
 """Whoever gives `datalens verify` the wrong file is told which one it is and which one to give."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

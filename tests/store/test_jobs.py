@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from datalens_service.errors import InvalidInput, NotFound, StateConflict
@@ -9,17 +7,7 @@ from datalens_service.store.jobs import jobs, leases, pausing
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import JobState
 
-from .books import (
-    claimed,
-    images,
-    journal_of,
-    later,
-    new_dataset,
-    new_job,
-    running_job,
-    state_of,
-    verified,
-)
+from .books import claimed, images, journal_of, later, new_dataset, new_job, running_job, state_of, verified
 
 
 def test_a_new_job_is_queued_and_its_budget_reserved(database: Database) -> None:

@@ -1,7 +1,5 @@
 """What a service may do before it has audited all of its accounts: answer, and nothing that the audit could forbid."""
 
-from __future__ import annotations
-
 import pytest
 
 from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StoreUnavailable

@@ -1,7 +1,5 @@
 """A database of version 1.0.0 goes on, with an installation in use on it: nothing of what was spent is forgotten."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing

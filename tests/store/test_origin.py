@@ -1,7 +1,5 @@
 """`datalens verify` says who signed what it was given, and catches a forgery that is consistent in itself."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

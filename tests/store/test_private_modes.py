@@ -1,7 +1,5 @@
 """Files of the service are for its own user alone, whatever the folder was before and whatever the umask is."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Who gets which job: by priority, share and age, once, by the clock of the database."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 

@@ -1,7 +1,5 @@
 """Private records in an object store: a real server speaking S3, in this process."""
 
-from __future__ import annotations
-
 import os
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Restored backups, commits that failed after their log line, and accounts that do not add up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A database that is put back to an older state while the service runs, and a ledger log that is cut or replaced."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from contextlib import closing, suppress

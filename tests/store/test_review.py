@@ -1,7 +1,5 @@
 """Uploads in review: killed, raced, expired and deleted at any moment, there is one data set or none."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil

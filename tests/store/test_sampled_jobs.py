@@ -1,7 +1,5 @@
 """Sampled runs on real accounts: killed at any boundary, resumed, proved; every tampered proof is told apart."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Files encrypted in chunks: they come back as they were, or not at all."""
 
-from __future__ import annotations
-
 import io
 import os
 

@@ -3,8 +3,6 @@
 DATALENS_STATE_MACHINE_HISTORIES sets how many per database (12 of up to 50 operations by default).
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import shutil

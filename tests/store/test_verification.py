@@ -1,7 +1,5 @@
 """Somebody with the database's password: guards dropped, rows changed. The verifier names the first bad one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -81,9 +79,7 @@ def test_two_exchanged_entries_are_named(database: Database, dataset: StoredData
 def test_an_entry_resealed_with_a_lower_charge_is_named(database: Database, dataset: StoredDataset) -> None:
     cheaper = journal_of(database, dataset.id)[4].model_dump(exclude={"hash"}) | {"units": 1}
     by_hand(
-        database,
-        "UPDATE ledger_entries SET units = 1, hash = :hash WHERE seq = 5",
-        hash=Entry.sealed(**cheaper).hash,
+        database, "UPDATE ledger_entries SET units = 1, hash = :hash WHERE seq = 5", hash=Entry.sealed(**cheaper).hash
     )
     assert complaint(database, dataset).extra["entry"] == 6
 

@@ -1,7 +1,5 @@
 """An upload is one record under one id, whatever became of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from datalens_service.clock import utc_now

@@ -1,7 +1,5 @@
 """Every type of problem, told to each reader: only in the words of the interface that the reader has in front."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """A text names fields, options and members by the catalogue, and the catalogue names what there is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from html import unescape

@@ -4,8 +4,6 @@ What is given to an error is a text, wherever it stands: in place, in a constant
 passes it on. Texts of warnings and of problem types are found by the names that they have.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """A deployment per test, and a real Redis where its binary is installed."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path

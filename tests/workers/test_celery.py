@@ -1,7 +1,5 @@
 """The same jobs, delivered by Celery through a real Redis."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

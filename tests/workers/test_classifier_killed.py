@@ -1,7 +1,5 @@
 """A classifier job that is killed in the middle goes on from its released gradients and pays for none of them again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from datalens_service.jobs.exit_codes import Exit

@@ -1,7 +1,5 @@
 """Dockerfile and docker-compose.yml, as far as they can be checked without a Docker engine."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Where jobs train."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

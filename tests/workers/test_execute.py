@@ -1,7 +1,5 @@
 """A job from its claim to its last file, in this process."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Accuracy on a data set that was set aside: charged there, once, and released as a noisy count only."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

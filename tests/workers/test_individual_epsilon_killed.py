@@ -1,7 +1,5 @@
 """A job that keeps its iterates is killed, loses none of them, and proves the statistics that it released."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """The loop that gives jobs to processes, without processes; and what says that it turns."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

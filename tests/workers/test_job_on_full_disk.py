@@ -1,7 +1,5 @@
 """A disk that fills up during a job: the job waits for room, and pays for nothing twice."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """A job of the service over several ranks: the result of one, one charge per draw, and no process that is left over."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -18,13 +16,7 @@ from structlog.testing import capture_logs
 from datalens_service.jobs.exit_codes import Exit
 from datalens_service.jobs.ranks import MetRanks, SharedWork
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.process_group import (
-    SINGLE_PROCESS,
-    ProcessGroup,
-    Rendezvous,
-    TorchProcessGroup,
-    read_rendezvous,
-)
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, Rendezvous, TorchProcessGroup, read_rendezvous
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets.artifacts import ArtifactStore

@@ -1,7 +1,5 @@
 """A lease lives as long as its watch, and a request takes effect within ten seconds, also where no step comes."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """deploy/kubernetes: valid by the schema of Kubernetes, hardened, and in step with the code."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import tomllib

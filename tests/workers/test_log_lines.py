@@ -1,7 +1,5 @@
 """What workers log: nothing but the events, fields and shapes of values on one list."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """docs/operations.md names the settings that exist, with their defaults, and no others."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

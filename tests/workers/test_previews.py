@@ -1,7 +1,5 @@
 """Samples of a job that still trains: the last ones, and a few of the earlier ones that stay."""
 
-from __future__ import annotations
-
 from unittest.mock import MagicMock
 
 import pytest

@@ -1,7 +1,5 @@
 """A job whose records lie encrypted in an object store gives, up to the noise, what it gives with a folder."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

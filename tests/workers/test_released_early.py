@@ -1,7 +1,5 @@
 """Images can be had as soon as training has ended, and nothing that happens to their evaluation takes them away."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A job whose method releases something else than a generator: its files, its report, its proof."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

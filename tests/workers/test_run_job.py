@@ -1,7 +1,5 @@
 """One job, one process: fencing, and what is left alone."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable

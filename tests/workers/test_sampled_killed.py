@@ -1,7 +1,5 @@
 """A sampled job that is killed again and again pays for its block once and draws no more than was paid for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from datalens_service.jobs.exit_codes import Exit

@@ -1,7 +1,5 @@
 """What a job leaves is signed with the key that the service publishes, whichever process did it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Nothing of a whole job leaves with a finer time than docs/privacy.md ("Times") allows."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

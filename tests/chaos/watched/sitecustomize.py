@@ -3,8 +3,6 @@
 The note is a line in a file of its own, so the number of draws is known without asking the database.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

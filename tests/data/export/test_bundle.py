@@ -1,7 +1,5 @@
 """Bundles: complete, checked by their own sums, valid Croissant, loaded by those who load data sets."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

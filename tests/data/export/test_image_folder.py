@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path, PurePosixPath
@@ -30,10 +28,7 @@ def test_layout(tmp_path: Path, release: Release) -> None:
         ]
         classes = json.loads(archive.read("classes.json"))
         assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
-    assert classes == {
-        "class_names": list(release.schema.class_names),
-        "folders": ["0_T-shirt_top", "1_Übergang", "2"],
-    }
+    assert classes == {"class_names": list(release.schema.class_names), "folders": ["0_T-shirt_top", "1_Übergang", "2"]}
 
 
 def test_our_own_reader_reads_it(tmp_path: Path, release: Release) -> None:

@@ -1,7 +1,5 @@
 """A WebDataset of ours is read by the libraries that people read WebDatasets with."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

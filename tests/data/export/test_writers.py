@@ -1,7 +1,5 @@
 """What every writer owes, over the registry."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 import time

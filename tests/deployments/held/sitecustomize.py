@@ -5,8 +5,6 @@ gone, or until somebody asks it to end. It looks for requests between any two st
 is heard at the next.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -20,7 +18,7 @@ _POLL_SECONDS = 0.02
 def _is_held(method: str, step: int) -> bool:
     try:
         name, first = Path(os.environ["HELD_JOBS"]).read_text().split()
-    except FileNotFoundError:
+    except (FileNotFoundError, KeyError):
         return False
     return name == method and step >= int(first)
 
