@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from fractions import Fraction
-from typing import Literal, NamedTuple, final
+from typing import Annotated, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,14 +141,20 @@ class VectorSum(BoundedSum):
 
 @final
 class OuterProductSum(BoundedSum):
-    """Noisy Σ x·xᵀ per group, upper triangle.
+    """Noisy Σ x·xᵀ per group, upper triangle, its entries times the two `weights` (a, b).
 
-    Formal guarantee: ‖x·xᵀ‖_F = ‖x‖², and the upper triangle is no longer than the whole matrix.
-    Zero-out: Δ² = radius⁴. Replace-one: ‖xxᵀ − yyᵀ‖_F² = ‖x‖⁴ + ‖y‖⁴ − 2(x·y)² ≤ 2·radius⁴, and 2·radius⁴
-    when the records belong to different groups. A unit of m records moves the sum by at most m such steps.
+    Formal guarantee: the weighted triangle of x·xᵀ has squared length b²/2·‖x‖⁴ + (a² − b²/2)·Σ xᵢ⁴, which is at most
+    c = max(a², b²/2) times radius⁴. Zero-out: Δ² = c·radius⁴. Replace-one: 2c·radius⁴ (docs/mechanisms/moments.md). A
+    unit of m records moves the sum by at most m such steps.
     """
 
     name: Literal["outer_product_sum"] = "outer_product_sum"
+    weights: tuple[Annotated[int, Field(ge=1, le=16)], Annotated[int, Field(ge=1, le=16)]] = Field(
+        default=(1, 1),
+        exclude_if=lambda weights: weights == (1, 1),
+        description="Of entries on the diagonal and beside it. With (5, 7) those beside it, of which a matrix has two, "
+        "get 5/7 of the noise at the same price.",
+    )
 
     def label(self) -> str:
         """Name of the release in the ledger."""
@@ -156,19 +162,26 @@ class OuterProductSum(BoundedSum):
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""
-        factor = 2 if relation == NeighboringRelation.REPLACE_ONE else 1
-        return Fraction(factor * self.records_per_unit**2 * self.radius**4)
+        records = 2 if relation == NeighboringRelation.REPLACE_ONE else 1
+        on, beside = self.weights
+        return max(Fraction(on**2), Fraction(beside**2, 2)) * records * self.records_per_unit**2 * self.radius**4
 
     def exact_sum(self, contributions: GroupedVectors) -> Integers:
         """int64 array (num_groups, d(d+1)/2)."""
         upper = np.triu_indices(self.dimensions)
         products = [part.T @ part for part in self._parts(contributions)]
-        return np.stack([product[upper] for product in products]).astype(np.int64)
+        return np.stack([product[upper] for product in products]).astype(np.int64) * self._weights_of(upper)
 
     def decode(self, noisy: Integers) -> Floats:
         """(num_groups, d, d) symmetric matrices in squared units of length."""
         upper = np.triu_indices(self.dimensions)
+        entries = noisy / self._weights_of(upper) / self.grid**2
         result = np.zeros((self.num_groups, self.dimensions, self.dimensions))
-        result[:, upper[0], upper[1]] = noisy / self.grid**2
-        result[:, upper[1], upper[0]] = noisy / self.grid**2
+        result[:, upper[0], upper[1]] = entries
+        result[:, upper[1], upper[0]] = entries
         return result
+
+    def _weights_of(self, upper: tuple[Integers, Integers]) -> Integers:
+        """(d(d+1)/2,) of each entry of the triangle."""
+        on, beside = self.weights
+        return np.where(upper[0] == upper[1], on, beside)

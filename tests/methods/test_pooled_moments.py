@@ -97,8 +97,8 @@ def test_a_covariance_of_noise_alone_has_no_directions():
     rng, stddev = np.random.default_rng(0), 3.0
     upper = np.triu(rng.normal(0, stddev, (200, 200)))
     noise = upper + np.triu(upper, 1).T
-    fit = PooledGaussianFit(residual_norm=1.0, channels=1)
-    fit.estimate_center(np.append(100.0, np.zeros(200)))
+    fit = PooledGaussianFit(residual_norm=1.0)
+    fit.estimate_center(np.append(100.0, np.zeros(200)), 0.01)
     fit.estimate_covariance(noise * 0.97, stddev)
     assert fit.factor.shape == (200, 0)
     direction = np.zeros(200)
@@ -133,3 +133,25 @@ def test_requests_that_cannot_work_are_refused():
         PooledMoments().plan(schema, 10)
     with pytest.raises(InvalidSpec, match="share"):
         PooledMoments(center_share=0.6, means_share=0.5).plan(schema, limit_units(1.0, 1e-4))
+
+
+def test_units_of_several_records_pay_for_as_many_frequencies():
+    schema = Schema(channels=1, height=64, width=64, class_names=("a", "b"), num_units=500)
+    units, grouped = limit_units(5.0, 1e-5), schema.model_copy(update={"unit": "person", "records_per_unit": 4})
+    assert plan_frequencies(grouped, units) == plan_frequencies(schema, units)
+
+
+def test_directions_of_faces_lose_the_texture_that_noise_gave_them():
+    """A direction of low frequencies comes back without what the noise put into the others."""
+    rng, stddev, size = np.random.default_rng(0), 1.0, 400
+    upper = np.triu(rng.normal(0, stddev, (size, size)))
+    smooth = np.concatenate([rng.standard_normal(24), np.zeros(size - 24)])
+    smooth /= np.linalg.norm(smooth)
+    fit = PooledGaussianFit(residual_norm=1.0)
+    fit.estimate_center(np.append(100.0, np.zeros(size)), 0.01)
+    scatter = upper + np.triu(upper, 1).T + 50 * np.outer(smooth, smooth)
+    fit.estimate_covariance(scatter, stddev)
+    (direction,) = fit.factor.T / np.linalg.norm(fit.factor)
+    noisy = np.linalg.eigh(scatter)[1][:, -1]
+    assert abs(direction @ smooth) > 0.97 > abs(noisy @ smooth) + 0.02
+    assert np.linalg.norm(direction[24:]) < 0.4 * np.linalg.norm(noisy[24:])

@@ -45,11 +45,35 @@ def test_counts_outside_the_image_are_refused(count: int):
         dct_basis(schema_of(1, 8, 8), count)
 
 
-@pytest.mark.parametrize("count", [5, 6, 7])
-def test_a_channel_at_a_time_gives_the_same_bits(count: int):
-    schema, rng = schema_of(3, 6, 5), np.random.default_rng(0)
-    basis, frequencies = dct_basis(schema, count), LowFrequencies(schema, count)
-    vectors = on_grid(rng.random((4, schema.dimensions)), np.sqrt(schema.dimensions))
-    np.testing.assert_array_equal(frequencies.coordinates(vectors), exact_products(vectors, basis))
-    directions = rng.random((count, 2), dtype=np.float32)
-    np.testing.assert_allclose(frequencies.lift(directions), basis @ directions, atol=1e-6)
+@pytest.mark.parametrize("count", [5, 30, 89, 90])
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_coordinates_are_lengths_along_orthonormal_directions(channels: int, count: int):
+    schema = schema_of(channels, 6, 5)
+    count = min(count, schema.dimensions)
+    frequencies = LowFrequencies(schema, count)
+    basis = frequencies.lift(np.eye(count, dtype=np.float32))
+    np.testing.assert_allclose(basis.T @ basis, np.eye(count), atol=1e-5)
+    vectors = on_grid(np.random.default_rng(0).random((4, schema.dimensions)), np.sqrt(schema.dimensions))
+    coordinates = frequencies.coordinates(vectors)
+    np.testing.assert_allclose(coordinates, vectors @ basis, atol=1e-5)
+    alone = [frequencies.coordinates(vectors[row : row + 1])[0] for row in range(4)]
+    np.testing.assert_array_equal(coordinates, alone)
+
+
+def test_of_grey_images_they_are_the_cosine_basis_bit_by_bit():
+    schema = schema_of(1, 6, 5)
+    vectors = on_grid(np.random.default_rng(0).random((4, schema.dimensions)), np.sqrt(schema.dimensions))
+    expected = exact_products(vectors, dct_basis(schema, 7))
+    np.testing.assert_array_equal(LowFrequencies(schema, 7).coordinates(vectors), expected)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(24, (16, 4, 4)), (25, (17, 4, 4)), (1, (1, 0, 0)), (120, (64, 28, 28)), (192, (64,) * 3)]
+)
+def test_chroma_has_half_the_resolution_of_luma(count: int, expected: tuple[int, ...]):
+    schema = schema_of(3, 8, 8)
+    frequencies = LowFrequencies(schema, count)
+    assert frequencies.counts == expected
+    grey = on_grid(np.tile(np.random.default_rng(0).random((2, 64)), 3), np.sqrt(192))
+    coordinates = frequencies.coordinates(grey)
+    assert np.abs(coordinates[:, expected[0] :]).max(initial=0.0) < 1e-6, "grey images have no chroma"

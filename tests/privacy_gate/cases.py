@@ -62,7 +62,7 @@ class Case:
     def name(self) -> str:
         """What distinguishes the case, for test reports."""
         told = {"stochastic", "classes_voted_apart", "classes_per_unit", "levels", "row_norm_squared", "rows"}
-        told |= {"num_groups", "records_per_unit", "clip_norm", "scores"}
+        told |= {"num_groups", "records_per_unit", "clip_norm", "scores", "weights"}
         parameters = self.mechanism.model_dump(include=told, exclude_none=True)
         return " ".join([self.mechanism.label(), *(f"{key}={value}" for key, value in parameters.items())])
 
@@ -359,6 +359,7 @@ CASES = [
     _moments(VectorSum(num_groups=3, dimensions=9, count_weight=683, noise_stddev=20_000)),
     _moments(OuterProductSum(num_groups=3, dimensions=9, noise_stddev=10_000_000)),
     _moments(OuterProductSum(num_groups=1, dimensions=9, noise_stddev=10_000_000)),
+    _moments(OuterProductSum(num_groups=1, dimensions=9, weights=(5, 7), noise_stddev=60_000_000)),
     _moments(VectorSum(num_groups=3, dimensions=9, count_weight=683, records_per_unit=4, noise_stddev=80_000)),
     _moments(OuterProductSum(num_groups=3, dimensions=9, records_per_unit=4, noise_stddev=40_000_000)),
     Case(

@@ -183,6 +183,16 @@ def replaced_like_emptied(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def weights_of_a_triangle_are_free(patch: pytest.MonkeyPatch) -> None:
+    """Entries of outer products count five and seven times, at the price of one."""
+    sensitivity = OuterProductSum.sensitivity_squared
+
+    def of_weight_one(self: Any, relation: NeighboringRelation) -> Fraction:
+        return sensitivity(self.model_copy(update={"weights": (1, 1)}), relation)
+
+    patch.setattr(OuterProductSum, "sensitivity_squared", of_weight_one)
+
+
 def sensitivity_is_root_k(patch: pytest.MonkeyPatch) -> None:
     """√k instead of 2√k: as if a vote could only vanish, not turn."""
     patch.setattr(VoteMechanism, "sensitivity_squared", lambda self, relation: Fraction(self.row_bound_squared))
@@ -295,6 +305,7 @@ PLANTS = (
     Plant("rounding to the grid left out of the radius", "R6", rounding_is_forgotten),
     Plant("class counts released for free", "R17", counts_are_free),
     Plant("replace-one figure equal to zero-out for sums", "R6", replaced_like_emptied),
+    Plant("weights of a triangle are free", "R6", weights_of_a_triangle_are_free),
     Plant("sensitivity √k instead of 2√k", "R6", sensitivity_is_root_k),
     Plant("mixed shards charged like class-pure ones", "R6", mixed_shards_at_the_price_of_pure_ones),
     Plant("relabelled unit charged for one teacher", "R6", relabelled_units_count_once),

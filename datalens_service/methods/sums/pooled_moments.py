@@ -38,9 +38,10 @@ from datalens_service.strict import Integer, Number
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
 
-_FREQUENCIES_PER_EVIDENCE: Final = 20.0
-_GROWTH: Final = 0.35
+_FREQUENCIES_PER_EVIDENCE: Final = 15.0
+_GROWTH: Final = 0.44
 _FEWEST, _MOST = 16, 1024
+_WEIGHTS: Final = (5, 7)
 
 
 class PooledMoments(SummedImages):
@@ -80,7 +81,7 @@ class PooledMoments(SummedImages):
         }
         center = VectorSum(num_groups=1, count_weight=COUNT_WEIGHT, **common)
         means = VectorSum(num_groups=schema.num_classes, count_weight=COUNT_WEIGHT, **common)
-        covariance = OuterProductSum(num_groups=1, **common)
+        covariance = OuterProductSum(num_groups=1, weights=_WEIGHTS, **common)
         return Plan(
             releases=(
                 calibrated(center, self.center_share * units),
@@ -112,13 +113,14 @@ class PooledMoments(SummedImages):
 
 
 def plan_frequencies(schema: Schema, units: int) -> int:
-    """Frequencies that the records of a class pay for: their number grows slowly with μ times records per class.
+    """Frequencies that the records of a class pay for: their number grows slowly with μ times units per class.
 
+    A unit of several records has as many times the noise of one, and up to as many times the signal.
     Args:
-        schema: Public; its units count as the number of records.
+        schema: Public.
         units: Of the whole run.
     """
-    evidence = schema.num_units * mu_of_units(units) / schema.records_per_unit / schema.num_classes
+    evidence = schema.num_units * mu_of_units(units) / schema.num_classes
     return int(np.clip(_FREQUENCIES_PER_EVIDENCE * evidence**_GROWTH, _FEWEST, _MOST))
 
 
@@ -136,7 +138,7 @@ class PooledMomentsRun(StatelessRun):
         self._residual_norm = parameters.residual_norm
         frequencies = self._mechanisms[0].dimensions
         self.records = ClippedRecords(dataset, parameters.clip_norm, parameters.center, frequencies)
-        self.fit = PooledGaussianFit(parameters.residual_norm, dataset.schema.channels)
+        self.fit = PooledGaussianFit(parameters.residual_norm)
 
     @property
     def steps(self) -> int:
@@ -150,11 +152,11 @@ class PooledMomentsRun(StatelessRun):
         released = mechanism.release(contributions, step=step, account=account, noise=noise)
         stddev = mechanism.noise_stddev
         if step == 0:
-            self.fit.estimate_center(released[0])
+            self.fit.estimate_center(released[0], stddev / mechanism.grid)
         elif isinstance(mechanism, VectorSum):
             self.fit.estimate_offsets(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
         else:
-            self.fit.estimate_covariance(released[0], stddev / mechanism.grid**2)
+            self.fit.estimate_covariance(released[0], stddev / mechanism.weights[1] / mechanism.grid**2)
 
     def result(self) -> Generator:
         """The class-conditional Gaussian."""

@@ -17,7 +17,7 @@ from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods.base import Extras, Method, Plan
 from datalens_service.models.exact_products import exact_products, on_grid
-from datalens_service.models.generators.dct import LowFrequencies
+from datalens_service.models.generators.dct import LowFrequencies, count_planes
 from datalens_service.models.generators.gaussian.gaussian import around
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
@@ -66,7 +66,7 @@ def describe_working_size(plan: Plan, schema: Schema) -> str:
 
 def visible_detail(schema: Schema, summed: int) -> tuple[int, int]:
     """Width and height of images that have `summed` frequencies: as wide as high, but for a side that is shorter."""
-    pixels = summed // schema.channels
+    pixels = count_planes(schema, summed)[0]
     side = math.isqrt(pixels)
     if schema.height < side:
         return pixels // schema.height, schema.height

@@ -5,12 +5,19 @@ Two-dimensional DCT-II, orthonormal, frequencies in the zig-zag order of JPEG (I
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.models.exact_products import ExactMatrix
+
+_COLOURS: Final = 3
+_OPPONENT: Final = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
+"""Luma and two chroma of red, green and blue, orthonormal."""
 
 
 def dct_basis(schema: Schema, count: int) -> NDArray[np.float32]:
@@ -37,11 +44,18 @@ def dct_basis(schema: Schema, count: int) -> NDArray[np.float32]:
 
 
 class LowFrequencies:
-    """Images in the columns of `dct_basis`, one channel at a time: the basis of all channels is mostly zeros.
+    """The lowest frequencies of images: of colour images those of luma and, at half the resolution, of two chroma.
+
+    Luma and chroma are orthonormal mixtures of red, green and blue, so lengths stay as they are. Eyes resolve luma
+    better than chroma, and so does JPEG (ITU-T T.81 and T.871). Coordinates are those of one plane after the other,
+    the lowest frequency first.
 
     Args:
         schema: Of the images.
-        count: Columns, from 1 to the numbers of an image.
+        count: Coordinates, from 1 to the numbers of an image.
+
+    Attributes:
+        counts: Coordinates of each plane.
 
     Raises:
         InvalidSpec: `count` is outside that range.
@@ -49,22 +63,35 @@ class LowFrequencies:
 
     def __init__(self, schema: Schema, count: int) -> None:
         channel = schema.model_copy(update={"channels": 1})
-        self._planes = dct_basis(channel, -(-count // schema.channels))
-        self._exact = ExactMatrix(self._planes)
-        self._channels, self._count = schema.channels, count
+        self.counts = count_planes(schema, count)
+        self._basis = dct_basis(channel, max(self.counts))
+        self._exact = ExactMatrix(self._basis)
+        self._mixtures = _OPPONENT if schema.channels == _COLOURS else np.eye(schema.channels)
 
     def coordinates(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Private vectors (n, d) on the grid as (n, count); each row is a function of its own vector."""
-        coordinates = np.empty((len(vectors), self._count))
-        for channel, values in enumerate(np.split(vectors, self._channels, axis=1)):
-            columns = coordinates[:, channel :: self._channels]
-            columns[:] = self._exact.products(values)[:, : columns.shape[1]]
+        channels = [self._exact.products(part) for part in np.split(vectors, len(self.counts), axis=1)]
+        coordinates = np.zeros((len(vectors), sum(self.counts)))
+        planes = np.split(coordinates, np.cumsum(self.counts)[:-1], axis=1)
+        for plane, weights in zip(planes, self._mixtures, strict=True):
+            for weight, values in zip(weights, channels, strict=True):
+                plane += weight * values[:, : plane.shape[1]]
         return coordinates
 
     def lift(self, basis: NDArray[np.float32]) -> NDArray[np.float32]:
         """Released directions (count, q) as directions of whole images (d, q)."""
-        parts = [basis[channel :: self._channels] for channel in range(self._channels)]
-        return np.concatenate([self._planes[:, : len(part)] @ part for part in parts])
+        parts = np.split(basis, np.cumsum(self.counts)[:-1])
+        planes = np.stack([self._basis[:, : len(part)] @ part for part in parts])
+        channels = np.einsum("pc,pdq->cdq", self._mixtures, planes)
+        return np.asarray(channels.reshape(-1, basis.shape[1]), dtype=np.float32)
+
+
+def count_planes(schema: Schema, count: int) -> tuple[int, ...]:
+    """How many of `count` coordinates each plane has: a chroma plane a quarter of luma's, until luma has all."""
+    largest, others = schema.height * schema.width, schema.channels - 1
+    share = count * 2 / 3 if schema.channels == _COLOURS else count / schema.channels
+    first = max(min(largest, math.ceil(share)), count - largest * others)
+    return first, *((count - first + plane) // others for plane in reversed(range(others)))
 
 
 def _cosines(size: int) -> NDArray[np.float64]:

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _BAND: Final = 8
-"""Neighbouring frequencies of a channel whose strength is estimated together."""
+"""Neighbouring frequencies whose strength is estimated together, over all classes."""
+_BAND_OF_ONE: Final = 24
+"""The same for a single vector."""
+_CLEARLY: Final = 1.1
+"""Above the edge of the noise: of the direction of a lower eigenvalue more than two fifths are noise."""
+_SHORTEST: Final = 1e-200
+"""So that nothing can be divided by its length."""
 
 
 class PooledGaussianFit:
@@ -23,7 +29,6 @@ class PooledGaussianFit:
 
     Args:
         residual_norm: Length that the vectors of the second and third release call 1.
-        channels: Coordinates that belong to one frequency.
 
     Attributes:
         center: (d,) mean of all records, after `estimate_center`.
@@ -31,18 +36,23 @@ class PooledGaussianFit:
         factor: (d, directions) with factor·factorᵀ the covariance within classes, after `estimate_covariance`.
     """
 
-    def __init__(self, residual_norm: float, channels: int) -> None:
+    def __init__(self, residual_norm: float) -> None:
         self._residual_norm = residual_norm
-        self._band = _BAND * channels
         self._records = 1.0
         self.center: Floats = np.empty(0)
         self.offsets: Floats = np.empty((0, 0))
         self.factor: Floats = np.empty((0, 0))
 
-    def estimate_center(self, count_and_sum: Floats) -> None:
-        """Divide the noisy sum (1 + d,) of all records by their noisy number."""
+    def estimate_center(self, count_and_sum: Floats, sum_stddev: float) -> None:
+        """Divide the noisy sum (1 + d,) of all records by their noisy number, and shrink the quotient.
+
+        Args:
+            count_and_sum: Of all records.
+            sum_stddev: Noise of a coordinate of the sum.
+        """
         self._records = max(count_and_sum[0], 1.0)
-        self.center = count_and_sum[1:] / self._records
+        variance = np.array([(sum_stddev / self._records) ** 2])
+        self.center = shrink_rows(count_and_sum[None, 1:] / self._records, variance)[0]
 
     def estimate_offsets(self, counts_and_sums: Floats, count_stddev: float, sum_stddev: float) -> None:
         """Divide noisy sums (classes, 1 + d) by noisy counts, and shrink the quotients by what is known of the noise.
@@ -54,10 +64,14 @@ class PooledGaussianFit:
         """
         counts = np.maximum(counts_and_sums[:, 0], max(count_stddev, 1.0))
         quotients = counts_and_sums[:, 1:] / counts[:, None]
-        self.offsets = self._residual_norm * shrink_bands(quotients, (sum_stddev / counts) ** 2, self._band)
+        self.offsets = self._residual_norm * shrink_bands(quotients, (sum_stddev / counts) ** 2, _BAND)
 
     def estimate_covariance(self, scatter: Floats, noise_stddev: float) -> None:
         """Keep the directions of a noisy Σ r·rᵀ (d, d) that stand out from its noise, with what is left of them.
+
+        Of a spiked matrix an eigenvalue λ comes out of the noise as λ + (edge/2)²/λ, and (edge/2λ)² of the squared
+        length of its eigenvector is noise (Benaych-Georges and Nadakuditi, 2011), as loud in one frequency as in
+        another. Images are not: bands of an eigenvector that do not stand out are shrunk.
 
         Args:
             scatter: Of the residuals to `center` and `offsets`.
@@ -65,12 +79,11 @@ class PooledGaussianFit:
         """
         values, vectors = np.linalg.eigh(scatter)
         edge = 2 * noise_stddev * math.sqrt(len(scatter))
-        kept = values > edge
-        values = values[kept]
-        # An eigenvalue λ of a spiked matrix comes out of the noise as λ + (edge/2)²/λ (Benaych-Georges and
-        # Nadakuditi, 2011).
-        variances = (values + np.sqrt(values**2 - edge**2)) / 2 / self._records
-        self.factor = self._residual_norm * vectors[:, kept] * np.sqrt(variances)
+        kept = values > _CLEARLY * edge
+        values = (values[kept] + np.sqrt(values[kept] ** 2 - edge**2)) / 2
+        directions = shrink_rows(vectors[:, kept].T, (edge / 2 / values) ** 2 / len(scatter))
+        directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), _SHORTEST)
+        self.factor = self._residual_norm * directions.T * np.sqrt(values / self._records)
 
     def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
         """What `gaussian.draw` needs, in units of pixels in [0, 1]; all classes share one factor.
@@ -101,6 +114,12 @@ def shrink_bands(values: Floats, variances: Floats, band: int) -> Floats:
     shrunk = np.empty_like(values)
     for start in range(0, values.shape[1], band):
         part = values[:, start : start + band]
-        strength = max(0.0, float(weights @ ((part**2).mean(axis=1) - variances) / weights.sum()))
+        strength = max(0.0, float(weights @ ((part**2).mean(axis=1) - variances) / max(weights.sum(), _SHORTEST)))
         shrunk[:, start : start + band] = part * (strength / (strength + variances))[:, None]
     return shrunk
+
+
+def shrink_rows(values: Floats, variances: Floats) -> Floats:
+    """As `shrink_bands`, each row by its own strength."""
+    rows = [shrink_bands(row[None], noise[None], _BAND_OF_ONE) for row, noise in zip(values, variances, strict=True)]
+    return np.concatenate([np.empty((0, values.shape[1])), *rows])
