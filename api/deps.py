@@ -38,17 +38,11 @@ class Services:
     """Everything that was opened when the application started.
 
     Attributes:
-        settings: Of the deployment.
-        database: Data sets, jobs, ledger, keys.
-        artifacts: Files of jobs.
-        dispatcher: Tells workers that there is a job.
         synthetic: Synthetic images in the format and number asked for.
         predictions: Of released classifiers.
-        individual_epsilons: Of records that somebody sends.
         limits: Of the requests of each key.
         ledger_check: Of all accounts, since the start.
         stopping: Set when the service is about to end; streams end then.
-        validator: Reads finished uploads.
         signing_key: Checks what this installation signed; public.
         openid_provider: For single sign-on; None without it.
     """

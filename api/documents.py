@@ -45,7 +45,6 @@ def _without_prose(value: Any, *, members: bool = False) -> Any:
     """What remains of a description without its texts and the values of its examples.
 
     Args:
-        value: Any part of it.
         members: Whether its keys are names of members, which may be those of texts.
     """
     if isinstance(value, list):

@@ -105,9 +105,6 @@ def stored_file(
 
     Args:
         request: Whose conditions and ranges count.
-        services: With the artifact store.
-        job: Whose file it is.
-        name: Of the file.
         inline: Whether a browser shows it instead of saving it.
         private: Whether the file may be one for the owner alone; the operation has checked the key.
 

@@ -24,7 +24,6 @@ class RefusedMember(ValueError):
     Args:
         path: Where it stands: names of members and numbers of elements.
         code: `duplicate_member` or `finite_number`.
-        sentence: What to change.
     """
 
     def __init__(self, path: Path, code: str, sentence: str) -> None:

@@ -23,12 +23,7 @@ EXTRACTORS: Final = "datalens.extractors"
 
 
 class PluginOrigin(BaseModel):
-    """The package that brought a plug-in; public.
-
-    Attributes:
-        distribution: As pip names it.
-        version: Of the distribution.
-    """
+    """The package that brought a plug-in; public."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,7 +44,6 @@ def find_origin(name: str, group: str = METHODS) -> PluginOrigin | None:
 
     Args:
         name: Of the method or extractor.
-        group: Of which kind it is.
 
     Returns:
         None for those of this product.

@@ -30,8 +30,6 @@ class Rendezvous(NamedTuple):
     """Where one process meets the others.
 
     Attributes:
-        rank: Its number.
-        world_size: How many there are.
         local_rank: Its number among those of its machine, and that of its graphics processor.
         url: "env://", or "file://" and the path of a file that does not exist yet.
     """

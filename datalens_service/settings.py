@@ -331,9 +331,6 @@ def convert_validation_errors() -> Generator[None]:
 def find_unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
     """Variables with the prefix of the settings that set nothing.
 
-    Args:
-        names: Of the environment.
-
     Returns:
         By each name the setting that was probably meant; None where no name is near, as of variables that Kubernetes
         makes for a service with the name of this one.

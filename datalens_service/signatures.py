@@ -125,9 +125,6 @@ def signed_bytes(document: dict[str, Any]) -> bytes:
 def signer(content: bytes) -> PublicKey | None:
     """The key that signed a JSON document; None if it carries no signature.
 
-    Args:
-        content: Of the file.
-
     Raises:
         SignatureInvalid: It carries one that does not fit.
     """

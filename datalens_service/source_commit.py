@@ -32,11 +32,7 @@ def source_commit(checkout: Path = _CHECKOUT) -> str:
 
 
 def source_digest(root: Path = _CHECKOUT) -> str:
-    """SHA-256 over names and contents of all files of the program below `root`, in the order of their names.
-
-    Args:
-        root: Folder of the packages.
-    """
+    """SHA-256 over names and contents of all files of the program below `root`, in the order of their names."""
     digest = hashlib.sha256()
     files = (path for package in _PACKAGES for path in (root / package).rglob("*"))
     for path in sorted(path for path in files if path.is_file() and path.suffix != ".pyc"):

@@ -63,7 +63,6 @@ def run_job(
     """Do a job under the lease that was claimed for it, or under one that is claimed now.
 
     Args:
-        settings: Of the deployment.
         job_id: Which; None: the next one of the queue of the settings.
         stopping: Set to have the job given back before its next step.
         token: Of the lease; None claims one.

@@ -32,10 +32,7 @@ async def stream(
     """Lines of the stream, from behind event number `last` to the end of the job.
 
     Args:
-        database: With the events.
-        job_id: Which job.
         delta: δ at which ε is told.
-        slack: Of the job's plan.
         last: Number of the last event that the client has.
         stopping: Set when the service ends; the client comes back by itself.
     """

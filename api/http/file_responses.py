@@ -29,9 +29,7 @@ def file_response(
 
     Args:
         request: Its `If-None-Match`, Range and `If-Range` are respected.
-        path: The file.
         sha256: Of its content, hexadecimal.
-        media_type: Of its content.
         name: For saving it.
         inline: Whether a browser may show it instead.
 

@@ -30,9 +30,6 @@ class RequestLog:
     """Gives each request an id, logs its end, and answers exceptions that nobody meant.
 
     The log names the route, not the path: what a client writes into a path or a file name stays out of it.
-
-    Args:
-        app: What it wraps.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -96,7 +93,6 @@ class BodyLimit:
     """Stops reading a body that is too long, as soon as that is known.
 
     Args:
-        app: What it wraps.
         upload_bytes: Limit for uploads; all other bodies are JSON and small.
     """
 

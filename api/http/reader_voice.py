@@ -14,11 +14,7 @@ _FOR_PROGRAMS: Final = ("/v1/", "/problems/", "/openapi.json", "/livez", "/ready
 
 
 class ReaderVoice:
-    """Sets the voice of all texts of an answer, also of those that threads and handlers of errors make.
-
-    Args:
-        app: What it wraps.
-    """
+    """Sets the voice of all texts of an answer, also of those that threads and handlers of errors make."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -27,8 +27,6 @@ class ReverseProxy:
     """Serves the application below its root path, whether or not a proxy has taken that from the path already.
 
     Args:
-        app: What it wraps.
-        settings: Of the deployment.
         own: First parts of the paths of the service; no root path may begin with one of them.
     """
 

@@ -122,9 +122,6 @@ def ok(status: int, description: str, *, headers: Sequence[str] = (), links: Jso
     """A successful answer; its example is in `examples.ANSWERS`.
 
     Args:
-        status: HTTP status.
-        description: When it is given.
-        headers: Names out of those this module knows.
         links: OpenAPI links to what can be done next.
     """
     answer: Json = {"description": description}
@@ -137,7 +134,6 @@ def file_content(description: str, *media_types: str) -> Responses:
     """A file as the answer, whole, in part or not at all because the client has it.
 
     Args:
-        description: What it is.
         media_types: Those it may have.
     """
     headers = {name: _HEADERS[name] for name in ("ETag", "Repr-Digest", "Accept-Ranges")}

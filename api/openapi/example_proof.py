@@ -19,7 +19,6 @@ def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opening: Ent
     """The proof of the first job of an account, right after its last release.
 
     Args:
-        job_id: The job.
         spec: Of the job, with its δ; the account has the same δ.
         schema: Public schema of its dataset.
         opening: First entry of the account.

@@ -112,7 +112,6 @@ def document(problem: ProblemType, detail: str, request_id: str, **members: Any)
     """A problem document; `members` are its extensions.
 
     Args:
-        problem: Its type.
         detail: What is wrong this time and what to change; no private value.
         request_id: Names the request in the log.
         members: Extension members; they cannot replace the standard ones.
@@ -138,7 +137,6 @@ def answer_withheld(error: StoreUnavailable, request_id: str) -> ProblemResponse
     """The answer to a call that the audit journal did not take.
 
     Args:
-        error: Of the journal.
         request_id: Names the request in the log.
     """
     problem = PROBLEM_TYPES[error.slug]
@@ -155,7 +153,6 @@ def from_status(status: int, request_id: str, content_range: str | None = None) 
     """The problem that stands for a bare status of the framework.
 
     Args:
-        status: HTTP status.
         request_id: Names the request in the log.
         content_range: Of a 416, which has to name the length.
     """

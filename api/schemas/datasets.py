@@ -141,12 +141,7 @@ class DeletionReceipt(BaseModel):
 
     @classmethod
     def of(cls, removed: DatasetView, entry: Entry | None) -> Self:
-        """The receipt of a deletion.
-
-        Args:
-            removed: What was deleted.
-            entry: The journal's word on it.
-        """
+        """The receipt of a deletion."""
         dataset = removed.contents
         return cls.model_validate(
             {

@@ -30,7 +30,6 @@ class EventRead(BaseModel):
         """What is shown of an event.
 
         Args:
-            event: Of a job.
             delta: At which ε is stated.
             slack: Of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
         """

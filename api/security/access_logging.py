@@ -25,9 +25,6 @@ class AccessLogging:
 
     A call is noted with the id of its key, its operation, the object its path names or that it created, and its status.
     A call without a valid key has no tenant and is in the log alone.
-
-    Args:
-        app: What it wraps.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -46,7 +46,6 @@ def sign(database: Database, key: ApiKey, artifact: Artifact, expires_at: dateti
         database: Of this installation.
         key: That asks for it.
         artifact: Releasable.
-        expires_at: End of the grant.
 
     Raises:
         Forbidden: The file is for the owner alone.
@@ -72,9 +71,6 @@ def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature
 
     Args:
         database: Of this installation.
-        artifacts: Files of jobs.
-        granted: From the path of the address.
-        signature: From its query.
 
     Raises:
         NotFound: The file is gone.

@@ -27,13 +27,11 @@ class FormReader:
     """Takes a body in chunks; file bytes go to `file`, text is kept.
 
     Args:
-        content_type: Header of the request.
         file_field: Name of the one part that is a file.
         file: Where its bytes go.
 
     Attributes:
         fields: Text parts by name.
-        has_file: Whether the file has begun.
         file_name: As the client sent it; empty if it sent none.
 
     Raises:

@@ -41,9 +41,7 @@ class ReceivedFile(Generic[Form]):
     """A file on the disk, for the time of one request.
 
     Attributes:
-        path: The file, as it came.
         label: What its name calls it, if it has one.
-        form: The checked fields beside it.
     """
 
     path: Path
@@ -55,7 +53,6 @@ def _build_receiver(form: type[Form], body: type[BaseModel] | None = None) -> Ca
     """Build the dependency that receives the file of a request, and removes it when the handler has ended.
 
     Args:
-        form: Fields beside the file.
         body: What may be sent as JSON in its place; None takes files alone.
     """
 

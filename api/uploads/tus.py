@@ -50,11 +50,7 @@ class Checksum(NamedTuple):
 
 
 class TusHeaders:
-    """Every answer about uploads names the version of the protocol.
-
-    Args:
-        app: What it wraps.
-    """
+    """Every answer about uploads names the version of the protocol."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

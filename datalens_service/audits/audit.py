@@ -37,11 +37,9 @@ class AuditSettings(BaseModel):
     """What an audit of membership does.
 
     Attributes:
-        attacks: Names of membership attacks.
         references: Models trained without the candidates.
         candidates: Most members, and most others, that are scored.
         groups: Names of classes by the name of a group whose success is measured together.
-        seed: Of the split and of training.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -150,12 +148,7 @@ def state_result(
     """Score every attack.
 
     Args:
-        evidence: Of the candidates.
-        dataset: Names the classes.
-        units: That the audited model learned from.
         mu: Of the audited model for one record; None if it is not private.
-        settings: Attacks.
-        result: Kind of the audited model.
     """
     return AuditResult(
         result=result,

@@ -72,7 +72,6 @@ def observe_releases(mechanism: Mechanism[Any, Any], contributions: Iterator[Gra
     Nothing is charged, because nothing of it leaves the owner.
 
     Args:
-        mechanism: Of gradients.
         contributions: Private rows, as the method makes them, units ascending.
     """
     noise, alone = NoiseSource(), np.array([True])

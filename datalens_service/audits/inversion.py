@@ -37,7 +37,6 @@ def invert_gradients(
         observed: (n, weights) contributions.
         labels: (n,) classes, known to the attacker.
         shape: (channels, height, width).
-        settings: Of the search.
         on_iteration: Called before each; may raise to end the search.
     """
     settings = settings or InversionSettings()

@@ -41,7 +41,6 @@ class Reconstruction(NamedTuple):
     """What inversion found.
 
     Attributes:
-        figures: Errors.
         picture: PNG: originals, below them what the raw gradient shows, below that what the released one shows.
     """
 
@@ -53,7 +52,6 @@ def check_invertible(schema: Schema, method: AnyMethod | None) -> None:
     """Refuse what has no gradient of a single record.
 
     Args:
-        schema: Of the data set.
         method: None without privacy.
 
     Raises:
@@ -80,7 +78,6 @@ def invert_records(
         method: Whose contributions are attacked; None for a network without privacy.
         plan: Of the whole job, which says how noisy a release is; None without privacy.
         records: How many, drawn by keyed identity.
-        settings: Of the search.
         on_iteration: Called before each; may raise to end the search.
 
     Raises:

@@ -35,7 +35,6 @@ def rehearse(dataset: Dataset, train: Train, mu: float | None, settings: AuditSe
         dataset: Private records; its test split is not used.
         train: Trains and returns one model; called 1 + references times.
         mu: Of one such model, for one record; None if it is not private.
-        settings: Attacks and sizes.
 
     Raises:
         InvalidInput: Too few units, or an attack that does not exist.

@@ -39,7 +39,6 @@ def attack_released_model(
         dataset: Private records with a test split.
         train: Trains a reference model of the same method; called only for attacks that compare with some.
         mu: Of `model`, for one record.
-        settings: Attacks and sizes.
 
     Raises:
         InvalidInput: Too few test images, too few units for references, or an attack that does not exist.

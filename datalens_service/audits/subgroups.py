@@ -21,7 +21,6 @@ class Success(BaseModel):
     """Of one threshold.
 
     Attributes:
-        candidates: Scored, as many members as others.
         success: Share of right guesses; one half is chance.
         interval: 95 % (Wilson 1927).
     """
@@ -44,12 +43,7 @@ class ClassFigures(Success):
 
 
 class GroupFigures(Success):
-    """Success of the attack in several classes, with one threshold for all.
-
-    Attributes:
-        group: Name that the owner gave.
-        class_names: Of its classes.
-    """
+    """Success of the attack in several classes, with one threshold for all."""
 
     group: str
     class_names: tuple[str, ...]
@@ -61,7 +55,6 @@ def measure_classes(evidence: Evidence, class_names: tuple[str, ...], seed: int)
     Args:
         evidence: Fits of all candidates.
         class_names: In label order.
-        seed: Of the halves.
     """
     rng = np.random.default_rng(seed)
     rows = []
@@ -80,8 +73,6 @@ def measure_groups(
     Args:
         evidence: Fits of all candidates.
         class_names: In label order.
-        groups: Names of classes by the name of a group.
-        seed: Of the halves.
     """
     rng = np.random.default_rng(seed)
     rows = []

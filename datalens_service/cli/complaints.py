@@ -25,7 +25,6 @@ def describe_error(error: ValidationError, model: type[BaseModel] | None = None)
     """The first complaint: where it is, what was given, and the names that are known there.
 
     Args:
-        error: Of the request.
         model: Of the request; None names no alternatives.
     """
     first = error.errors(include_url=False)[0]

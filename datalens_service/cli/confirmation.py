@@ -13,10 +13,6 @@ from datalens_service.errors import InvalidInput
 def confirm(question: str, *, yes: bool) -> None:
     """Ask the person at the terminal, unless they have answered already.
 
-    Args:
-        question: What is to be done, and what is lost by it.
-        yes: Whether --yes was given.
-
     Raises:
         InvalidInput: The answer is no, or there is nobody to ask.
     """

@@ -19,9 +19,7 @@ def require(review: ReviewInfo | ClassReview, otherwise: str, problem: Mapping[s
     """Show a review on stderr and go on only if the person at the terminal says so.
 
     Args:
-        review: What was read.
         otherwise: What is the case, and what to do, unless somebody says yes.
-        problem: Members of the problem document then.
 
     Raises:
         ClientError: They say no, or there is nobody to ask.

@@ -21,7 +21,6 @@ def connect(url: str, api_key: str) -> Client:
     """A client for `url`.
 
     Args:
-        url: Address of the service.
         api_key: Empty takes the key file of this machine's service, which is offered to loopback only.
     """
     return Client(url, api_key or (_key_from_file() if is_loopback(url) else ""), voice=Voice.COMMAND_LINE)

@@ -34,9 +34,6 @@ class SpecOptions:
         preset: Name of a preset, or None; without both, `auto`.
         purpose: Of the preset `auto`: "look" or "teach".
         settings: `key=value` parameters of the method, or of the evaluation with `evaluation.` in front.
-        seed: Of training randomness.
-        synthetic_images: Images packed at the end.
-        evaluate: Whether to measure usefulness.
         device: Which kind of worker trains: "auto", "cpu" or "gpu".
         public_data: Id of a public data set to start from, or None.
     """

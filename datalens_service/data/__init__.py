@@ -36,7 +36,6 @@ def read_upload(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limit
 
     Args:
         path: The file, or a folder of this machine; contents decide the format.
-        choices: The owner's.
         limits: Caps on what is read and unpacked; None takes those for the choices.
 
     Returns:
@@ -67,7 +66,6 @@ def read_source(source: Source, choices: ReadingChoices) -> tuple[str, Upload]:
 
     Args:
         source: The opened file, with the decoder for the choices.
-        choices: The owner's.
 
     Returns:
         A key of `READERS`, and the contents.

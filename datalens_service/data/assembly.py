@@ -29,8 +29,6 @@ def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> U
     """Records of an upload, checked.
 
     Args:
-        index: What its format says.
-        choices: The owner's.
         notices: Collects what its owner should know.
 
     Raises:

@@ -68,10 +68,6 @@ def identifying_names(names: Sequence[str]) -> list[str]:
 def check_publishable(names: Sequence[str], num_images: int) -> None:
     """Refuse class names that look like persons.
 
-    Args:
-        names: That would be published.
-        num_images: Of the training split.
-
     Raises:
         UnusableFiles: Naming them.
         InvalidDataset: There are more classes than a set of this size has.
@@ -88,8 +84,6 @@ def refuse_persons(names: Sequence[str], why: str, count: int) -> None:
     """Refuse class names that are those of persons.
 
     Args:
-        names: Of such classes.
-        why: What they have in common.
         count: Of all classes.
 
     Raises:

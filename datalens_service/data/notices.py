@@ -124,7 +124,6 @@ class Notice(BaseModel):
     Attributes:
         code: Stable.
         count: How many files, images, arrays or classes it concerns.
-        examples: The first of them.
     """
 
     # `message` is computed, so it is ignored where a notice is read back.

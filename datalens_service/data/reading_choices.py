@@ -32,7 +32,6 @@ class ReadingChoices(BaseModel):
         ignore_groups: Whether every record is a unit although the upload says which records belong together.
         encoding: Of tables without a byte order mark, and of names in archives that do not say theirs; None: UTF-8.
         label_column: Column of a table that holds the labels; None takes the usual names.
-        group_column: The same of the groups.
         infer_units: Whether the largest group bounds the records of a unit where `units` is None; for a file that is
             made on the owner's machine and declares no budget.
     """

@@ -25,7 +25,6 @@ def inspect(upload: Upload, notices: Notices) -> None:
     """Note unusual classes and unusual images.
 
     Args:
-        upload: What was read.
         notices: Collects what its owner should know.
     """
     _inspect_classes(upload, notices)
@@ -78,7 +77,6 @@ def without_constant_images(upload: Upload, notices: Notices) -> Upload:
     """The upload without training images of a single colour. Whether one goes depends on that image alone.
 
     Args:
-        upload: What was read.
         notices: Collects how many went.
 
     Raises:

@@ -49,7 +49,6 @@ def evaluate_classifier(
     Args:
         classifier: Released.
         dataset: Its private data set.
-        settings: Whether to measure.
         observe: Called with (steps done, steps in all); it may raise to stop.
     """
     tested = test_reference(dataset)

@@ -27,7 +27,6 @@ class Evaluation:
     """What was measured.
 
     Attributes:
-        measures: Figures.
         per_class: How each class fares; for the owner.
         unavailable: What was asked for and could not be had; for the owner.
         confusion: Of a classifier; for the owner.
@@ -55,8 +54,6 @@ def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -
     """Measure what the settings ask for and the dataset allows.
 
     Args:
-        subject: What is measured.
-        settings: How.
         observe: Called with (steps done, steps in all); it may raise to stop.
     """
     if not settings.enabled:

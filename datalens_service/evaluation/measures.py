@@ -76,13 +76,7 @@ class Measure(BaseModel):
 
 
 def measured(metric: Metric, outcome: Outcome, standing: Standing) -> Measure:
-    """The figure of a metric, for those who may see what it read.
-
-    Args:
-        metric: What was computed.
-        outcome: Its values and protocol.
-        standing: Of the images that the metric reads.
-    """
+    """The figure of a metric, for those who may see what it read."""
     values = outcome.values
     return Measure(
         name=metric.name,

@@ -20,8 +20,6 @@ def per_class(
     """One line per class.
 
     Args:
-        classifier: Its name.
-        class_names: Declared classes.
         labels: (m,) true labels of the test images.
         synthetic: Labels given after training on synthetic images, per seed.
         upper_bound: The same after training on real images, or None.

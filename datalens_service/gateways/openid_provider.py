@@ -94,7 +94,6 @@ class OpenIdProvider:
 
         Args:
             code: That the browser brought.
-            attempt: Secrets of the request that it answers.
 
         Raises:
             Unauthorized: The provider refuses the code, or the ID token does not stand every check.

@@ -48,7 +48,6 @@ class WebhookSender:
     """A thread that sends due messages until it is told to stop.
 
     Args:
-        database: With the messages.
         settings: Whether private addresses are allowed; mail server.
         stopping: Set to have the thread end.
     """
@@ -136,7 +135,6 @@ def check_address(url: str, *, allow_private: bool) -> SplitResult:
     """The parts of a usable address.
 
     Args:
-        url: Of a webhook.
         allow_private: Whether plain HTTP and private addresses are allowed.
 
     Raises:

@@ -27,10 +27,6 @@ def check_disk(error: Exception, folder: Path) -> None:
 
     Libraries do not always name the cause, so the disk is looked at, too.
 
-    Args:
-        error: What ended the job.
-        folder: On the disk it writes to.
-
     Raises:
         InsufficientStorage: The disk is full.
     """

@@ -60,7 +60,6 @@ def holdout_accuracy(
 
     Args:
         database: Of both accounts.
-        lease: Of the job that made the model.
         model: Released.
         holdout: Private; `settings.holdout` is its id.
         settings: How the classifier is trained, and the noise.

@@ -36,8 +36,6 @@ def package(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, o
 
     Args:
         artifacts: Where to.
-        lease: Of the job.
-        contents: What they are made of.
         observe: Told of every file.
 
     Raises:

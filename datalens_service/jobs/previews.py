@@ -22,7 +22,6 @@ class SamplePreviews:
 
     Args:
         artifacts: Where to.
-        lease: Of the job.
         seconds: Least time between two grids; drawing one that takes long is done less often.
     """
 

@@ -25,11 +25,8 @@ class SharedWork(NamedTuple):
     """What can be shared of a job.
 
     Attributes:
-        job_id: Of the job.
         max_ranks: Among how many processes, as its method says.
         stored_at: Path of the records as every machine knows it.
-        records: Their folder on this machine.
-        private: Folder of the lease.
     """
 
     job_id: str

@@ -38,11 +38,7 @@ def run_audit(
     Progress is the number of models that were trained: of the request, not of the records.
 
     Args:
-        database: Of the audit.
         artifacts: Where the attacked model lies.
-        lease: Of the audit.
-        request: What was asked.
-        dataset: Its records.
         observe: Told of every step; may raise to end it.
         options: Where to compute.
 

@@ -57,7 +57,6 @@ class EvaluationContext:
     Attributes:
         database: Of its account, and of the account of a data set that was set aside.
         settings: Where records lie, and weights of the operator.
-        lease: Of the job.
         folder: Private; for files in the making.
         device: Where networks are trained.
     """

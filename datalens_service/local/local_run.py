@@ -64,9 +64,6 @@ class LocalRun:
     """An output folder with its store, locked by this process.
 
     Attributes:
-        out: The folder.
-        settings: Of the store in it.
-        database: Of the store in it.
         released_mode: Of files that may be passed on; all others are for their owner alone.
     """
 

@@ -67,7 +67,6 @@ def start_from_public(
         settings: What `build_network` makes it from.
         private: Public schema of the private images.
         public: Images that are public, with their classes.
-        seed: Of initial weights and batches.
 
     Raises:
         InvalidSpec: The images have another size.

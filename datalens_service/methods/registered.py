@@ -20,10 +20,6 @@ BUILT_IN: Final = frozenset({kind.model_fields["name"].default for kind in typin
 def check_plugin(name: str, kind: Any) -> type[Method]:
     """The class of a plug-in, if it can be told apart from every other method.
 
-    Args:
-        name: Of the entry point.
-        kind: What the entry point names.
-
     Raises:
         StateConflict: It is no method, has another name, or the name of a method of this product.
     """

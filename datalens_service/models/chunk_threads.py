@@ -21,7 +21,6 @@ def map_in_threads(compute: Callable[[Chunk], Rows], chunks: Iterable[Chunk], de
 
     Args:
         compute: Of one chunk; called in several threads at once.
-        chunks: Taken from as results are.
         device: Where it computes; other devices than a processor take one chunk at a time.
     """
     threads = torch.get_num_threads()

@@ -34,10 +34,8 @@ class LastLayerClassifier(nn.Module):
     """Two convolutions with pooling and a dense layer, as in the standard CNN; a linear layer sees both their features.
 
     Args:
-        schema: Of the images.
         shape: (maps, side) of the features behind the convolutions, for images of any size.
         hidden: Units of the dense layer.
-        seed: Of the initial weights.
 
     Attributes:
         head: (maps·side² + hidden + 1, classes) weights of the last layer; the last row is the bias.

@@ -38,7 +38,6 @@ def image_directions(network: nn.Module, schema: Schema, images: Tensor, labels:
 
     Args:
         network: Released.
-        schema: Of the images.
         images: Generated, float32 (n, d).
         labels: int64 (n,).
     """
@@ -53,10 +52,7 @@ class Discriminator:
     """A network and its Adam state.
 
     Args:
-        settings: Architecture, as of a classifier.
-        schema: Of the images.
         device: "cpu" or "cuda".
-        seed: Of the initial weights.
         learning_rate: Adam's.
     """
 

@@ -23,7 +23,6 @@ class LinearTaps:
     module has; a network may not use these weights in another way. All other layers are left to differentiation.
 
     Args:
-        network: Whose layers.
         record: First input of one record, as a batch of one; or of none.
     """
 
@@ -55,7 +54,6 @@ class LinearTaps:
         """Write gradients of a layer's weights or biases.
 
         Args:
-            name: Of the parameter.
             at_outputs: (records, 1, outputs) gradients by layer.
             at_inputs: (records, 1, inputs) by layer.
             columns: (records, size of the parameter), written to.

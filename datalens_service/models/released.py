@@ -13,13 +13,7 @@ from datalens_service.data.dataset import Schema
 
 
 class ReleasedFile(NamedTuple):
-    """One file that anybody may get.
-
-    Attributes:
-        name: Of the file.
-        media_type: Of its content.
-        write: Writes it to a path.
-    """
+    """One file that anybody may get."""
 
     name: str
     media_type: str

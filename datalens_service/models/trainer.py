@@ -37,7 +37,6 @@ class StudentTrainer:
 
     Args:
         network: Starts from its present weights.
-        schema: Of the images.
         device: "cpu" or "cuda".
         learning_rate: Adam's.
         beta1: Adam's decay of the first moment.

@@ -107,7 +107,6 @@ def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None
 
     Args:
         spec: Of the job; its method must be that of a measured preset.
-        schema: Of the data set.
         calibration_seconds: Of this machine (`calibration.measure_machine`); None: as fast as those of the table.
     """
     at = schema.num_units, spec.epsilon

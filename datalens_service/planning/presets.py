@@ -143,7 +143,6 @@ def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look")
     Args:
         name: Key of `PRESETS`.
         schema: Public schema of the data set.
-        epsilon: Of the job.
         purpose: What images of `auto` are for.
 
     Raises:
@@ -178,7 +177,6 @@ def components_for(schema: Schema, epsilon: float) -> int:
 
     Args:
         schema: Its `num_units` is public, and counts as the number of records.
-        epsilon: Of the job.
     """
     affordable = int(_evidence(schema, epsilon) / schema.num_classes / _RECORDS_PER_COMPONENT)
     return 1 if affordable < _FEWEST_COMPONENTS else min(_MOST_COMPONENTS, affordable)

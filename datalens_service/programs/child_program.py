@@ -47,7 +47,6 @@ def run_program(module: str, *arguments: object, seconds: int) -> None:
     """Run a program to its end.
 
     Args:
-        module: Its name.
         arguments: Numbers and ids that were checked, and paths of our own.
         seconds: Until it is killed.
 

@@ -79,7 +79,6 @@ class Descent:
 
         Args:
             images: uint8 (1, height, width, channels).
-            label: Index of its class.
 
         Raises:
             InvalidInput: The image or the label does not fit the data set.
@@ -137,7 +136,6 @@ def write_epsilon(iterates_path: Path, images_path: Path, labels_path: Path, out
     """Compute and write JSON.
 
     Args:
-        iterates_path: The file of the job.
         images_path: uint8 (1, height, width, channels) as .npy.
         labels_path: int64 (1,) as .npy.
         out_path: Created or replaced.

@@ -104,8 +104,6 @@ class Balance:
         total_slack: Slack spent by all jobs and set aside for them.
         reserved_slack: Slack set aside and not spent, per job, in 1e-18 of δ.
         charged_slack: Slack spent, per job.
-        head_seq: Number of the last entry.
-        head_hash: Its hash.
         budget: ε and δ as the first entry or the last raise names them.
     """
 

@@ -64,7 +64,6 @@ def chain_charges(job_id: str, journal: Iterable[Entry]) -> tuple[Charge, ...]:
     """The charges of a job, numbered from 1 and sealed onto each other.
 
     Args:
-        job_id: The job.
         journal: Of its account, oldest first; entries of other jobs leave no trace.
     """
     charges: list[Charge] = []

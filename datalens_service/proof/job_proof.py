@@ -40,8 +40,6 @@ class Payment(NamedTuple):
 
     Attributes:
         name: Of the charge or entry, for sentences.
-        step: Of the plan.
-        label: Of the mechanism.
         units: In 1e-15 of μ².
         slack: In 1e-18 of δ.
     """

@@ -85,7 +85,6 @@ def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
     """Check a proof from the outside in, up to the first contradiction.
 
     Args:
-        content: Of the file.
         key: Of whom the proof has to be; None accepts any signature, and none.
 
     Raises:

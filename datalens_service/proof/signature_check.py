@@ -26,7 +26,6 @@ class ExpectedKey(NamedTuple):
     """A key that has to have signed something.
 
     Attributes:
-        key: It.
         given: Whether a reader named it; else it signed the proof in the same archive, and nobody vouched for it.
     """
 

@@ -22,7 +22,6 @@ def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason:
         dataset_id: Whose account.
         epsilon: Lifetime budget from now on, above the present one.
         reason: Why, for whoever reads the audit journal.
-        actor: Id of the API key.
 
     Raises:
         NotFound: No such data set.

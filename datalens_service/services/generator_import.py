@@ -34,7 +34,6 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
         database: Where it is registered.
         data_dir: The file goes to its folder `generators`.
         path: safetensors, as `Generator.save` wrote it.
-        tenant_id: Whose it is.
         name: For people; None takes the id.
 
     Raises:

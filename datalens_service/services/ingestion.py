@@ -92,7 +92,6 @@ def confirm(database: Database, settings: Settings, dataset_id: str, budget: Bud
     Args:
         database: Where it is noted.
         settings: The records go to an object store now, if there is one.
-        dataset_id: Of an upload in review.
         budget: Instead of the declared one; one that names nothing leaves that.
 
     Raises:

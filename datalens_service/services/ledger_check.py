@@ -22,9 +22,6 @@ _log = structlog.get_logger("datalens.audit")
 class LedgerCheck:
     """A thread that checks the accounts that no request has had checked.
 
-    Args:
-        database: Of the service.
-
     Raises:
         LedgerCorrupt: Log and database do not belong together.
     """

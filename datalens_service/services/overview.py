@@ -29,7 +29,6 @@ class Waiting:
 
     Attributes:
         queue: Its name; empty where any worker may take them.
-        jobs: How many.
         oldest_seconds: Since the first of them was submitted.
     """
 
@@ -44,7 +43,6 @@ class Overview:
 
     Attributes:
         jobs: How many per state; states without jobs included.
-        waiting: The queues in which jobs wait.
         steps_per_second: Releases charged in the last whole minute; the public journals tell no finer times.
         entries: Lines of all journals; only ever grows.
         frozen_accounts: Accounts that release nothing.
@@ -63,7 +61,6 @@ def overview(database: Database, *, now: datetime | None = None) -> Overview:
     """Read everything at one moment.
 
     Args:
-        database: Of the service.
         now: For tests; the present by default.
 
     Raises:

@@ -51,7 +51,6 @@ class Predictions:
         settings: Limits of the process that reads images; they lie in the folder `predictions` of data_dir meanwhile.
 
     Attributes:
-        confinement: Limits of that process.
         places: For programs that compute with what was read.
     """
 

@@ -23,13 +23,7 @@ class Quote:
     """A training request with its price.
 
     Attributes:
-        dataset_id: What it would train on.
-        asked: As it came.
         spec: With its method, and the δ of the account filled in.
-        plan: What will be reserved, and run.
-        cost: Of the whole plan.
-        account: As it was when the price was found.
-        schema: Of the data set.
     """
 
     dataset_id: str

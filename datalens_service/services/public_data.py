@@ -15,9 +15,7 @@ def check(database: Database, tenant_id: str, dataset_id: str, private: StoredDa
 
     Args:
         database: Where it is registered.
-        tenant_id: Whose job it is.
         dataset_id: Of the public data.
-        private: What the job trains on.
 
     Returns:
         The public data set.

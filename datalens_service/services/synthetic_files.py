@@ -62,9 +62,6 @@ class ImageRequest:
     """What the process that makes a file of images is told.
 
     Attributes:
-        generator: Draws them.
-        card: Goes into the file.
-        n: How many images.
         format: Key of `data.export.WRITERS`.
         seed: Repeats the draw.
         packed: NPZ to take them from instead.
@@ -95,8 +92,6 @@ class SyntheticFiles:
     """Makes and keeps files of synthetic images, anew once the evaluation of a job has changed its card.
 
     Args:
-        artifacts: Files of jobs.
-        key: Signs archives.
         data_dir: Made files go to its folder `cache`; the 64 newest are kept.
     """
 
@@ -110,7 +105,6 @@ class SyntheticFiles:
         """The file for a request.
 
         Args:
-            job: One whose images are ready.
             schema: Public schema of its images.
             format: Key of `data.export.WRITERS`.
             n: How many images; None is as many as the job has packed.
@@ -137,12 +131,7 @@ class SyntheticFiles:
         """The file of images that an imported generator draws.
 
         Args:
-            generator_id: Names the file.
-            file: The generator.
-            card: Goes into the file.
-            schema: Of its images.
             format: Key of `data.export.WRITERS`.
-            n: How many images.
             seed: Repeats the draw.
 
         Raises:
@@ -157,9 +146,7 @@ class SyntheticFiles:
         """The same with everything a data set needs to be published, as a zip.
 
         Args:
-            job: One whose images are ready.
             schema: Public schema of its images.
-            request: What goes into it.
 
         Raises:
             NotFound: The job has no proof to go with its images.
@@ -190,7 +177,6 @@ class SyntheticFiles:
         """A released model that is no generator, with everything it needs to be published, as a zip.
 
         Args:
-            job: One whose model is ready.
             licence: Key of `data.export.licence.LICENCES`.
 
         Raises:

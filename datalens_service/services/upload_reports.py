@@ -18,8 +18,6 @@ class Reading(BaseModel):
     """Of an upload that can be used. Private.
 
     Attributes:
-        format: Name of the reader.
-        counts: Of records.
         notices: What was read otherwise than the owner may expect, and what it shares.
         review: What there is to confirm; None once it is confirmed.
         joined: The account that pays for it, if that is one of before.

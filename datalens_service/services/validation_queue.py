@@ -31,12 +31,7 @@ _log = structlog.get_logger("datalens.validator")
 
 
 class Validator:
-    """A thread that turns finished uploads into data sets.
-
-    Args:
-        database: With the uploads that are to be read.
-        settings: Folders, and limits of reading.
-    """
+    """A thread that turns finished uploads into data sets."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database

@@ -76,11 +76,7 @@ class LogSlice(NamedTuple):
 
 
 class LogMismatch(Exception):
-    """The log is not as an account left it: it has further charges of the account, or was cut or replaced.
-
-    Args:
-        account_id: Which.
-    """
+    """The log is not as an account left it: it has further charges of the account, or was cut or replaced."""
 
     def __init__(self, account_id: str) -> None:
         super().__init__(account_id)
@@ -101,7 +97,6 @@ class ChargeLog:
         """Write the line of a charge; it is on the disk when this returns.
 
         Args:
-            line: Of the charge.
             checked: Bytes of the log that the account of the charge has accounted for.
 
         Returns:
@@ -144,7 +139,6 @@ class ChargeLog:
         """Look whether the log is as an account left it.
 
         Args:
-            account_id: Which.
             checked: Bytes of the log that it has accounted for.
 
         Returns:

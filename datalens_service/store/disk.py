@@ -43,7 +43,6 @@ def unavailable(error: OSError, detail: str) -> StoreUnavailable:
     """The error to raise instead of `error`: of its own type where the disk is full.
 
     Args:
-        error: What the operating system said.
         detail: What did not happen, and what to do.
     """
     return InsufficientStorage(detail) if is_full(error) else StoreUnavailable(detail)

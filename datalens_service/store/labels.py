@@ -20,7 +20,6 @@ def label_job(database: Database, job_id: str, changes: Mapping[str, Any]) -> Jo
 
     Args:
         database: Where.
-        job_id: Which.
         changes: New values of `name`, `tags` and `notes`; what is left out stays.
 
     Raises:

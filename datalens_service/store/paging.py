@@ -51,10 +51,7 @@ def list_page(
     """One page of a query, newest first.
 
     Args:
-        session: Open.
         query: What to list, filtered and without an order.
-        row: Columns of the list.
-        read: Makes an item of a row.
         limit: Most items.
         cursor: Of the page before, or None.
 
@@ -93,7 +90,6 @@ def after(cursor: str, row: Row, *elsewhere: Row) -> ColumnElement[bool]:
 
     Args:
         cursor: From `cursor_of`.
-        row: Columns of the list.
         elsewhere: Where the row of the cursor may be as well, in the order of looking; without any, it is in the list.
 
     Raises:

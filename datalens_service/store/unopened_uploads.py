@@ -22,8 +22,6 @@ def absence(reader: Session | Connection, dataset_id: str, *, tenant_id: str | N
     """Why there is no data set of this id: it does not exist, or its upload was not opened.
 
     Args:
-        reader: Of the database.
-        dataset_id: That was asked for.
         tenant_id: Who asks; what another tenant uploads does not exist. None if it was looked at before.
     """
     query = select(IntakeRow.state, ApiKeyRow.tenant_id).join(ApiKeyRow, ApiKeyRow.id == IntakeRow.key_id)

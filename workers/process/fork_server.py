@@ -62,7 +62,6 @@ class ForkServer:
         """Start `workers.run_job` in a process of its own.
 
         Args:
-            arguments: Of its command line.
             environment: Its variables, all of them.
             output: Descriptor that becomes its standard output.
             errors: The same of its standard error.

@@ -20,7 +20,6 @@ class QueueWorker(JobLoop):
     """Runs one job at a time from the queue of the settings, in a thread of the worker.
 
     Args:
-        database: The queue.
         settings: Name of the queue, length of a lease, folder of private files.
     """
 

@@ -40,7 +40,6 @@ def supervise(database: Database, lease: Lease, stopping: threading.Event, serve
         database: Where the job is.
         lease: Claimed for the process.
         stopping: Set to have the job given back to the queue.
-        server: Forks the process.
 
     Returns:
         Whether the process did what it was started for: the job has ended, pauses, or is held elsewhere.

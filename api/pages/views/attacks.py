@@ -27,8 +27,6 @@ class AuditRow(NamedTuple):
     """An audit in a table.
 
     Attributes:
-        audit: As the API shows it.
-        target: What was attacked, in words.
         strongest: The attack that found most; None before its end.
     """
 

@@ -15,9 +15,7 @@ class Shares:
     """Parts of a whole in percent; together at most 100.
 
     Attributes:
-        spent: By releases that were made.
         reserved: For jobs that have not ended.
-        planned: By the job that is being planned.
     """
 
     spent: float
@@ -34,7 +32,6 @@ def of_budget(budget: BudgetRead, planned_units: int = 0) -> Shares:
     """How the lifetime budget of a data set is divided.
 
     Args:
-        budget: As it is.
         planned_units: Price of a job that is not submitted yet; cut at what remains.
     """
     units = budget.units

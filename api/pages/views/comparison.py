@@ -20,8 +20,6 @@ class Side(NamedTuple):
     """One of the two jobs.
 
     Attributes:
-        job: As the API gives it.
-        dataset: Name of its data set.
         made: generator or classifier.
         figures: By their titles; those for the owner alone only where the visitor is one.
     """
@@ -37,8 +35,6 @@ class Row(NamedTuple):
 
     Attributes:
         name: Of the parameter, with its path, or the title of the figure.
-        first: Of the first job.
-        second: Of the second job.
         private: Whether it is for the owner alone.
     """
 

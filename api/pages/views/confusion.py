@@ -17,9 +17,7 @@ class Cell(NamedTuple):
     """Test images of one class that were given one class.
 
     Attributes:
-        images: How many.
         step: 0 for none, up to 5 for all of the row.
-        right: Whether the class is theirs.
     """
 
     images: int
@@ -32,7 +30,6 @@ class Confusion(NamedTuple):
 
     Attributes:
         accuracy: Percent of right labels.
-        reference: What the images are.
         class_names: Of rows and columns; the first 30.
         rows: One per true class.
     """

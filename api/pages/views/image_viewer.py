@@ -31,8 +31,6 @@ def draw_page(path: Path, schema: Schema, label: int, page: int) -> bytes:
 
     Args:
         path: What the job has packed, NPZ.
-        schema: Of the images.
-        label: Of the class.
         page: From 0; behind the last one all places are blank.
 
     Raises:
@@ -49,8 +47,6 @@ def draw_image(path: Path, schema: Schema, label: int, number: int) -> bytes:
 
     Args:
         path: What the job has packed, NPZ.
-        schema: Of the images.
-        label: Of the class.
         number: Among the images of the class, from 0.
 
     Raises:

@@ -36,17 +36,10 @@ class Row:
     """Entries of the journal that follow each other and say the same.
 
     Attributes:
-        first: Number of the first of them.
-        last: Number of the last.
-        at: Instant of the last.
         kind: What they do to the account.
-        meaning: The same in words.
         label: Of the release, or empty.
-        job_id: The job they belong to.
-        count: How many they are.
         share: Units of them all, in percent of the limit as it is now.
         epsilon_after: ε of everything spent up to here, rounded up.
-        hash: Seal of the last.
     """
 
     first: int
@@ -81,7 +74,6 @@ def build_table(portion: JournalSlice, delta: float) -> Table:
     Equal releases that reach behind the portion are a row of this page and one of the next.
 
     Args:
-        portion: Of the journal.
         delta: Of the account.
     """
     groups = [list(same) for _, same in groupby(portion.lines, key=lambda line: (line.kind, line.job_id, line.label))]

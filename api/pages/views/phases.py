@@ -27,7 +27,6 @@ class Stage:
     Attributes:
         title: For people.
         state: `done`, `current`, `paused`, `stopped` (the job ended in it) or `todo`.
-        percent: How far it is.
     """
 
     title: str

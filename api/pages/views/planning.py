@@ -73,8 +73,6 @@ def timed_choices(schema: Schema, epsilon: float, calibration_seconds: float | N
     """The choices with how long each would train, where such jobs were measured.
 
     Args:
-        schema: Of the data set.
-        epsilon: Of the job.
         calibration_seconds: Of this machine (`calibration.measure_machine`).
     """
     return [

@@ -24,8 +24,6 @@ class Figure(NamedTuple):
     """A row of the table.
 
     Attributes:
-        title: In words.
-        meaning: What it says.
         value: With its unit, and its spread over seeds where there is one.
         real: The same figure of real images, where the report has it.
         private: Whether it is for the owner alone.
@@ -44,7 +42,6 @@ class Quality(NamedTuple):
     """What the page of a job shows.
 
     Attributes:
-        figures: As the report lists them.
         expectation: What a plan would have said; None where nothing was measured.
         private: Whether one of the figures is for the owner alone.
     """

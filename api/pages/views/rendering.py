@@ -62,11 +62,8 @@ def page(
     """A page or a part of one.
 
     Args:
-        request: Its path and its choice of theme.
         template: Name below `templates/`, without its ending.
         session: Of the visitor; None before signing in.
-        status: HTTP status.
-        facts: What the template shows.
     """
     theme = request.cookies.get(THEME_COOKIE, "")
     content = _templates.get_template(f"{template}.html.j2").render(

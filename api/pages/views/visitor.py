@@ -20,7 +20,6 @@ class Visitor:
     """Somebody who has signed in, looking at a page.
 
     Attributes:
-        request: Of the page.
         session: Of their browser.
         key: That they signed in with; checked as for every request of the API.
     """

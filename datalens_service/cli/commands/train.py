@@ -161,14 +161,8 @@ def train_upload(
     """Train in an output folder, with a progress bar, and show what there is afterwards.
 
     Args:
-        upload: What was read.
-        format_name: Of which format.
-        spec_options: What to train.
-        out: The folder.
-        as_json: How to show the outcome.
         confirm: Called before the records of a folder get their budget: returns if their class names may be public.
         process_group: Processes that share the teachers, of which this one leads.
-        public: Images that training starts from.
 
     Raises:
         InvalidSpec: The request does not fit the data set.

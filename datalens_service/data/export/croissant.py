@@ -68,7 +68,6 @@ class DataFile:
     """What holds the images in the bundle: a file, or a folder of PNG files by class.
 
     Attributes:
-        name: Path in the bundle.
         media_type: Of the file, or of each file in the folder.
         sha256: Of the file, hexadecimal; empty for a folder.
         size: In bytes.
@@ -89,11 +88,7 @@ def croissant(card: Mapping[str, Any], file: DataFile, *, name: str, spdx: str, 
     """The JSON-LD document.
 
     Args:
-        card: Of the job.
-        file: What holds the images.
-        name: Of the data set.
         spdx: Key of `LICENCES`.
-        description: In words.
     """
     return {
         "@context": _CONTEXT,

@@ -14,7 +14,6 @@ def fixed_entry(name: str, compression: int) -> zipfile.ZipInfo:
     """An entry without clock, user or operating system in it.
 
     Args:
-        name: Inside the archive.
         compression: `zipfile.ZIP_STORED` or `zipfile.ZIP_DEFLATED`.
     """
     entry = zipfile.ZipInfo(name, _EARLIEST)

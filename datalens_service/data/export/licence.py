@@ -11,7 +11,6 @@ class Licence:
     """One choice.
 
     Attributes:
-        name: In words.
         url: Of its text, or of what an SPDX id means.
         hub_id: As Hugging Face's dataset cards name it.
     """

@@ -17,8 +17,6 @@ def model_card(card: Mapping[str, Any], result: str, files: Sequence[str]) -> st
 
     Args:
         card: Of the job; only figures that anybody may see are on it.
-        result: Kind of model.
-        files: Names of its files.
     """
     images, privacy = card["images"], card["privacy"]
     lines = [

@@ -26,9 +26,6 @@ def dataset_card(card: Mapping[str, Any], count: int, *, name: str, spdx: str, p
     """README.md with the YAML that Hugging Face's Hub and `datasets` read.
 
     Args:
-        card: Of the job.
-        count: How many images there are.
-        name: Of the data set.
         spdx: Key of `LICENCES`.
         pattern: Which files of the bundle hold the images.
     """

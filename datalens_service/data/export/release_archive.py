@@ -55,7 +55,6 @@ def write_bundle(
         images: What the writer of `format` wrote.
         format: Key of `WRITERS`.
         card: Of the job; public.
-        count: How many images there are.
         name: Of the data set; public.
         spdx: Key of `LICENCES`.
         further: More public files by name, `privacy.json`, the proof of the job, among them.

@@ -44,8 +44,6 @@ class Writer:
         name: Key in `WRITERS`, and the value of `format` in the REST API: lower-case letters and digits.
         title: For people.
         suffix: Of files, without the dot.
-        media_type: Of a download.
-        write: Writes a file.
         archived_as: Its place in a release archive; None: `data/synthetic.<suffix>`, with the media type of a download.
     """
 

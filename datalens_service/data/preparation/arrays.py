@@ -30,8 +30,6 @@ def check_image_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, prepared
     """Refuse an array that cannot be images, before it is read.
 
     Args:
-        shape: Of the array.
-        dtype: Of its numbers.
         prepared: Whether each image is brought to one size.
 
     Raises:
@@ -51,7 +49,6 @@ def pixels_of(values: NDArray[Any], name: str, preparation: PrepareSettings | No
     """Images of an array whose header passed `check_image_header`.
 
     Args:
-        values: The array.
         name: Its name, for notices.
         preparation: How each image is brought to one size and mode, or None.
         notices: Collects how it was read.

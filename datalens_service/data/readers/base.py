@@ -32,7 +32,6 @@ class LabelColumn(NamedTuple):
     """Labels of one split, in order.
 
     Attributes:
-        kind: What they are.
         words: The labels as text; whole numbers in decimal digits.
         names: Names of the classes by number, if the file declares them.
     """
@@ -68,7 +67,6 @@ class RecordIndex:
 
     Attributes:
         called: What the split's labels are called in a refusal.
-        labels: Words, with what they are.
         read_images: Decodes the images, in the same order.
         read_groups: Says who or what each record belongs to.
     """
@@ -83,7 +81,6 @@ class UploadIndex(NamedTuple):
     """What a format says of an upload before a pixel is decoded.
 
     Attributes:
-        train: The training split.
         test: The test split, or None.
         empty_classes: Folders of classes in which there is no image.
         preparation: How the file says that its images were prepared.
@@ -124,8 +121,6 @@ class Reader:
         title: A noun with its article and container; the sentence that refuses unknown files and the pages show it.
         layout: How a file of this format is built, in Markdown, for the table of the documentation.
         suffixes: What such files are usually called, with the dot; contents decide, a browser's file dialog asks.
-        recognises: Whether a file is of this format.
-        index: Its reader.
         has_label_column: Whether labels stand in a column that an owner can name.
     """
 

@@ -30,10 +30,8 @@ class Columns(NamedTuple):
     """Columns that are read, by their names in the table.
 
     Attributes:
-        file: With names of files.
         label: With labels, or None.
         group: With groups, or None.
-        unused: All others.
     """
 
     file: str
@@ -49,11 +47,6 @@ class Columns(NamedTuple):
 
 def choose_columns(table: str, present: Sequence[str], choices: ReadingChoices) -> Columns:
     """The columns of a table that are read.
-
-    Args:
-        table: Its name.
-        present: Names of its columns.
-        choices: With the columns that the owner declares.
 
     Raises:
         UnusableFiles: One is missing, or two could be meant.

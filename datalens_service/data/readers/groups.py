@@ -56,7 +56,6 @@ def find_groups(
     Args:
         files: In order.
         folders: The folder between class and image of each, if there is one.
-        metadata: Tables beside them.
         patients: What `read_patients` found.
         ignore: Whether every image is a unit, whatever says otherwise.
 
@@ -84,7 +83,6 @@ def persons_among(
     """Class folders that have the ID or the name of a patient who is shown in them.
 
     Args:
-        classes: Names of the class folders.
         files: Class and name of each file.
         patients: What `read_patients` found.
     """

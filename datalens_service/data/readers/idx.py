@@ -39,9 +39,7 @@ class _File(NamedTuple):
     """One IDX file.
 
     Attributes:
-        entry: In the archive.
         axes: 3 or 4 for images, 1 for labels.
-        is_test: Whether its name says so.
     """
 
     entry: Entry

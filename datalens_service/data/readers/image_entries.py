@@ -101,7 +101,6 @@ def images_of(source: Source, files: Sequence[ImageEntry], choices: ReadingChoic
 
     Args:
         source: Where they are.
-        files: Which.
         choices: Whether unreadable ones are left out.
     """
 

@@ -38,9 +38,7 @@ class Row(NamedTuple):
     """What a table says of one file.
 
     Attributes:
-        place: Table and line.
         label: As text; None if the table has no labels.
-        group: The same of the unit.
     """
 
     place: str
@@ -53,8 +51,6 @@ class Metadata:
     """All tables of an upload together.
 
     Attributes:
-        names: Of the tables.
-        has_labels: Whether they name labels.
         group_name: Word for one group; None if they name no groups.
         rows: By the file's name in the archive, case folded.
         backslashed: Places with backslashes between folders.
@@ -104,7 +100,6 @@ def note_metadata(metadata: Metadata | None, names: Iterable[str], notices: Noti
     """Note what of the tables is not read: rows whose file is not there, and columns.
 
     Args:
-        metadata: The tables.
         names: Of all images in the archive.
         notices: Collects it.
     """

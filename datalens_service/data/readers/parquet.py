@@ -68,8 +68,6 @@ class _Columns(NamedTuple):
     """Which columns are read.
 
     Attributes:
-        image: With encoded images.
-        label: With labels.
         group: With units, or None.
         class_names: Of a ClassLabel, or None.
     """
@@ -84,11 +82,8 @@ class _Table(NamedTuple):
     """One file as it is stored.
 
     Attributes:
-        name: Of the file.
-        images: Encoded.
         labels: Of each.
         groups: Of each; None if the file has no column of them.
-        columns: That were read.
     """
 
     name: str

@@ -39,7 +39,6 @@ def read_unlabelled(path: Path, limits: Limits, most_images: int) -> Unlabelled:
 
     Args:
         path: The file; contents decide the format.
-        limits: Caps on what is read and unpacked.
         most_images: More are refused before they are decoded.
 
     Raises:

@@ -24,11 +24,7 @@ RECORDS: Final = "records"
 
 
 class RecordsRequest(Request):
-    """Which labelled images to read, and how.
-
-    Attributes:
-        choices: The owner's.
-    """
+    """Which labelled images to read, and how."""
 
     choices: ReadingChoices
 

@@ -36,7 +36,6 @@ class Request(_Frozen):
     Attributes:
         path: The file, or a folder of this machine.
         folder: Where results go.
-        memory_bytes: Address space of the process.
         cpu_seconds: Its processor time.
     """
 

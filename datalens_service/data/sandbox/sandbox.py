@@ -41,7 +41,6 @@ class Confinement:
     """Limits of the process.
 
     Attributes:
-        memory_bytes: Address space.
         seconds: Time until it is killed, of the clock and of the processor.
     """
 
@@ -76,7 +75,6 @@ class Decoded:
     """A file that was read; its records lie in `records`.
 
     Attributes:
-        format: Name of the reader.
         records: Folder as `data.stored_dataset` writes it.
         upload: The same, opened.
         counts: Private.
@@ -103,8 +101,6 @@ def decode(
     Args:
         path: The file, or a folder of this machine.
         folder: Empty; results are left in it.
-        confinement: Limits of the process.
-        choices: The owner's.
         stopping: Asked now and then; True gives up.
 
     Raises:
@@ -144,9 +140,7 @@ def decode_images(path: Path, folder: Path, confinement: Confinement, most_image
     """Read images without labels in a confined process.
 
     Args:
-        path: The file.
         folder: Empty; results are left in it.
-        confinement: Limits of the process.
         most_images: More are refused.
 
     Returns:

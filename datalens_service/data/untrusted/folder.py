@@ -33,7 +33,6 @@ class Folder:
 
     Attributes:
         entries: Its files, and those of the folders in it, by name.
-        folders: The folders in it.
         backslashed: None: a folder has no stored names.
     """
 

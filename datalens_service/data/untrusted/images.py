@@ -54,7 +54,6 @@ class Picture(NamedTuple):
 
     Attributes:
         pixels: uint8 (height, width, channels).
-        changes: What was changed while it was decoded.
     """
 
     pixels: Images
@@ -197,7 +196,6 @@ def decode_all(
 
     Args:
         files: Name and bytes of each.
-        count: How many there are.
         first: An image that all others must be like; None takes the first of these that can be decoded.
         limits: Caps on each image, and on all pixels together.
         notices: Collects the names of images that were changed or left out.

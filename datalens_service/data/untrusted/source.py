@@ -36,10 +36,7 @@ class Source:
     Attributes:
         path: The file, without compression; or the folder.
         archive: Its entries, if it is a zip, a tar or a folder.
-        is_tar: Whether it is a tar.
-        limits: Caps on what is read and unpacked.
         notices: Collects what its owner should know.
-        decoder: Of the images in it.
     """
 
     path: Path
@@ -85,8 +82,6 @@ def open_source(
 
     Args:
         path: The file, or a folder of this machine.
-        limits: Caps on what is read and unpacked.
-        decoder: Of the images in it.
         encoding: Of names in an archive that do not say theirs; None: UTF-8.
 
     Raises:

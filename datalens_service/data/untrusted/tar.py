@@ -56,7 +56,6 @@ class TarArchive:
     Attributes:
         file: The open file.
         entries: Its files in stored order.
-        folders: Its directories.
         backslashed: Names that are stored with backslashes.
     """
 
@@ -99,8 +98,6 @@ def open_tar(path: Path, limits: Limits, encoding: str | None = None) -> Iterato
     """Open a tar and check all its headers against `limits`.
 
     Args:
-        path: The file.
-        limits: Caps on what it declares.
         encoding: Of names; None: UTF-8.
 
     Raises:

@@ -61,7 +61,6 @@ class ZipArchive:
     Attributes:
         file: The open zip.
         entries: Its files, without directories, in stored order.
-        folders: Its directories.
         backslashed: Names that are stored with backslashes.
     """
 
@@ -91,8 +90,6 @@ def open_archive(path: Path, limits: Limits, encoding: str | None = None) -> Ite
     """Open a zip and check its directory against `limits`; no entry is unpacked here.
 
     Args:
-        path: The file.
-        limits: Caps on what it declares.
         encoding: Of names that do not say theirs; None: UTF-8.
 
     Raises:

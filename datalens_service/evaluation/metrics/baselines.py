@@ -40,9 +40,7 @@ def class_average_accuracy(
     Args:
         train: Private images that are averaged.
         test: Private images that are classified.
-        num_classes: Declared classes.
         epsilon: Of the release, under zero-out.
-        delta: Of the release.
         seed: Of the noise.
         records_per_unit: Most records of one unit.
 
@@ -66,7 +64,6 @@ def noisy_averages(train: Split, num_classes: int, *, mu: float, rng: np.random.
 
     Args:
         train: Private images.
-        num_classes: Declared classes.
         mu: Privacy parameter of the release.
         rng: For the noise.
 

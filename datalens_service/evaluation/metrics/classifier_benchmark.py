@@ -56,10 +56,6 @@ class ClassifierBenchmark:
     """Trains a classifier once per seed and tests it on the same images each time.
 
     Attributes:
-        reference: With the test images.
-        num_classes: Outputs of the classifier.
-        settings: How often, and how long.
-        classifier: Architecture.
         device: Where it is trained.
         progress: Told of every epoch.
     """

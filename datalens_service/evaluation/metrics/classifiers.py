@@ -29,7 +29,6 @@ class ClassifierArchitecture(NamedTuple):
     """An architecture.
 
     Attributes:
-        title: In the table of classes.
         suffix: Of the names of metrics that it computes.
         description: For protocols.
         build: Untrained network for a shape and a number of classes.

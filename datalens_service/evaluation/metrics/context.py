@@ -38,7 +38,6 @@ class Subject:
         generator: What the job released.
         dataset: Its private dataset.
         epsilon: Of the job, for the baseline of noisy class averages (zero-out).
-        delta: Of the job.
         device: Where networks are trained.
         folder: Private; for files in the making.
         moments_generator: A moments generator at the same budget; None leaves that baseline out.
@@ -62,8 +61,6 @@ class Sources:
     """Everything an evaluation has. Private: metrics see it through a `Context`.
 
     Attributes:
-        subject: What is measured.
-        settings: How.
         test: Test images; None without a test split.
         reference: Images for fidelity; None without any.
         shared: Results that several metrics use, by standing and key.
@@ -105,8 +102,6 @@ class Context:
     """What one metric may look at.
 
     Args:
-        sources: Everything there is.
-        reads: Of the metric.
         progress: Told of steps.
     """
 

@@ -32,7 +32,6 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
     """The standard CNN as torch-fidelity wants it.
 
     Args:
-        name: Under which it is registered.
         features_list: Which of `features` and `logits` are asked for.
         feature_extractor_weights_path: File that `train` wrote.
     """
@@ -73,9 +72,7 @@ def train(reference: Split, num_classes: int, path: Path, *, seed: int, device: 
 
     Args:
         reference: Images and labels that are not compared afterwards.
-        num_classes: Declared classes.
         path: The file, safetensors; as private as `reference`.
-        seed: Of the training.
         device: Where to train.
 
     Returns:

@@ -45,11 +45,9 @@ def accuracy(
         train_labels: int64 (n,) in [0, num_classes).
         test_images: uint8 (m, height, width, channels).
         test_labels: int64 (m,).
-        num_classes: Outputs of the network.
         epochs: Passes over the training set; the network after the last one is tested.
         seed: Of initial weights, order and dropout; the global random state is left as it was.
         device: "cpu" or a CUDA device.
-        classifier: Its architecture.
         batch_size: Images per step.
         observe: Called after each epoch with (epochs done, epochs).
 

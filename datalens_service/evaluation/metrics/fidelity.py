@@ -54,7 +54,6 @@ class _Figure(NamedTuple):
         title: For people.
         meaning: For people.
         unit: "percent", "distance" or "score".
-        better: Which direction is better.
         key: Under which torch-fidelity has it.
     """
 
@@ -131,10 +130,7 @@ class Comparisons(NamedTuple):
     """Three sets under one extractor, on one scale.
 
     Attributes:
-        extractor: Whose features are compared.
-        synthetic: Images of the generator.
         baseline: The average real image of each class.
-        upper_bound: Other real images.
     """
 
     extractor: Extractor
@@ -157,10 +153,8 @@ def compare(
     """Compare synthetic images with real ones under one extractor.
 
     Args:
-        kind: Which extractor.
         synthetic: uint8 (n, height, width, channels).
         reference: Real images; results are for those who may see figures of it.
-        num_classes: Declared classes.
         most_images: Most images on either side.
         folder: Private; for the extractor's weights, which go again.
         inception_weights: The operator's file, or None.
@@ -243,7 +237,6 @@ def against(name: str, comparisons: Comparisons, reference: Reference) -> Outcom
     Args:
         name: Key of the figure, without an extractor.
         comparisons: Under one extractor.
-        reference: What was compared with.
     """
     alone = name == _SCORE and not comparisons.extractor.reads_reference
     basis = _basis(comparisons.extractor, comparisons.synthetic.images, None if alone else reference)

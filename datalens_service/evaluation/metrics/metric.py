@@ -29,11 +29,9 @@ class Metric:
         title: For people.
         meaning: One or two sentences for people.
         unit: "percent", "distance", "score", or a word of its own.
-        better: Which direction is better.
         reads: The most private images that it reads; decides who may see it.
         compute: Computes it from what `reads` permits; None: the job releases it by a charged mechanism.
         applies: Whether a job has it, beside that what it reads is there.
-        steps: Steps of progress that it takes.
         group: Shared title of metrics that come from one computation and fail together.
         family: The metric without its variant: "accuracy", "fid".
         variant: The extractor or classifier of this variant.

@@ -57,7 +57,6 @@ class Outcome:
         protocol: How, for a reader who wants to repeat it.
         baseline: The same for one average real image per class.
         upper_bound: The same for other real images.
-        basis: Of a fidelity figure.
     """
 
     values: tuple[float, ...]
@@ -72,9 +71,7 @@ class PublicFacts:
     """What decides which metrics a job has, and in how many steps: nothing here depends on private records.
 
     Attributes:
-        settings: Of the evaluation.
         num_units: Privacy units of the training images.
-        has_test: Whether there are test images.
         has_reference: Whether there are images to compare with for fidelity.
         has_moments: Whether a `moments` generator was made at the same budget.
     """

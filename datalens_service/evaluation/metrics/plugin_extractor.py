@@ -29,9 +29,6 @@ _FEATURES: Final = "features"
 def register(kind: str) -> tuple[str, str]:
     """Make a plug-in known to torch-fidelity.
 
-    Args:
-        kind: Its name.
-
     Returns:
         Name under which torch-fidelity has it, with package and version, and SHA-256 of its module.
     """

@@ -34,7 +34,6 @@ class RandomExtractor(FeatureExtractorBase):  # type: ignore[misc]
     """Random convolutions as torch-fidelity wants them.
 
     Args:
-        name: Under which it is registered.
         features_list: Its only output.
         feature_extractor_weights_path: File that `write` wrote.
     """
@@ -71,7 +70,6 @@ def write(channels: int, path: Path) -> str:
     """Write the weights for images with so many channels.
 
     Args:
-        channels: Of the images.
         path: The file, safetensors.
 
     Returns:

@@ -21,7 +21,6 @@ class Reference:
     """Real images to measure on.
 
     Attributes:
-        split: Images and labels.
         kind: What the guarantee says of them.
         name: For protocols.
     """

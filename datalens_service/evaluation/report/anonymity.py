@@ -27,9 +27,7 @@ class Question(NamedTuple):
 
     Attributes:
         name: As the Working Party calls it.
-        question: In a sentence.
         speaks_for: Of released images.
-        speaks_against: Of any release.
         without_images: What speaks for it where no image is released; empty if that is no matter.
     """
 
@@ -94,7 +92,6 @@ def anonymity_of(privacy: PrivacyStatement, result: str = "generator") -> Anonym
     """The three questions with the figures of one job; public, as those figures are.
 
     Args:
-        privacy: The privacy part of the report.
         result: Kind of the released model.
     """
     values = {

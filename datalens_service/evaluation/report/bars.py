@@ -66,7 +66,6 @@ def metric_bars(name: str, title: str, metrics: Sequence[MetricBars]) -> str:
     Args:
         name: Makes ids unique on the page.
         title: For those who do not see it.
-        metrics: From top to bottom.
     """
     thin, gap = 22, 30
     height = sum(gap + thin * len(metric.rows) for metric in metrics) + 4

@@ -28,8 +28,6 @@ def epsilon_delta_curve(mu: float, epsilon: float, delta: float, slack: float = 
 
     Args:
         mu: Of everything the job was charged.
-        epsilon: Of the marked point.
-        delta: Of the marked point.
         slack: Part of δ that was charged beside μ.
     """
     frame = _Frame(max(1.6 * epsilon, 0.1), math.ceil(-math.log10(delta)) + 3)

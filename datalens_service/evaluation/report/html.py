@@ -38,7 +38,6 @@ def owner_html(report: Report, pictures: Pictures | None = None) -> str:
     """The page for the owner of the private images, with every figure.
 
     Args:
-        report: Of a finished job.
         pictures: Of released images.
     """
     return page(owner_view(report), pictures)
@@ -48,7 +47,6 @@ def releasable_html(report: Report, pictures: Pictures | None = None) -> str:
     """The page that may be passed on: no figure in it is private or for the owner.
 
     Args:
-        report: Of a finished job.
         pictures: Of released images.
     """
     return page(releasable_view(report), pictures)

@@ -29,7 +29,6 @@ class JobFacts:
 
     Attributes:
         served: Whether it belongs to a service, with addresses and pages; False for `datalens train`.
-        measured: Whether figures were asked for.
         holdout: Whether a data set was named that is set aside.
     """
 
@@ -43,7 +42,6 @@ class JobFacts:
 
         Args:
             spec: Of the job, as JSON.
-            served: Whether it belongs to a service.
         """
         evaluation = spec.get("evaluation", {})
         measured = bool(evaluation.get("enabled", False))
@@ -71,12 +69,9 @@ class PrivateRead:
     """One way in which private images are read.
 
     Attributes:
-        access: Its name in reports.
         status: What it is to the guarantee.
         audience: Who sees what depends on the images, beyond what the guarantee covers.
-        what: What is read and what becomes of it.
         otherwise: What a report says where `happens` is false.
-        happens: Whether a job has it.
         modules: Where records are read for it.
         operations: Operation ids, of the REST API and of pages, that read records or show what depends on them.
         results: Kinds of released models whose reports list it; None is all.

@@ -15,7 +15,6 @@ class ResultWording(NamedTuple):
         made: What it is, before "from {n} private {unit}s".
         studied: What somebody studies who wants to tell whether one unit took part.
         covered: What the guarantee covers.
-        not_covered: What it does not.
         released: What leaves.
         never_released: What stays.
     """

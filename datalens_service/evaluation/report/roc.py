@@ -18,7 +18,6 @@ def roc_curve(name: str, attack: str, points: Sequence[RocPoint]) -> str:
 
     Args:
         name: Makes the ids of the drawing unique on its page.
-        attack: Its name.
         points: Ascending in false positives.
     """
     svg = canvas(name, _BOTTOM + 46, f"ROC curve of {attack}", "Members found over records that are called so wrongly")

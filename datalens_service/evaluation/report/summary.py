@@ -22,8 +22,6 @@ def summary(
     """What was made and why, and what is promised; public.
 
     Args:
-        method: Name of the method.
-        privacy: The privacy part of the report.
         result: Kind of the released model.
         about_method: What the images are made for, and how much of each is learned; empty sentences are left out.
     """

@@ -66,7 +66,6 @@ def epsilons_of_units(
         descent: Its weights are replaced.
         iterates: Every `IndividualHistogram.every`-th that was released, the first one included.
         count: Of all iterates.
-        histogram: What the numbers are for.
     """
     levels = norm_levels(squared_norms(descent, iterates), descent.mechanism.radius)
     steps = np.diff([*range(0, count, histogram.every), count])
@@ -79,7 +78,6 @@ def accountant_of(mechanism: GradientSum, worst_epsilon: float, other_units: int
     """The accountant of a descent.
 
     Args:
-        mechanism: Of its steps.
         worst_epsilon: ε of the job.
         other_units: Of its other releases, which cost every unit the same.
     """

@@ -39,10 +39,7 @@ class PartitionedRun:
     """What is asked for.
 
     Attributes:
-        schema: Of the data set.
-        dimensions: Weights of the network.
         batch: Units in a batch.
-        steps: Releases.
     """
 
     schema: Schema

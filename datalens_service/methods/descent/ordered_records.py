@@ -33,7 +33,6 @@ class OrderedRecords:
     """The records of a data set on a device.
 
     Args:
-        dataset: Whose training records.
         device: Where gradients are computed.
     """
 

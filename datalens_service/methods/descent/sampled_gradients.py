@@ -48,7 +48,6 @@ class SampledRun:
     Attributes:
         num_units: Privacy units, public.
         batch: Expected number of units in a batch.
-        steps: Releases.
         slack_share: Part of δ that is charged as slack.
     """
 
@@ -80,8 +79,6 @@ class SampledRun:
         Args:
             mechanism: With any noise.
             noise_multiplier: σ over the largest contribution; None calibrates it.
-            epsilon: Budget.
-            delta: Budget.
             other_units: Ledger units that other releases of the job cost.
 
         Raises:

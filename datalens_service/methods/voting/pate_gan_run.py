@@ -25,7 +25,6 @@ class StudentSchedule:
     """How a student discriminator learns; the fields of `PateGan` of these names.
 
     Attributes:
-        discriminator: Architecture.
         discriminator_steps: Per batch scored.
         discriminator_learning_rate: Adam's.
         generator_steps: Per batch scored.

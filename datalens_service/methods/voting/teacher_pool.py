@@ -39,11 +39,8 @@ class TeacherPool:
     """Teachers with their shards.
 
     Args:
-        parameters: Of the method.
-        votes: How they vote.
         dataset: Of which records are kept that are dealt to them.
         randomness: Seeds.
-        options: Device, folder and process group.
     """
 
     def __init__(

@@ -33,7 +33,6 @@ class ScatteringFeatures(nn.Module):
     Every step looks at one image alone. The basis is a part of the released weights; `Scattering` fits it.
 
     Args:
-        schema: Of the images.
         dimensions: Length of the feature vector.
     """
 

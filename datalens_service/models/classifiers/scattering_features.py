@@ -30,7 +30,6 @@ class FeatureBasis:
 
     Attributes:
         network: Released: fixed filters, and a basis that depends on released samples.
-        schema: Of the images.
     """
 
     network: ScatteringFeatures
@@ -43,11 +42,8 @@ class FeatureBasis:
         """The leading directions of samples' features, divided by a power of their variances.
 
         Args:
-            schema: Of the images.
             samples: uint8 (n, height, width, channels), released.
-            dimensions: Of the basis.
             evenness: The power; 0 leaves features as they are, ½ evens variances out.
-            seed: Of the randomised decomposition.
             device: Where features are computed.
         """
         network = ScatteringFeatures(schema, dimensions).to(device).eval()
@@ -94,7 +90,6 @@ def as_classifier(basis: FeatureBasis, weights: Floats) -> Classifier:
     """Features and a linear layer as one network.
 
     Args:
-        basis: Of the features.
         weights: (dimensions + 1, classes); the last row is the bias.
     """
     dimensions = basis.network.basis.shape[1]

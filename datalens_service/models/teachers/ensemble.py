@@ -39,7 +39,6 @@ class TeacherEnsemble(TeacherBackend):
     Args:
         architecture: Key of `ARCHITECTURES`, or a network of one's own size.
         num_teachers: N, of all ranks together.
-        schema: Of the images.
         device: "cpu" or "cuda".
         seed: Of the initial weights, which depend on it, the partition and the kind of device; public.
         learning_rate: Adam's, the same for all.

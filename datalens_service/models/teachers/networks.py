@@ -37,9 +37,6 @@ class TeacherNetwork(ABC):
     """An architecture.
 
     Shapes below are for n teachers, B private images of each teacher, S shared ones, C classes, d numbers per image.
-
-    Args:
-        schema: Of the images.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -86,7 +83,6 @@ class Dense(TeacherNetwork):
     Initial weights: He et al. 2015.
 
     Args:
-        schema: Of the images.
         hidden: Hidden units.
     """
 
@@ -141,7 +137,6 @@ class Conv(TeacherNetwork):
     Initial weights: normal of standard deviation 0.02 (DCGAN, Radford et al. 2016), biases 0.
 
     Args:
-        schema: Of the images.
         maps: Maps of the second convolution besides one per class.
         hidden: Units of the dense layer.
     """

@@ -40,7 +40,6 @@ class TensorFile:
     kill the process.
 
     Args:
-        shapes: Of the tensors.
         folder: On a disk; None takes the system's folder for temporary files.
 
     Raises:

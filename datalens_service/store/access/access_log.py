@@ -29,15 +29,11 @@ class AuditEntry:
     """One line of the journal.
 
     Attributes:
-        tenant_id: Whose journal.
         seq: Number within it, from 1, without gaps.
-        at: When.
         actor: Id of the API key, or `local` for commands on the machine itself.
         action: Operation of the API.
         object_id: What it was done to, or what it created, if that has an id.
-        outcome: HTTP status.
         detail: The reason that was given, or what was made of the object; may be empty.
-        previous_hash: Of the entry before.
         hash: Of everything else.
     """
 
@@ -137,8 +133,6 @@ def list_latest(
     """Entries newest first.
 
     Args:
-        database: With the journal.
-        tenant_id: Whose.
         before: Only entries with smaller numbers.
         limit: Most entries.
 

@@ -38,7 +38,6 @@ class BrowserSession:
     """A signed-in browser.
 
     Attributes:
-        key: That was signed in with.
         token: For the cookie; secret.
         form_token: For pages of the service itself, which send it with every change.
     """

@@ -35,7 +35,6 @@ class Identity:
         issuer: Of the token.
         subject: Stable name at the issuer.
         name: For people.
-        tenant_id: Whose objects they see.
         role: The least one that holds their scopes.
         scopes: What they may do.
     """

@@ -44,14 +44,11 @@ class ApiKey:
 
     Attributes:
         id: Stable name for revoking it.
-        name: Given by its owner.
         prefix: The first characters behind `dlk_`, to recognise it by.
-        tenant_id: Whose objects it sees.
         role: For whom it is.
         scopes: What it may do.
         requests_per_minute: Limit of its own; None takes that of the deployment.
         concurrent_requests: The same for requests at once.
-        expires_at: When it becomes useless by itself.
     """
 
     id: str
@@ -129,7 +126,6 @@ def create_first(database: Database, name: str, keep: Callable[[str], None]) -> 
 
     Args:
         database: Where.
-        name: Of the key.
         keep: Stores the plain text before the key is committed, so that no key exists that nobody knows.
 
     Returns:

@@ -20,7 +20,6 @@ class Usage(TypedDict):
     """Of one tenant, all in all.
 
     Attributes:
-        jobs: Number by state.
         job_seconds: Of jobs that have ended, from first start to end.
     """
 

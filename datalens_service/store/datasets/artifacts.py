@@ -46,7 +46,6 @@ class Artifact:
     """A stored file.
 
     Attributes:
-        job_id: Who made it.
         name: File name, unique within the job.
         sha256: Of its content, hexadecimal.
         size: In bytes.
@@ -106,7 +105,6 @@ class ArtifactStore:
         """Store a file under the lease of its job; the same name replaces what was there.
 
         Args:
-            lease: Of the worker that made it.
             name: Letters, digits, dot, dash and underscore.
             content: Bytes, or a file to copy.
             releasable: False for everything that depends on private records outside a release.

@@ -159,7 +159,6 @@ def create(
         delta: Of the lifetime budget; None takes the default for n, or that of `shares_budget_with`. Known records
             need the δ of their account.
         shares_budget_with: Id of a data set of this tenant, deleted or not, whose account pays for this one, too.
-        tenant_id: Whose records they are.
         notices: Collects which records an account knew already. Private.
         settle: Called at the end of the transaction: what it notes, and refuses, is part of it.
 

@@ -138,7 +138,6 @@ def files_at(url: str, data_dir: Path) -> Files:
 
     Args:
         url: Empty is the local folder.
-        data_dir: Of the service.
     """
     local = LocalFiles(data_dir / "artifacts")
     return RemoteFiles(url, data_dir / "cache" / "artifacts", local) if url else local

@@ -35,8 +35,6 @@ def joined(session: Session, dataset_id: str, known_records: int | None) -> Join
 
     Args:
         session: That the data set was created in, or a later one.
-        dataset_id: The new data set.
-        known_records: Of its records.
 
     Raises:
         NotFound: No such data set.

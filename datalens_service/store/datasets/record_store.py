@@ -58,7 +58,6 @@ class RecordStore:
         """The folder with the records, on this machine.
 
         Args:
-            records_path: From the row of the data set.
             folder: Private; where they go if they are not here. It is made, and is the caller's to remove.
 
         Raises:

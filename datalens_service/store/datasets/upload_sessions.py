@@ -21,7 +21,6 @@ class PartialUpload:
     """An upload as it was when it was read.
 
     Attributes:
-        key_id: The API key that began it.
         length: Bytes of the whole file.
         received: Bytes that are on the disk for certain.
         name: Of a data set that is made from it and given no other: that of the file.

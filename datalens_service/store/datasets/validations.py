@@ -34,7 +34,6 @@ class Validation:
 
     Attributes:
         dataset_id: Of the data set that exists once `state` is ready.
-        key_id: With which it came.
         upload_id: The file; None if it came with a request, and was noted once it was read.
         form: What was declared with the upload.
         report: Private: counts of records, or what is wrong. None while validating and once deleted.

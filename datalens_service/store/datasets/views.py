@@ -80,11 +80,8 @@ def list_views(
 
     Args:
         database: Where.
-        tenant_id: Whose.
         limit: Most uploads in this page.
-        cursor: Of the page before.
         search: Only those whose name contains it, or which have it as a tag.
-        state: Only those in this state.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.

@@ -64,7 +64,6 @@ def create(
 
     Args:
         database: Where.
-        dataset_id: Whose records are attacked.
         request: What was asked, as JSON.
         attacked_job_id: The job whose model is attacked; None for a rehearsal.
         max_attempts: Lost workers in a row before it fails.
@@ -124,11 +123,7 @@ def list_audits(
 
     Args:
         database: Where.
-        tenant_id: Whose.
         limit: Most audits in this page.
-        cursor: Of the page before.
-        dataset_id: Only audits on these records.
-        attacked_job_id: Only audits of the model of this job.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
@@ -147,8 +142,6 @@ def store_result(database: Database, lease: Lease, result: dict[str, Any], pictu
     """Note what an audit found; repeatable.
 
     Args:
-        database: Of the audit.
-        lease: Of the audit.
         result: Figures, as JSON.
         picture: PNG. It lies with the figures, so that it is deleted with them.
 

@@ -67,8 +67,6 @@ class Event:
 
     Attributes:
         seq: Number within the job, from 1, without gaps.
-        type: What it tells.
-        state: Of the job, after it.
         charged_units: Ledger units that the job had charged.
         created_at: Not before that of the event before. To the second; of progress to the minute: finer times would
             tell how long steps on private records take.

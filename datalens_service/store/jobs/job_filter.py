@@ -18,10 +18,6 @@ class JobFilter:
     """Which jobs to list; what is None leaves out none.
 
     Attributes:
-        tenant_id: Only jobs of this tenant.
-        dataset_id: Only jobs on this data set.
-        state: Only jobs in this state.
-        method: Only jobs of the method with this name.
         search: Only jobs whose name contains it, or which have it as a tag.
         created_after: Only jobs whose second of creation is this instant or later.
         created_before: Only jobs whose second of creation is before this instant.

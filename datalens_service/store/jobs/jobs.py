@@ -81,9 +81,6 @@ class Progress:
     """How far a running job is, in public numbers.
 
     Attributes:
-        phase: What it does now.
-        value: Steps made of the phase.
-        maximum: Steps of the phase.
         start: `value` when this worker began the phase.
         started_at: When that was; None while no worker has begun.
     """
@@ -185,9 +182,7 @@ def create(
 
     Args:
         database: Where.
-        dataset_id: The data set it trains on.
         spec: What was asked, as JSON.
-        result: Kind of the model that it makes.
         price: What the plan costs, as it is shown, as JSON.
         plan: What will be charged; the worker runs this one.
         cost: Ledger units of the whole plan; its slack is that of `plan`.
@@ -255,7 +250,6 @@ def list_jobs(database: Database, which: JobFilter = _ALL, *, limit: int = 50, c
 
     Args:
         database: Where.
-        which: Conditions.
         limit: Most jobs in this page.
         cursor: Of the page before, or None.
 

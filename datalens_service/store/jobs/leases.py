@@ -43,7 +43,6 @@ class Lease:
     """The right to run a job.
 
     Attributes:
-        job_id: Which.
         token: Fencing token; goes with every write.
         owner: Name of the worker, for the operator.
         seconds: For how long a claim or renewal holds.
@@ -76,8 +75,6 @@ def claim(
 
     Args:
         database: Where.
-        job_id: Which.
-        owner: Name of the worker.
         lease_seconds: How long silence is tolerated.
         now: For tests; the present of the database by default.
 
@@ -107,7 +104,6 @@ def claim_next(
 
     Args:
         database: Where.
-        owner: Name of the worker.
         lease_seconds: How long silence is tolerated.
         queue: Only jobs of this queue, and of none; None is all.
         now: For tests; the present of the database by default.
@@ -131,8 +127,6 @@ def adopt(database: Database, job_id: str, token: int, owner: str, lease_seconds
 
     Args:
         database: Where.
-        job_id: Of the lease.
-        token: Of the lease.
         owner: Name of the worker from now on.
         lease_seconds: How long silence is tolerated, from now on.
 
@@ -203,7 +197,6 @@ def mark_released(database: Database, lease: Lease, kind: str) -> None:
 
     Args:
         database: Where.
-        lease: Of the job.
         kind: Of the model that it released.
 
     Raises:

@@ -34,8 +34,6 @@ class StoredModel:
     Attributes:
         kind: "generator", "classifier", or whatever else a method releases.
         job_id: The job that made it; None for an imported one.
-        card: Of an imported one, as it came.
-        sha256: Of an imported one's file.
     """
 
     id: str
@@ -121,10 +119,8 @@ def list_models(
 
     Args:
         database: Where.
-        tenant_id: Whose.
         kind: Only those of this kind; None is all.
         limit: At most so many.
-        cursor: Returned by the previous page.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.

@@ -25,7 +25,6 @@ class JobAccount:
 
     Args:
         database: Of the ledger, with its log.
-        job_id: The running job.
         lease_token: Of the lease this worker holds; with a later one the worker is refused.
     """
 

@@ -61,8 +61,6 @@ def open_account(
 
     Args:
         session: Of an open transaction.
-        dataset_id: The data set that brings them.
-        epsilon: Lifetime budget.
         delta: Fixed for the lifetime of the account.
         checked_log_bytes: Length of the ledger log, which has no charge of this account.
 
@@ -132,7 +130,6 @@ def reserve(session: Session, account: AccountRow, job: JobRow, units: int, slac
     Args:
         session: Of an open transaction.
         account: Locked with `lock_account`.
-        job: The new row.
         units: At least 1.
         slack: Beside them, in 1e-18 of δ.
 
@@ -157,7 +154,6 @@ def new_reservation(job_id: str, account_id: str, owner_kind: str) -> Reservatio
 
     Args:
         job_id: The row, and the name of the reservation in the journal.
-        account_id: Who pays.
         owner_kind: "job" or "measurement".
     """
     return ReservationRow(

@@ -128,7 +128,6 @@ def check_log_before_upload(session: Session, log: ChargeLog | None) -> int:
 
     Args:
         session: Of an open transaction that holds the lock of the installation.
-        log: Of the database.
 
     Returns:
         Length of the log.

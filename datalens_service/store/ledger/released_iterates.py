@@ -24,8 +24,6 @@ def add(session: Session, job_id: str, lease_token: int, step: int, iterates: ND
 
     Args:
         session: Of this transaction.
-        job_id: Whose they are.
-        lease_token: Of the worker.
         step: The one after the last of them.
         iterates: (steps, weights).
     """

@@ -27,9 +27,7 @@ class TeacherRequest:
 
     Attributes:
         num_teachers: Of all ranks.
-        schema: Of the images.
         device: Where they compute.
-        seed: Of initial weights.
         active: (local,) False for a teacher whose shard is empty.
         partitions: Of this rank's teachers.
         folder: Private, on a disk, for what does not fit into memory.

@@ -30,12 +30,7 @@ _CURVATURE: Final = 5.0
 
 
 class Denoiser(nn.Module):
-    """D(x; σ, class) = c_skip·x + c_out·F(c_in·x, log σ, class).
-
-    Args:
-        shape: Its size.
-        seed: Of the initial weights.
-    """
+    """D(x; σ, class) = c_skip·x + c_out·F(c_in·x, log σ, class)."""
 
     frequencies: Tensor
 

@@ -24,7 +24,6 @@ class DenoiserShape:
     """A network that sees patches of pixels on one grid, and a grid half as fine below it.
 
     Attributes:
-        schema: Of the images.
         width: Maps on the finer grid; twice as many on the coarser one. A multiple of 8.
         blocks: Residual blocks on the coarser grid.
     """

@@ -70,9 +70,7 @@ def draw(
             of the sampler; `start_stddev`, noise on samples of the start, or None to begin with noise alone;
             `start_proposals`, whether these samples are taken before any is rejected; `end_stddev`, noise from which
             the last step goes to an image at once; `guidance_scale`, as of `follow_path`.
-        schema: Of the images.
         labels: (n,) requested classes.
-        rng: Of the samples.
 
     Returns:
         float32 (n, channels·height·width) in [0, 1].

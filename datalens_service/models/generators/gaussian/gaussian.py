@@ -28,7 +28,6 @@ def draw(
     Args:
         tensors: `basis` (d, q), `means` (classes, q), `factors` (classes or 1, q, directions).
         settings: Unused; a Gaussian has none.
-        schema: Of the images.
         labels: (n,) classes.
         rng: For z.
 

@@ -45,9 +45,7 @@ def propose(
         start: Tensors of the released model.
         settings: `start`, a key of `STARTS`; `spread` and, optionally, `least_spread`: largest and smallest scale of
             the samples' deviation; `poses` and, optionally, `surfaces`: whether to apply affine maps and textures.
-        schema: Of the images.
         labels: (n,).
-        rng: Of samples and of how they change.
 
     Returns:
         float32 (n, d) in [0, 1].
@@ -83,7 +81,6 @@ def draw(
     Args:
         tensors: As `pack` returned them.
         settings: As for `propose`.
-        schema: Of the images.
         labels: (n,) requested classes.
         rng: Of all that is random.
 

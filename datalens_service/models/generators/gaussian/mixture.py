@@ -35,7 +35,6 @@ def draw(
     Args:
         tensors: `basis` (d, q), `weights` (classes, K), `means` (classes, K, q), `factors` (classes, K, q, q).
         settings: Unused; a mixture has none.
-        schema: Of the images.
         labels: (n,) classes.
         rng: For k and z.
 

@@ -44,7 +44,6 @@ def draw(
     Args:
         tensors: As `StudentTrainer.tensors` gave them.
         settings: As `StudentTrainer.settings` gave them.
-        schema: Of the images.
         labels: (n,) classes.
         rng: For the network's inputs.
 

@@ -27,7 +27,6 @@ class ClassNetworks(ImageNetwork):
     """z → dense, rectifier, dense → cosine coefficients → image, with weights of its own for every class.
 
     Args:
-        schema: Of the images.
         z_dim: Length of z.
         frequencies: Cosine coefficients of an image.
         hidden: Units of the hidden layer.

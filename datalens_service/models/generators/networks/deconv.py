@@ -28,7 +28,6 @@ class DeconvGenerator(ImageNetwork):
     Sides that are no multiple of 4 are rounded up, and the image is cropped.
 
     Args:
-        schema: Of the images.
         z_dim: Length of z.
         hidden: Units of the first layer.
         maps: Maps of the second layer and of the first transposed convolution.

@@ -21,11 +21,7 @@ _COUNTER = "num_batches_tracked"
 
 
 class ImageNetwork(nn.Module, ABC):
-    """A generator network. It sees released numbers only.
-
-    Args:
-        schema: Of the images.
-    """
+    """A generator network. It sees released numbers only."""
 
     def __init__(self, schema: Schema) -> None:
         super().__init__()

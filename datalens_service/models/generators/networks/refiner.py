@@ -26,7 +26,6 @@ class Refiner(nn.Module):
     """Three 5×5 convolutions; the label enters each as a bias. The last one starts at zero, hence so does all.
 
     Args:
-        schema: Of the images.
         width: Maps of the two hidden layers.
         seed: Of the initial weights (He et al. 2015).
     """
@@ -59,10 +58,8 @@ class RefinedGaussian(ImageNetwork):
     zero until they are loaded.
 
     Args:
-        schema: Of the images.
         rank: Dimensions of the Gaussian.
         width: Maps of the refiner.
-        seed: Of its initial weights.
     """
 
     basis: Tensor

@@ -55,7 +55,6 @@ class HierarchicalFit:
         Args:
             scatter: (d, d) noisy Σ r·rᵀ of distances from the class means.
             noise_stddev: Of one entry.
-            rank: Columns of the basis.
         """
         records = self._counts.sum()
         values, vectors = np.linalg.eigh(scatter / records)

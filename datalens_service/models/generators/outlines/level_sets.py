@@ -53,7 +53,6 @@ class LevelSets:
     """Encodes images as vectors, and vectors as images.
 
     Attributes:
-        schema: Of the images.
         content: `drawings`: bright strokes of one brightness, in a common pose; `objects`: a bright object with grey
             values inside, in its own pose. The background is dark.
     """

@@ -84,7 +84,6 @@ def propose(
         settings: Of the shapes.
         classifier: Its last layer sees the features.
         labels: (n,) classes.
-        rng: Of the samples.
     """
     schema = classifier.schema
     codec = LevelSets(schema, settings["content"])
@@ -105,9 +104,7 @@ def draw(
     Args:
         tensors: As `pack` returned them.
         settings: `start`, of the shapes; `classifier`, of the classifier.
-        schema: Of the images.
         labels: (n,) requested classes.
-        rng: Of the samples.
 
     Returns:
         float32 (n, channels·height·width) in [0, 1].

@@ -31,9 +31,7 @@ def draw(
     Args:
         tensors: `basis` (d, q), `means` (classes, d), `factors` (classes, q, q), `tolerances` (classes,).
         settings: `content`; `spread`, how much wider samples lie than records.
-        schema: Of the images.
         labels: (n,) classes.
-        rng: Of the samples.
 
     Returns:
         float32 (n, channels·height·width) in [0, 1].
@@ -55,7 +53,6 @@ def tolerances(tensors: Tensors, settings: dict[str, Any], schema: Schema, accep
     Args:
         tensors: As for `draw`, without tolerances.
         settings: As for `draw`.
-        schema: Of the images.
         accepted: Share, in (0, 1].
         seed: Of the samples; public.
     """
@@ -86,11 +83,9 @@ def propose(
     """Images of samples, whether they would be accepted or not.
 
     Args:
-        codec: Of the images.
         tensors: `basis`, `means`, `factors`, as for `draw`.
         spread: How much wider samples lie than records.
         labels: (n,) classes.
-        rng: Of the samples.
 
     Returns:
         float32 images (n, d), and squared distances (n,) by which their fields move when they are encoded again.
