@@ -14,36 +14,28 @@ from fastapi.telemetry import TelemetryConfig
 from starlette.routing import Mount, Route
 
 from api.addresses import address, rooted_at
-from api.deps import Services
-from api.http.middleware import BodyLimit, RequestLog
-from api.http.query_parameters import refuse_unknown
-from api.http.reader_voice import ReaderVoice
+from api.deps import Services, caller
+from api.http.middleware import BodyLimit, ReaderVoice, RequestLog
 from api.http.reverse_proxy import ReverseProxy
 from api.http.static_files import StaticFolder
+from api.http.strictness import refuse_unknown
 from api.openapi import audit_examples, document, examples, service_examples
 from api.pages import (
     administration_pages,
-    audit_pages,
-    comparison_pages,
     dataset_pages,
     image_pages,
     job_pages,
-    key_pages,
     plan_pages,
-    reference,
-    signing_in,
-    signing_key_page,
+    public_pages,
     single_sign_on,
 )
-from api.pages.views import unknown_pages
+from api.pages.views import rendering
 from api.problems import handlers
 from api.rest import (
     artifacts,
     audits,
-    classifier_downloads,
     classifiers,
-    dataset_confirmation,
-    dataset_labels,
+    dataset_changes,
     datasets,
     downloads,
     events,
@@ -53,12 +45,10 @@ from api.rest import (
     jobs,
     journals,
     keys,
-    metrics,
     plans,
     privacy,
     releases,
     signing_keys,
-    synthetic_downloads,
     uploads,
     webhooks,
 )
@@ -84,43 +74,37 @@ from datalens_service.settings import Settings
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.signing_key import signing_key
 
-_ROUTES = (
-    uploads,
+_KEYED: Final = (
     datasets,
-    dataset_confirmation,
-    dataset_labels,
+    dataset_changes,
     privacy,
     plans,
     jobs,
     audits,
     events,
     downloads,
-    synthetic_downloads,
-    classifier_downloads,
-    artifacts,
     generators,
     classifiers,
     keys,
     webhooks,
     journals,
+    individual_epsilon,
+)
+"""Operations that need a key, all of them."""
+_OTHERS: Final = (
+    uploads,
+    artifacts,
     signing_keys,
     health,
-    individual_epsilon,
-    metrics,
     problem_types,
-    signing_in,
+    public_pages,
     single_sign_on,
-    signing_key_page,
     dataset_pages,
     plan_pages,
-    comparison_pages,
     image_pages,
     job_pages,
-    audit_pages,
-    key_pages,
     administration_pages,
     releases,
-    reference,
 )
 
 _TELEMETRY: Final[TelemetryConfig] = {
@@ -153,11 +137,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.stopping = threading.Event()
-    for module in _ROUTES:
+    expected = document.problems("unauthorized", "store-unavailable", "internal-error")
+    for module in _KEYED:
+        app.include_router(module.router, dependencies=[Depends(caller)], responses=expected)
+    for module in _OTHERS:
         app.include_router(module.router)
     app.mount("/static", StaticFolder(), name="static")
     handlers.install(app)
-    unknown_pages.install(app)
+    rendering.answer_browsers(app)
     app.add_middleware(BodyLimit, upload_bytes=settings.max_upload_bytes)
     app.add_middleware(TusHeaders)
     app.add_middleware(AccessLogging)
@@ -173,7 +160,7 @@ def _first_parts(app: FastAPI) -> frozenset[str]:
     Raises:
         InvalidInput: The root path begins with one of them: nobody could tell whether a proxy has taken it away.
     """
-    routes = [*app.routes, *(route for module in _ROUTES for route in module.router.routes)]
+    routes = [*app.routes, *(route for module in _KEYED + _OTHERS for route in module.router.routes)]
     own = frozenset(route.path.split("/")[1] for route in routes if isinstance(route, Route | Mount))
     root_path: str = app.state.settings.root_path
     if root_path and root_path.split("/")[1] in own:

@@ -4,37 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from pydantic import AfterValidator
 
-from api.deps import ObjectId, Services, ServicesDep, caller
+from api.deps import ObjectId, Services, ServicesDep
 from api.http.file_responses import file_response
-from api.openapi.document import problems
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
 from datalens_service.errors import StateConflict
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
-
-
-def download_router() -> APIRouter:
-    """A router for files of one job."""
-    return APIRouter(
-        prefix="/v1/jobs/{job_id}",
-        tags=["downloads"],
-        dependencies=[Depends(caller)],
-        default_response_class=Response,
-        responses=problems(
-            "unauthorized",
-            "not-found",
-            "state-conflict",
-            "invalid-input",
-            "range-not-satisfiable",
-            "store-unavailable",
-            "internal-error",
-        ),
-    )
 
 
 def released(job_id: ObjectId, services: ServicesDep) -> Job:

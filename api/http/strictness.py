@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
-from fastapi import Request, Response
+from fastapi import Request, Response, params
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator
 from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 
+from datalens_service.gateways.openid_provider import CALLBACK
 from datalens_service.notation import RefusedMember, decimal_number, flag, json_value, whole_number
 
 _READERS: Final[dict[Any, Callable[[str], Any]]] = {float: decimal_number, int: whole_number, bool: flag}
@@ -109,3 +112,42 @@ def _digits(value: Any) -> Any:
 
 DIGITS: Final = BeforeValidator(_digits)
 """For whole numbers in a query or a header; last in its annotation, so that limits are those of the number."""
+
+
+UNKNOWN: Final = "unknown_parameter"
+"""Code of the error."""
+
+# OpenID providers add parameters of their own, which OAuth asks to ignore (RFC 6749, 4.1.2).
+_TAKE_OTHERS: Final = frozenset({CALLBACK})
+
+
+async def refuse_unknown(request: Request) -> None:
+    """A dependency of the whole application, so that no operation can be without it.
+
+    Raises:
+        RequestValidationError: The query names a parameter that the operation does not take.
+    """
+    route = request.scope["route"]
+    if not request.query_params or route.path in _TAKE_OTHERS:
+        return
+    known = parameters_of(route)
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        raise RequestValidationError([_error(name, known) for name in unknown])
+
+
+def parameters_of(route: APIRoute) -> list[str]:
+    """Names of the query parameters that a route declares, itself and through its dependencies."""
+    declared = get_flat_params(route.dependant)
+    return sorted(field.alias for field in declared if isinstance(field.field_info, params.Query))
+
+
+def _error(name: str, known: Sequence[str]) -> dict[str, object]:
+    return {"type": UNKNOWN, "loc": ("query", name), "msg": "", "ctx": {"hint": _hint(name, known)}}
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    if near:
+        return f"Did you mean {near[0]}?"
+    return f"Known here: {', '.join(known)}." if known else "None are known here; leave it out."

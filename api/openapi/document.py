@@ -13,9 +13,8 @@ from pydantic import BaseModel
 
 from api.problems.handlers import MEDIA_TYPE, Problem, document
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
-from api.schemas.classifiers import PredictionRequest
+from api.schemas.classifiers import IndividualEpsilonRequest, PredictionRequest
 from api.schemas.datasets import DatasetRequest
-from api.schemas.individual_epsilon import IndividualEpsilonRequest
 from api.security.permissions import rule_of
 from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
 

@@ -9,9 +9,8 @@ from api.openapi.example_proof import example_bundle
 from api.problems.problem_types import PROBLEM_TYPES
 from api.schemas.common import BudgetRead, DatasetRead, PlanRead, PrivacyRead
 from api.schemas.datasets import DeletionReceipt, UploadRead, ValidationRead
-from api.schemas.events import EventPage, EventRead
-from api.schemas.jobs import JobRead
-from api.schemas.signing_keys import SigningKeyRead
+from api.schemas.jobs import EventPage, EventRead, JobRead
+from api.schemas.releases import SigningKeyRead
 from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notice, NoticeCode
 from datalens_service.data.sandbox.exchange import Counts

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from api.schemas.access import AuditPage, AuditRead, KeyCreated, KeyList, KeyRead, UsageRead
 from api.schemas.classifiers import ClassifierRead, Prediction, PredictionList
-from api.schemas.privacy import EntryPage
+from api.schemas.datasets import EntryPage
 from api.schemas.releases import AddressRead, ArtifactList, ArtifactRead, GeneratorRead
 from api.schemas.webhooks import DeliveryRead, WebhookList, WebhookRead
 from datalens_service.programs.individual_epsilon import RealisedEpsilon

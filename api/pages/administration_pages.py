@@ -50,3 +50,9 @@ def journal_page(
 def usage_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     """What was used, all in all."""
     return visitor.page("usage", usage=usage.of_tenant(services.database, visitor.tenant_id))
+
+
+@router.get("/keys", operation_id="showApiKeys")
+def keys_page(visitor: VisitorDep) -> Response:
+    """Keys; the page fetches them itself, as it also makes and revokes them."""
+    return visitor.page("keys")

@@ -19,7 +19,6 @@ from api.security.permissions import check_scope
 from datalens_service.data.readers import READERS, usual_suffixes
 from datalens_service.data.reading_choices import Encoding
 from datalens_service.services.dataset_declaration import DatasetForm
-from datalens_service.store.access import access_log
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.datasets import DatasetState
@@ -117,7 +116,7 @@ def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> R
     check_scope(visitor.key, Scope.DATASETS_WRITE)
     validation = validations.get(services.database, dataset_id)
     if validation.report is not None:
-        _note(services, visitor, dataset_id)
+        visitor.note(services, "seeDataset", dataset_id)
     shown = ValidationRead.of(validation)
     name = DatasetView.from_validation(validation).name
     return visitor.page("validation", validation=shown, name=name, declared=DatasetForm.model_validate(validation.form))
@@ -140,15 +139,3 @@ def _card(services: Services, upload: DatasetView) -> dict[str, Any]:
     if upload.contents is None:
         return {"dataset": DatasetRead.of(upload, None), "gauge": None}
     return dataset_facts(services, upload.contents)
-
-
-def _note(services: Services, visitor: Visitor, dataset_id: str) -> None:
-    """That somebody saw what depends on the records, before they see it."""
-    access_log.note(
-        services.database,
-        visitor.tenant_id,
-        actor=visitor.key.id,
-        action="seeDataset",
-        object_id=dataset_id,
-        outcome=200,
-    )

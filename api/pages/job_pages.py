@@ -1,31 +1,32 @@
-"""Pages of jobs: list, progress, samples and report. Every change is a request to `/v1`."""
+"""Pages of jobs and audits: list, progress, comparison and report. Every change is a request to `/v1`."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import StringConstraints
 
 from api.deps import After, ObjectId, Services, ServicesDep
 from api.http.file_responses import file_response
-from api.pages.views import budget_breakdown, formatting, phases
+from api.pages.views import attacks, budget_breakdown, formatting, phases
 from api.pages.views.attacks import found_on_job
-from api.pages.views.confusion import Confusion, read_confusion
+from api.pages.views.comparison import compare_figures, compare_parameters, side_of
 from api.pages.views.facts import job_rows
-from api.pages.views.quality import accuracies_of_jobs, quality_of_job
+from api.pages.views.quality import Confusion, accuracies_of_jobs, quality_of_job, read_confusion
 from api.pages.views.rendering import PageRoute
 from api.pages.views.visitor import Visitor, VisitorDep
 from api.schemas.common import BudgetRead
-from api.schemas.events import EventRead
-from api.schemas.jobs import JobRead
+from api.schemas.jobs import EventRead, JobRead
 from api.security.permissions import check_scope
 from datalens_service.data.export import WRITERS
-from datalens_service.errors import StateConflict
+from datalens_service.errors import InvalidInput, NotFound, StateConflict
 from datalens_service.methods.registered import RegisteredMethod
-from datalens_service.store.access import access_log
+from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.store.access import tenants
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import events, jobs
+from datalens_service.store.jobs import audits, events, jobs
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.released_models import CLASSIFIER
@@ -33,6 +34,10 @@ from datalens_service.store.ledger import account_summary
 
 _PAGE_SIZE: Final = 25
 _DATASETS_OFFERED: Final = 100
+_PAIR: Final = 2
+_HOW: Final = "Tick exactly two in the list of jobs, then press “Compare two ticked jobs” below it."
+JobId = Annotated[str, StringConstraints(max_length=64, pattern=IDENTIFIER)]
+Chosen = Annotated[list[JobId], Query(max_length=100, default_factory=list)]
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -70,6 +75,24 @@ def jobs_page(
         dataset=dataset,
         search=search,
         datasets=offered.items,
+    )
+
+
+@router.get("/jobs/compare", operation_id="showJobComparison")
+def comparison_page(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> Response:
+    """Samples, figures and parameters of two jobs.
+
+    Raises:
+        InvalidInput: Not exactly two jobs are named.
+        NotFound: One of them does not exist, or belongs to another tenant.
+    """
+    _check_chosen(services, visitor, set(job))
+    first, second = (side_of(services, visitor, job_id) for job_id in dict.fromkeys(job))
+    return visitor.page(
+        "comparison",
+        sides=(first, second),
+        figures=compare_figures(first, second),
+        parameters=compare_parameters(first, second),
     )
 
 
@@ -132,14 +155,7 @@ def _confusion(services: Services, visitor: Visitor, job: Job) -> Confusion | No
         return None
     table = read_confusion(services.artifacts, job.id)
     if table is not None:
-        access_log.note(
-            services.database,
-            visitor.tenant_id,
-            actor=visitor.key.id,
-            action="seeConfusion",
-            object_id=job.id,
-            outcome=200,
-        )
+        visitor.note(services, "seeConfusion", job.id)
     return table
 
 
@@ -163,3 +179,31 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
         "digests": {file.name: file.sha256 for file in files},
         "formats": list(WRITERS.values()),
     }
+
+
+@router.get("/audits/{audit_id}", operation_id="showAudit")
+def audit_page(audit_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
+    """An audit: what was attacked, and what was found."""
+    row = attacks.row_of(audits.get(services.database, audit_id))
+    result = row.audit.result
+    if result is not None:
+        visitor.note(services, "seeAudits", audit_id)
+    return visitor.page(
+        "audit",
+        audit=row.audit,
+        target=row.target,
+        dataset=datasets.get(services.database, row.audit.dataset_id),
+        pictures=[attacks.draw(one, f"curve-{one.attack}") for one in (() if result is None else result.attacks)],
+    )
+
+
+def _check_chosen(services: Services, visitor: Visitor, chosen: set[str]) -> None:
+    if len(chosen) != _PAIR:
+        numbers = {0: "No job is", 1: "Only one job is"}
+        raise InvalidInput(f"{numbers.get(len(chosen), f'{len(chosen)} jobs are')} chosen. {_HOW}")
+    try:
+        with services.database.connection() as connection:
+            for job_id in chosen:
+                tenants.check_owned(connection, visitor.tenant_id, {"job_id": job_id})
+    except NotFound:
+        raise NotFound(f"At least one of these two jobs is not among yours. {_HOW}") from None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Body, Depends, Query, Response, status
+from fastapi import APIRouter, Body, Query, Response, status
 
-from api.deps import After, Caller, Limit, ObjectId, ServicesDep, caller
+from api.deps import After, Caller, Limit, ObjectId, ServicesDep
 from api.http.strictness import StrictRoute
 from api.openapi import audit_examples
 from api.openapi.document import ok, problems
@@ -22,13 +22,7 @@ from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.jobs import audits, jobs
 
-router = APIRouter(
-    prefix="/v1/audits",
-    route_class=StrictRoute,
-    tags=["audits"],
-    dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "store-unavailable", "internal-error"),
-)
+router = APIRouter(prefix="/v1/audits", route_class=StrictRoute, tags=["audits"])
 _PNG: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
 _SUBMISSION: Final = problems(
     "invalid-input", "invalid-spec", "invalid-delta", "epsilon-infeasible", "not-found", "state-conflict"

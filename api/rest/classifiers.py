@@ -6,9 +6,9 @@ import json
 from typing import Any, Final
 
 import numpy as np
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 
-from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
+from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from api.openapi import service_examples as examples
 from api.openapi.document import form_body, ok, problems
 from api.problems.handlers import PRIVATE
@@ -24,12 +24,7 @@ from datalens_service.store.jobs.released_models import CLASSIFIER, StoredModel
 
 CLASSIFIER_FILE: Final = "classifier.safetensors"
 
-router = APIRouter(
-    prefix="/v1/classifiers",
-    tags=["classifiers"],
-    dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "store-unavailable", "internal-error"),
-)
+router = APIRouter(prefix="/v1/classifiers", tags=["classifiers"])
 _ONE: Final = problems("not-found", "invalid-input")
 _BODY: Final[dict[str, Any]] = form_body(
     PredictionForm,

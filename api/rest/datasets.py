@@ -6,9 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Response, status
+from fastapi import APIRouter, Query, Response, status
 
-from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
+from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from api.openapi import examples
 from api.openapi.document import DATASET_LINKS, form_body, ok, problems
 from api.problems.handlers import PRIVATE
@@ -35,12 +35,7 @@ from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger import account_summary
 
-router = APIRouter(
-    prefix="/v1/datasets",
-    tags=["datasets"],
-    dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "store-unavailable", "internal-error"),
-)
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 _RETRY_SECONDS: Final = 2
 _PNG: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
 _FORM: Final[dict[str, Any]] = form_body(

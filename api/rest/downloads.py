@@ -1,22 +1,32 @@
-"""Report of a job, and the proof of what it cost."""
+"""What a job made, as files: report, proof, synthetic images, classifier."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Annotated, Final
 
-from fastapi import Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from api.deps import Caller, Services, ServicesDep
+from api.http.file_responses import file_response
+from api.http.strictness import DIGITS
 from api.openapi.document import file_content, problems
-from api.released_jobs import Released, download_router, stored_file
+from api.released_jobs import Drawing, FormatName, Labelling, LicenceId, Released, stored_file
 from api.security.permissions import check_may_see_private
+from datalens_service.data.export import WRITERS
 from datalens_service.errors import NotFound
 from datalens_service.evaluation.report import document
 from datalens_service.proof.job_proof import PROOF_FILE
+from datalens_service.services.synthetic_files import GENERATOR, MAXIMUM_IMAGES, BundleRequest
+from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs.jobs import Job
 
-router = download_router()
+router = APIRouter(
+    prefix="/v1/jobs/{job_id}",
+    tags=["downloads"],
+    default_response_class=Response,
+    responses=problems("not-found", "state-conflict", "range-not-satisfiable"),
+)
 
 
 class Audience(StrEnum):
@@ -97,3 +107,124 @@ def _check_complete(services: Services, job: Job, name: str) -> None:
         document.check(services.artifacts.get(job.id, f"{name}.json").path.read_bytes())
     except FileNotFoundError:
         raise NotFound("The file was removed.") from None
+
+
+@router.get(
+    "/samples.png",
+    operation_id="getJobSamples",
+    summary="See samples of every class",
+    responses=file_content("A grid, one class per row.", "image/png"),
+)
+def get_samples(job: Drawing, request: Request, services: ServicesDep) -> Response:
+    """Synthetic images; free to publish."""
+    return stored_file(request, services, job, "samples.png", inline=True)
+
+
+@router.get(
+    "/generator",
+    operation_id="getJobGenerator",
+    summary="Download the generator",
+    responses=file_content("The generator as safetensors.", "application/octet-stream"),
+)
+def get_generator(job: Drawing, request: Request, services: ServicesDep) -> Response:
+    """Released numbers only; drawing from it is free and repeatable by seed."""
+    return stored_file(request, services, job, GENERATOR)
+
+
+@router.get(
+    "/synthetic",
+    operation_id="getJobSynthetic",
+    summary="Download synthetic images",
+    responses={
+        **file_content(
+            "A file that says it is synthetic and carries the card.",
+            *dict.fromkeys(writer.media_type for writer in WRITERS.values()),
+        ),
+        **problems("worker-unavailable", "store-unavailable"),
+    },
+)
+def get_synthetic(
+    job: Drawing,
+    request: Request,
+    services: ServicesDep,
+    format: FormatName = "parquet",
+    n: Annotated[
+        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
+    ] = None,
+    seed: Annotated[
+        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
+    ] = None,
+) -> Response:
+    """Drawing more is free: it reads the generator, never the records."""
+    schema = datasets.get(services.database, job.dataset_id).schema
+    made = services.synthetic.get(job, schema, format, n, seed)
+    writer = WRITERS[format]
+    name = f"{job.id}-synthetic.{writer.suffix}"
+    return file_response(request, made.path, made.sha256, media_type=writer.media_type, name=name)
+
+
+@router.get(
+    "/dataset",
+    operation_id="getJobDataset",
+    summary="Download the synthetic dataset, ready to be published",
+    responses={
+        **file_content("A zip: images, card, licence, checksums, Croissant, proof of privacy.", "application/zip"),
+        **problems("worker-unavailable", "store-unavailable"),
+    },
+)
+def get_dataset(
+    job: Drawing,
+    request: Request,
+    services: ServicesDep,
+    format: FormatName = "parquet",
+    n: Annotated[
+        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
+    ] = None,
+    seed: Annotated[
+        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
+    ] = None,
+    title: Annotated[str | None, Query(max_length=200, description="Public name of the dataset.")] = None,
+    license: LicenceId = "other",
+) -> Response:
+    """Unpacked, Hugging Face `datasets` loads the folder; nothing in it is private."""
+    schema = datasets.get(services.database, job.dataset_id).schema
+    bundle_request = BundleRequest(format, n, seed, title, license)
+    made = services.synthetic.bundle(job, schema, bundle_request)
+    name = f"{job.id}-{format}.zip"
+    return file_response(request, made.path, made.sha256, media_type="application/zip", name=name)
+
+
+@router.get(
+    "/classifier",
+    operation_id="getJobClassifier",
+    summary="Download the classifier",
+    responses=file_content("The classifier as safetensors.", "application/octet-stream"),
+)
+def get_classifier(job: Labelling, request: Request, services: ServicesDep) -> Response:
+    """Released numbers only; predicting with it is free."""
+    return stored_file(request, services, job, "classifier.safetensors")
+
+
+@router.get(
+    "/classifier.onnx",
+    operation_id="getJobClassifierOnnx",
+    summary="Download the classifier for other programs",
+    responses=file_content("The classifier as ONNX, bytes of pixels in.", "application/octet-stream"),
+)
+def get_classifier_onnx(job: Labelling, request: Request, services: ServicesDep) -> Response:
+    """The same numbers; onnxruntime and others run it, without this product."""
+    return stored_file(request, services, job, "classifier.onnx")
+
+
+@router.get(
+    "/classifier.zip",
+    operation_id="getJobClassifierArchive",
+    summary="Download the classifier, ready to be published",
+    responses=file_content("A zip: both forms, card, licence, checksums, report, proof of privacy.", "application/zip"),
+)
+def get_classifier_archive(
+    job: Labelling, request: Request, services: ServicesDep, license: LicenceId = "other"
+) -> Response:
+    """Nothing in it is private; `datalens verify` checks every file of it."""
+    made = services.synthetic.model_archive(job, license)
+    return file_response(request, made.path, made.sha256, media_type="application/zip", name=f"{job.id}-classifier.zip")

@@ -2,24 +2,65 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+import anyio.to_thread
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.deps import MAXIMUM_PAGE, ObjectId, ServicesDep, caller
-from api.http.event_stream import HEADERS, MEDIA_TYPE, stream
+from api.deps import MAXIMUM_PAGE, ObjectId, ServicesDep
 from api.http.strictness import DIGITS
 from api.openapi.document import ok, problems
-from api.schemas.events import EventPage, EventRead
+from api.schemas.jobs import EventPage, EventRead
+from datalens_service.store.database import Database
 from datalens_service.store.jobs import events, jobs
+from datalens_service.store.jobs.events import Event
 
-router = APIRouter(
-    prefix="/v1/jobs/{job_id}",
-    tags=["jobs"],
-    dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "store-unavailable", "internal-error"),
-)
+MEDIA_TYPE: Final = "text/event-stream"
+HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+RETRY_MILLISECONDS: Final = 3000
+_POLL_SECONDS: Final = 0.5
+_KEEP_ALIVE_SECONDS: Final = 15.0
+_PAGE_SIZE: Final = 100
+
+
+async def stream(
+    database: Database, job_id: str, delta: float, slack: int, last: int, stopping: threading.Event
+) -> AsyncIterator[str]:
+    """Lines of the stream, from behind event number `last` to the end of the job.
+
+    Args:
+        delta: δ at which ε is told.
+        last: Number of the last event that the client has.
+        stopping: Set when the service ends; the client comes back by itself.
+    """
+    yield f"retry: {RETRY_MILLISECONDS}\n\n"
+    spoke = time.monotonic()
+    while not stopping.is_set():
+        for event in await anyio.to_thread.run_sync(_next, database, job_id, last):
+            last, spoke = event.seq, time.monotonic()
+            yield _lines(event, delta, slack)
+            if event.type.last:
+                return
+        if time.monotonic() - spoke >= _KEEP_ALIVE_SECONDS:
+            spoke = time.monotonic()
+            yield ": still here\n\n"
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _next(database: Database, job_id: str, last: int) -> tuple[Event, ...]:
+    return events.list_events(database, job_id, after=last, limit=_PAGE_SIZE)
+
+
+def _lines(event: Event, delta: float, slack: int) -> str:
+    return f"id: {event.seq}\nevent: {event.type}\ndata: {EventRead.of(event, delta, slack).model_dump_json()}\n\n"
+
+
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 _LARGEST: Final = 2**63 - 1
 _STREAM: Final = {MEDIA_TYPE: {"schema": {"type": "string"}}}
 

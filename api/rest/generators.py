@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Request, Response, status
+from fastapi import APIRouter, Query, Request, Response, status
 
-from api.deps import After, Caller, Limit, ObjectId, ServicesDep, caller
+from api.deps import After, Caller, Limit, ObjectId, ServicesDep
 from api.http.file_responses import file_response
 from api.http.strictness import DIGITS
 from api.openapi import service_examples as examples
@@ -24,12 +24,7 @@ from datalens_service.services.synthetic_files import CARD, GENERATOR, MAXIMUM_I
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models
 
-router = APIRouter(
-    prefix="/v1/generators",
-    tags=["generators"],
-    dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "store-unavailable", "internal-error"),
-)
+router = APIRouter(prefix="/v1/generators", tags=["generators"])
 _ONE: Final = problems("not-found", "invalid-input")
 _FORM: Final[dict[str, Any]] = form_body(
     GeneratorForm, FILE_FIELD, "A generator as `GET /v1/generators/{id}/file` gives it.", examples.GENERATOR_FORM

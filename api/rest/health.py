@@ -1,17 +1,19 @@
-"""Is the process alive, and can it do its work?"""
+"""Is the process alive, can it do its work, and how does the whole service fare?"""
 
 from __future__ import annotations
 
 import os
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel
 
-from api.deps import ServicesDep
+from api.deps import ServicesDep, caller
+from api.http import metrics
 from api.openapi.document import ok, problems
 from datalens_service.errors import StoreUnavailable
 from datalens_service.gateways.startup import check_disks
+from datalens_service.services.overview import overview
 
 router = APIRouter(tags=["health"])
 
@@ -63,3 +65,19 @@ def readyz(services: ServicesDep) -> Ready:
     services.artifacts.check()
     services.dispatcher.check()
     return Ready(executor=services.settings.executor)
+
+
+@router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    summary="Read the metrics of the whole service",
+    dependencies=[Depends(caller)],
+    response_class=Response,
+    responses={
+        200: {"description": "Text format of Prometheus.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **problems("unauthorized", "store-unavailable", "internal-error"),
+    },
+)
+def get_metrics(services: ServicesDep) -> Response:
+    """Jobs, queues, pace and budgets, from the database; Prometheus sends the key as a bearer token."""
+    return Response(metrics.exposition(overview(services.database)), media_type=metrics.MEDIA_TYPE)

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 
-from api.deps import Services, ServicesDep, caller
+from api.deps import Services, ServicesDep
 from api.openapi import service_examples as examples
 from api.openapi.document import form_body, ok, problems
 from api.problems.handlers import PRIVATE
 from api.released_jobs import Labelling
-from api.schemas.individual_epsilon import IndividualEpsilonForm, IndividualEpsilonRequest
+from api.schemas.classifiers import IndividualEpsilonForm, IndividualEpsilonRequest
 from api.uploads.receiver import FILE_FIELD, RecordUploadDep
 from datalens_service.data.dataset import Images
 from datalens_service.errors import InvalidInput, NotFound, StateConflict
@@ -22,12 +22,7 @@ from datalens_service.programs.individual_epsilon import RealisedEpsilon
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs.jobs import Job
 
-router = APIRouter(
-    prefix="/v1/jobs/{job_id}",
-    tags=["classifiers"],
-    dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "store-unavailable", "internal-error"),
-)
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["classifiers"])
 _BODY: Final[dict[str, Any]] = form_body(
     IndividualEpsilonForm,
     FILE_FIELD,

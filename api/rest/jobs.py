@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Body, Depends, Header, Query, Response, status
+from fastapi import APIRouter, Body, Header, Query, Response, status
 from pydantic import AwareDatetime
 
-from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
+from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import JOB_LINKS, ok, problems
@@ -26,13 +26,7 @@ from datalens_service.store.jobs.jobs import JobState
 
 RETRY_AFTER_SECONDS: Final = 2
 
-router = APIRouter(
-    prefix="/v1/jobs",
-    route_class=StrictRoute,
-    tags=["jobs"],
-    dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "store-unavailable", "internal-error"),
-)
+router = APIRouter(prefix="/v1/jobs", route_class=StrictRoute, tags=["jobs"])
 _SUBMISSION: Final = problems(
     "privacy-budget-exceeded",
     "invalid-input",

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
-from api.deps import MAXIMUM_PAGE, Caller, ServicesDep, caller
+from api.deps import MAXIMUM_PAGE, Caller, ServicesDep
 from api.http.strictness import DIGITS
 from api.openapi.document import ok, problems
 from api.schemas.access import AuditPage, AuditRead, UsageRead
 from datalens_service.store.access import access_log, usage
 
-router = APIRouter(
-    prefix="/v1",
-    tags=["access"],
-    dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "store-unavailable", "internal-error"),
-)
+router = APIRouter(prefix="/v1", tags=["access"])
 _LARGEST: Final = 2**63 - 1
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Response, status
+from fastapi import APIRouter, Body, Response, status
 
-from api.deps import Caller, ObjectId, ServicesDep, caller
+from api.deps import Caller, ObjectId, ServicesDep
 from api.http.strictness import StrictRoute
 from api.openapi import service_examples as examples
 from api.openapi.document import ok, problems
@@ -16,13 +16,7 @@ from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput
 from datalens_service.store.access import access_log, keys
 
-router = APIRouter(
-    prefix="/v1/api-keys",
-    route_class=StrictRoute,
-    tags=["access"],
-    dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "store-unavailable", "internal-error"),
-)
+router = APIRouter(prefix="/v1/api-keys", route_class=StrictRoute, tags=["access"])
 
 
 @router.post(

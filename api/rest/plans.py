@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends
+from fastapi import APIRouter, Body
 
-from api.deps import Caller, ServicesDep, caller
+from api.deps import Caller, ServicesDep
 from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import ok, problems
 from api.schemas.common import PlanRead, TrainingRequest
 from datalens_service.services import pricing
 
-router = APIRouter(
-    prefix="/v1/plans",
-    route_class=StrictRoute,
-    tags=["plans"],
-    dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "store-unavailable", "internal-error"),
-)
+router = APIRouter(prefix="/v1/plans", route_class=StrictRoute, tags=["plans"])
 
 
 @router.post(

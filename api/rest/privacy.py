@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Body, Depends, Query
+from fastapi import APIRouter, Body, Query
 
-from api.deps import MAXIMUM_PAGE, Caller, ObjectId, ServicesDep, caller
+from api.deps import MAXIMUM_PAGE, Caller, ObjectId, ServicesDep
 from api.http.strictness import DIGITS, StrictRoute
 from api.openapi import service_examples as examples
 from api.openapi.document import ok, problems
 from api.schemas.common import BudgetRead
-from api.schemas.privacy import EntryPage, RaiseRequest
+from api.schemas.datasets import EntryPage, RaiseRequest
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.services import budgets
 from datalens_service.store.ledger import account_summary
@@ -20,10 +20,7 @@ router = APIRouter(
     prefix="/v1/datasets/{dataset_id}",
     route_class=StrictRoute,
     tags=["datasets"],
-    dependencies=[Depends(caller)],
-    responses=problems(
-        "unauthorized", "not-found", "state-conflict", "invalid-input", "store-unavailable", "internal-error"
-    ),
+    responses=problems("not-found", "state-conflict", "invalid-input"),
 )
 _LARGEST: Final = 2**63 - 1
 

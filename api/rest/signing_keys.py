@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from api.deps import ServicesDep
 from api.openapi.document import ok
-from api.schemas.signing_keys import SigningKeyRead
+from api.schemas.releases import SigningKeyRead
 
 router = APIRouter(tags=["downloads"])
 

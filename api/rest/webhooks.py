@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Body, Depends, Response, status
+from fastapi import APIRouter, Body, Response, status
 
-from api.deps import After, Caller, Limit, ObjectId, ServicesDep, caller
+from api.deps import After, Caller, Limit, ObjectId, ServicesDep
 from api.http.strictness import StrictRoute
 from api.openapi import service_examples as examples
 from api.openapi.document import ok, problems
@@ -15,13 +15,7 @@ from api.schemas.webhooks import DeliveryRead, WebhookChange, WebhookCreate, Web
 from datalens_service.gateways.webhook_sender import check_target
 from datalens_service.store.access import webhooks
 
-router = APIRouter(
-    prefix="/v1/webhooks",
-    route_class=StrictRoute,
-    tags=["webhooks"],
-    dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "store-unavailable", "internal-error"),
-)
+router = APIRouter(prefix="/v1/webhooks", route_class=StrictRoute, tags=["webhooks"])
 _ONE: Final = problems("not-found", "invalid-input")
 
 

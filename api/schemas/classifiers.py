@@ -103,3 +103,26 @@ class PredictionList(BaseModel):
             for file, row in zip(files, predicted.probabilities, strict=True)
         ]
         return cls(class_names=list(class_names), items=items)
+
+
+_LABEL = Field(ge=0, le=2**31, description="Index of its class, in the order of `class_names` of the data set.")
+
+
+class IndividualEpsilonForm(BaseModel):
+    """Fields beside the file with the image."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    label: Integer = _LABEL
+
+
+class IndividualEpsilonRequest(BaseModel):
+    """A record as numbers."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    image: list[list[Pixel]] = Field(
+        min_length=1,
+        description="Rows of pixels from 0 to 255: [row][column] of a grey image, [row][column][channel] of others.",
+    )
+    label: Integer = _LABEL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.common import DatasetRead
@@ -21,6 +21,7 @@ from datalens_service.store.datasets.upload_sessions import PartialUpload
 from datalens_service.store.datasets.validations import Validation
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountSummary
+from datalens_service.strict import Number
 from datalens_service.voices import spoken
 
 OWNER_ONLY: Final = "Private: depends on the records beyond what is declared public. Not to be passed on."
@@ -167,3 +168,30 @@ _KEPT: Final = [
     "keyed fingerprints of the records, so that the same records keep their account",
     "what jobs have released",
 ]
+
+
+Printable = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10, max_length=1000)]
+
+
+class EntryPage(BaseModel):
+    """A page of the journal, oldest first."""
+
+    items: list[Entry]
+    has_more: bool
+    next_cursor: int | None = Field(description="Value of `after` for the next page; null at the end for now.")
+
+
+class RaiseRequest(BaseModel):
+    """A larger lifetime budget, and why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    epsilon: Number = Field(gt=0, le=100, description="ε of the whole lifetime from now on, above the present one.")
+    reason: Printable = Field(description="Why, and who agreed: for whoever reads the audit journal.")
+
+    @field_validator("reason")
+    @classmethod
+    def _can_be_shown(cls, reason: str) -> str:
+        if not reason.isprintable():
+            raise ValueError("The reason must consist of printable characters.")
+        return reason

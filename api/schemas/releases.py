@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from api.addresses import Link
+from datalens_service.signatures import ALGORITHM, PublicKey
 from datalens_service.store.datasets.artifacts import Artifact, Audience
 from datalens_service.store.jobs.released_models import StoredModel
 from datalens_service.strict import Integer
@@ -119,3 +120,17 @@ class GeneratorForm(BaseModel):
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
         default=None, description="For people; left out, it is the id."
     )
+
+
+class SigningKeyRead(BaseModel):
+    """A public key."""
+
+    algorithm: Literal["Ed25519"] = ALGORITHM
+    key_id: str = Field(description="First 16 digits of the SHA-256 of the 32 bytes; stands in every signature.")
+    public_key: str = Field(description="32 bytes, hexadecimal.")
+    pem: str = Field(description="The same as SubjectPublicKeyInfo.")
+
+    @classmethod
+    def of(cls, key: PublicKey) -> Self:
+        """What is shown of a key."""
+        return cls(key_id=key.key_id, public_key=key.hex, pem=key.pem)

@@ -22,9 +22,8 @@ from pydantic import BaseModel, ValidationError
 
 from api.deps import ServicesDep, caller
 from api.http.strictness import no_json, parsed, typed
-from api.schemas.classifiers import PredictionForm, PredictionRequest
+from api.schemas.classifiers import IndividualEpsilonForm, IndividualEpsilonRequest, PredictionForm, PredictionRequest
 from api.schemas.datasets import DatasetRequest
-from api.schemas.individual_epsilon import IndividualEpsilonForm, IndividualEpsilonRequest
 from api.schemas.releases import GeneratorForm
 from api.uploads.file_names import label_of
 from api.uploads.multipart import FormReader

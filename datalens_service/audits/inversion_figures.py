@@ -27,6 +27,7 @@ class InversionSettings(BaseModel):
         step_size: In units of the pixel range; a tenth after 3/8, 5/8 and 7/8 of the iterations.
         total_variation: Weight of the images' total variation.
         restarts: Random starts, of which the best cosine wins.
+        seed: Of the starts.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,7 +43,9 @@ class ReconstructionErrors(BaseModel):
     """Mean squared errors of images, over the variance of the attacked pixels: an even grey image has about 1.
 
     Attributes:
+        median: Over the attacked records.
         interval: 95 % at least, of the median over records like these (by order statistics).
+        lowest: Of the record that was seen best.
     """
 
     model_config = ConfigDict(frozen=True)

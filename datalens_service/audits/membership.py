@@ -62,6 +62,8 @@ class MembershipFigures(BaseModel):
     """Figures of one attack.
 
     Attributes:
+        members: Candidates that the model learned from.
+        non_members: Candidates that it did not.
         auc: Probability that a member scores above a non-member; one half is chance.
         interval: 95 % of `auc` (DeLong et al. 1988).
         auc_allowed: Largest area that μ allows, Φ(μ/√2); None where no μ holds.

@@ -21,6 +21,7 @@ class Success(BaseModel):
     """Of one threshold.
 
     Attributes:
+        candidates: Scored, as many members as others.
         success: Share of right guesses; one half is chance.
         interval: 95 % (Wilson 1927).
     """
@@ -43,7 +44,12 @@ class ClassFigures(Success):
 
 
 class GroupFigures(Success):
-    """Success of the attack in several classes, with one threshold for all."""
+    """Success of the attack in several classes, with one threshold for all.
+
+    Attributes:
+        group: Name that the owner gave.
+        class_names: Of its classes.
+    """
 
     group: str
     class_names: tuple[str, ...]
@@ -55,6 +61,7 @@ def measure_classes(evidence: Evidence, class_names: tuple[str, ...], seed: int)
     Args:
         evidence: Fits of all candidates.
         class_names: In label order.
+        seed: Of the halves.
     """
     rng = np.random.default_rng(seed)
     rows = []
@@ -73,6 +80,8 @@ def measure_groups(
     Args:
         evidence: Fits of all candidates.
         class_names: In label order.
+        groups: Names of classes by the name of a group.
+        seed: Of the halves.
     """
     rng = np.random.default_rng(seed)
     rows = []

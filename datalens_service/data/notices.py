@@ -124,6 +124,7 @@ class Notice(BaseModel):
     Attributes:
         code: Stable.
         count: How many files, images, arrays or classes it concerns.
+        examples: The first of them.
     """
 
     # `message` is computed, so it is ignored where a notice is read back.

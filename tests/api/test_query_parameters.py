@@ -8,7 +8,7 @@ from typing import Any
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from api.http.query_parameters import parameters_of
+from api.http.strictness import parameters_of
 from api.main import create_app
 from datalens_service.gateways.openid_provider import CALLBACK
 from datalens_service.settings import Settings

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 from starlette.testclient import TestClient
 
-from api.pages.views.markup import marked
+from api.pages.views.formatting import marked
 
 
 class Reading(HTMLParser):

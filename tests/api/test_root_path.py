@@ -91,7 +91,7 @@ def browser(client: TestClient, services: Services) -> TestClient:
 
 
 def paths(method: str) -> list[str]:
-    routes = [route for module in application._ROUTES for route in module.router.routes if isinstance(route, Route)]
+    routes = [route for module in (*application._KEYED, *application._OTHERS) for route in module.router.routes if isinstance(route, Route)]
     return [route.path for route in routes if method in (route.methods or ())]
 
 

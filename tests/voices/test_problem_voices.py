@@ -9,8 +9,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
-from api.http.middleware import RequestLog
-from api.http.reader_voice import ReaderVoice
+from api.http.middleware import ReaderVoice, RequestLog
 from api.main import create_app
 from api.problems import handlers
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType

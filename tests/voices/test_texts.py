@@ -10,13 +10,13 @@ import typer.main
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from api.rest import synthetic_downloads
+from api.rest import downloads
 from api.schemas.access import KeyCreate
+from api.schemas.classifiers import IndividualEpsilonForm
 from api.schemas.common import TrainingRequest
-from api.schemas.individual_epsilon import IndividualEpsilonForm
+from api.schemas.datasets import RaiseRequest
 from api.schemas.jobs import CloneRequest
 from api.schemas.labels import DatasetChanges, JobChanges
-from api.schemas.privacy import RaiseRequest
 from api.schemas.webhooks import WebhookCreate
 from datalens_service.audits.request import AuditRequest
 from datalens_service.cli.app import app
@@ -166,7 +166,7 @@ def test_members_are_those_of_the_requests(name: str) -> None:
     if kind in _REQUESTS:
         assert _has(kind, member)
     else:
-        routes = [route for route in synthetic_downloads.router.routes if isinstance(route, APIRoute)]
+        routes = [route for route in downloads.router.routes if isinstance(route, APIRoute)]
         assert any(member in {field.name for field in route.dependant.query_params} for route in routes)
 
 

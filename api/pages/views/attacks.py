@@ -14,7 +14,6 @@ from datalens_service.audits.audit import AttackResult
 from datalens_service.evaluation.report.attacks import RocPoint
 from datalens_service.evaluation.report.roc import roc_curve
 from datalens_service.services import audits as services_audits
-from datalens_service.store.access import access_log
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.jobs import audits
 from datalens_service.store.jobs.audits import StoredAudit
@@ -75,16 +74,9 @@ def draw(result: AttackResult, name: str) -> Markup:
     return Markup(roc_curve(name, result.attack, points))  # noqa: S704
 
 
-def note(services: Services, visitor: Visitor, object_id: str) -> None:
-    """That somebody saw figures of attacks, before they see them."""
-    access_log.note(
-        services.database, visitor.tenant_id, actor=visitor.key.id, action="seeAudits", object_id=object_id, outcome=200
-    )
-
-
 def _section(services: Services, visitor: Visitor, object_id: str, listed: Sequence[StoredAudit]) -> FoundByAttacks:
     rows = tuple(row_of(audit) for audit in listed)
     newest = next((row.strongest for row in rows if row.strongest is not None), None)
     if any(row.audit.result is not None for row in rows):
-        note(services, visitor, object_id)
+        visitor.note(services, "seeAudits", object_id)
     return FoundByAttacks(rows, None if newest is None else draw(newest, "attacks-curve"))

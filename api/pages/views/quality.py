@@ -10,10 +10,11 @@ from api.deps import Services
 from api.pages.views.visitor import Visitor
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import NotFound
+from datalens_service.evaluation.measures import ConfusionTable
 from datalens_service.planning.expectations import Expectation, expect
 from datalens_service.spec import TrainingSpec
-from datalens_service.store.access import access_log
 from datalens_service.store.access.roles import Scope
+from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job
 
 _HEADLINES: Final = ("accuracy", "classifier_accuracy")
@@ -58,7 +59,7 @@ def quality_of_job(services: Services, visitor: Visitor, job: Job, schema: Schem
         return None
     private = any(figure.private for figure in figures)
     if private:
-        _note(services, visitor, job.id)
+        visitor.note(services, "seeQuality", job.id)
     return Quality(figures, expect(TrainingSpec.model_validate(job.spec), schema), private)
 
 
@@ -72,7 +73,7 @@ def accuracies_of_jobs(services: Services, visitor: Visitor, listed: Sequence[Jo
             accuracies[job.id] = _figure(headline)
     for job_id, figure in accuracies.items():
         if figure.private:
-            _note(services, visitor, job_id)
+            visitor.note(services, "seeQuality", job_id)
     return accuracies
 
 
@@ -103,8 +104,56 @@ def _with_unit(value: float, unit: str) -> str:
     return f"{value:.1f} %" if unit == "percent" else f"{value:.3g}"
 
 
-def _note(services: Services, visitor: Visitor, job_id: str) -> None:
-    """That somebody saw private figures, before they see them."""
-    access_log.note(
-        services.database, visitor.tenant_id, actor=visitor.key.id, action="seeQuality", object_id=job_id, outcome=200
+MOST_CLASSES: Final = 30
+_STEPS: Final = 5
+
+
+class Cell(NamedTuple):
+    """Test images of one class that were given one class.
+
+    Attributes:
+        step: 0 for none, up to 5 for all of the row.
+    """
+
+    images: int
+    step: int
+    right: bool
+
+
+class Confusion(NamedTuple):
+    """What the page shows.
+
+    Attributes:
+        accuracy: Percent of right labels.
+        class_names: Of rows and columns; the first 30.
+        rows: One per true class.
+    """
+
+    accuracy: float
+    reference: str
+    class_names: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def read_confusion(artifacts: ArtifactStore, job_id: str) -> Confusion | None:
+    """From the owner's report; None where it has no table, or was removed with its data set."""
+    try:
+        report = json.loads(artifacts.get(job_id, "report.json").path.read_bytes())
+    except (NotFound, FileNotFoundError):
+        return None
+    if report.get("confusion") is None:
+        return None
+    accuracy = next((one["value"] for one in report["measures"] if one["name"] == "classifier_accuracy"), 0.0)
+    return _shown(ConfusionTable.model_validate(report["confusion"]), accuracy)
+
+
+def _shown(table: ConfusionTable, accuracy: float) -> Confusion:
+    names = table.class_names[:MOST_CLASSES]
+    rows = tuple(_row(index, counts[: len(names)], sum(counts)) for index, counts in enumerate(table.counts))
+    return Confusion(accuracy, table.reference, names, rows[: len(names)])
+
+
+def _row(index: int, counts: tuple[int, ...], total: int) -> tuple[Cell, ...]:
+    return tuple(
+        Cell(count, -(-_STEPS * count // total) if total else 0, column == index) for column, count in enumerate(counts)
     )

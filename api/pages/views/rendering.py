@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import quote
 
-from fastapi import Request, Response
+from fastapi import FastAPI, Request, Response, status
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -16,8 +16,7 @@ from starlette.exceptions import HTTPException
 
 from api.addresses import address, inner_path
 from api.http.strictness import StrictRoute
-from api.pages.views.formatting import FILTERS
-from api.pages.views.markup import marked
+from api.pages.views.formatting import FILTERS, marked
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from api.problems.request_errors import problem_errors
 from api.security.browser_sessions import resume_session
@@ -131,3 +130,26 @@ def error_page(request: Request, problem: ProblemType, detail: str) -> HTMLRespo
         session = resume_session(request, request.app.state.services.database)
         return page(request, "error", session, status=problem.status or 500, problem=problem, detail=detail)
     return page(request, "error", status=problem.status or 500, problem=problem, detail=detail)
+
+
+_API: Final = "/v1/"
+_SENTENCE: Final = "There is nothing at this address."
+
+
+def answer_browsers(app: FastAPI) -> None:
+    """Answer browsers by a page where the handler that is installed already answers by a problem document."""
+    handle = app.exception_handlers[HTTPException]
+
+    def answer(request: Request, error: Exception) -> Response:
+        unknown = isinstance(error, HTTPException) and error.status_code == status.HTTP_404_NOT_FOUND
+        if unknown and _reads_pages(request):
+            return error_page(request, BY_STATUS[status.HTTP_404_NOT_FOUND], _SENTENCE)
+        # The installed handler is a plain function, so this one runs in a thread, too.
+        return cast(Response, handle(request, error))
+
+    app.add_exception_handler(HTTPException, answer)
+
+
+def _reads_pages(request: Request) -> bool:
+    """Whether a person with a browser asks, outside of the REST API."""
+    return "text/html" in request.headers.get("accept", "") and not inner_path(request.scope).startswith(_API)

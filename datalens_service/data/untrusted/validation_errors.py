@@ -18,6 +18,7 @@ class BadFile(BaseModel):
 
     Attributes:
         name: As in the archive, or the place in a table.
+        reason: What to change.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,6 +32,7 @@ class UnusableFiles(InvalidDataset):
 
     Args:
         bad_files: All of them, in order.
+        checked: Files that were looked at.
 
     Attributes:
         bad_files: The first of them. Private.

@@ -11,7 +11,8 @@ from fastapi.responses import RedirectResponse
 from api.deps import ServicesDep
 from api.pages.views.rendering import SIGN_IN, PageRoute, local_path, page
 from api.security import browser_sessions as cookies
-from datalens_service.errors import Unauthorized
+from api.security.browser_sessions import resume_session
+from datalens_service.errors import DatalensError, Unauthorized
 from datalens_service.store.access import browser_sessions
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -67,3 +68,17 @@ def sign_out(
 def _form(request: Request, next: str, complaint: str | None = None, status: int = 200) -> Response:
     offered = bool(request.app.state.settings.oidc_issuer)
     return page(request, "sign_in", status=status, next=local_path(next), complaint=complaint, single_sign_on=offered)
+
+
+@router.get("/signing-key", operation_id="showSigningKey")
+def signing_key_page(request: Request, services: ServicesDep) -> Response:
+    """The key, and how to check a signature with it."""
+    with suppress(DatalensError):
+        return page(request, "signing_key", resume_session(request, services.database), key=services.signing_key)
+    return page(request, "signing_key", key=services.signing_key)
+
+
+@router.get("/docs")
+def show_reference(request: Request) -> Response:
+    """All operations; `/openapi.json` in a form for people. Needs no key."""
+    return page(request, "reference")
