@@ -65,14 +65,13 @@ from datalens_service.gateways.startup import prepare, warn_of_unknown_variables
 from datalens_service.gateways.webhook_sender import WebhookSender
 from datalens_service.services import ingestion
 from datalens_service.services.claims import parse_grants
-from datalens_service.services.individual_epsilons import IndividualEpsilons
 from datalens_service.services.ledger_check import LedgerCheck
-from datalens_service.services.predictions import Predictions
+from datalens_service.services.predictions import IndividualEpsilons, Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.settings import Settings
 from datalens_service.store.datasets.artifacts import ArtifactStore
-from datalens_service.store.datasets.signing_key import signing_key
+from datalens_service.store.installation import signing_key
 
 _KEYED: Final = (
     datasets,

@@ -11,8 +11,7 @@ from api.pages.views.planning import timed_choices
 from datalens_service.cli import options
 from datalens_service.data.dataset import Schema
 from datalens_service.planning import expectations
-from datalens_service.planning.calibration import measure_machine
-from datalens_service.planning.expectations import Measured, expect, read_table
+from datalens_service.planning.expectations import Measured, expect, measure_machine, read_table
 from datalens_service.planning.presets import preset
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.spec import TrainingSpec

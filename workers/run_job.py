@@ -44,9 +44,9 @@ from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
 from workers.follow_rank import follow
+from workers.process.followers import StartedRanks
 from workers.process.job_process import announce
 from workers.process.recover_jobs import run_maintenance
-from workers.process.started_ranks import StartedRanks
 
 log = structlog.get_logger()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import structlog
@@ -9,10 +10,10 @@ from celery import signals
 
 from datalens_service import logs
 from datalens_service.errors import DatalensError
-from datalens_service.gateways.startup import warn_of_unknown_variables
+from datalens_service.gateways.startup import start, warn_of_unknown_variables
 from datalens_service.settings import Settings
 from workers.app import app
-from workers.process.runtime import queue_worker
+from workers.process.queue_worker import QueueWorker
 
 log = structlog.get_logger()
 
@@ -54,3 +55,15 @@ def _give_jobs_back(**_: Any) -> None:
 @signals.worker_shutdown.connect
 def _wait_for_processes(**_: Any) -> None:
     queue_worker().join()
+
+
+@functools.cache
+def queue_worker() -> QueueWorker:
+    """The worker of this process, its database audited; made before Celery takes a message.
+
+    Raises:
+        StoreUnavailable: The database does not answer or could lose charges.
+        LedgerCorrupt: It does not belong to its ledger log.
+    """
+    settings = Settings()
+    return QueueWorker(start(settings), settings)

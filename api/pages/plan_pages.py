@@ -15,7 +15,7 @@ from api.pages.views.rendering import PageRoute
 from api.pages.views.visitor import Visitor, VisitorDep
 from api.schemas.common import PlanRead
 from datalens_service.errors import DatalensError, StateConflict
-from datalens_service.planning.calibration import measure_machine
+from datalens_service.planning.expectations import measure_machine
 from datalens_service.services import pricing
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import tenants

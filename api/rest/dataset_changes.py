@@ -11,10 +11,10 @@ from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import DATASET_LINKS, ok, problems
 from api.problems.handlers import PRIVATE
+from api.rest.datasets import check_own_account, read_uploaded
 from api.schemas.common import DatasetRead
 from api.schemas.datasets import ConfirmationRequest, UploadedDataset
 from api.schemas.labels import DatasetChanges
-from api.uploaded_datasets import check_own_account, read_uploaded
 from datalens_service.services import ingestion
 from datalens_service.store import labels
 from datalens_service.store.datasets.views import DatasetView

@@ -14,10 +14,8 @@ from api.openapi.document import DATASET_LINKS, form_body, ok, problems
 from api.problems.handlers import PRIVATE
 from api.schemas.common import DatasetRead, Page, PrivacyRead
 from api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
-from api.uploaded_datasets import check_own_account, read_uploaded
 from api.uploads.receiver import FILE_FIELD, ReceivedFile, UploadDep
-from datalens_service.data.export.grid import grid
-from datalens_service.data.export.png import encode_private_png
+from datalens_service.data.export.png import encode_private_png, grid
 from datalens_service.data.readers import READERS
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import StateConflict
@@ -239,3 +237,23 @@ def _deletion(database: Database, dataset_id: str) -> Entry | None:
         entries = account_summary.entries(session, dataset_id)
     deletions = (entry for entry in entries if entry.kind == EntryKind.DELETE and entry.dataset_id == dataset_id)
     return next(deletions, None)
+
+
+def check_own_account(services: Services, tenant_id: str, dataset_id: str | None) -> None:
+    """Refuse an upload that would share the budget of another tenant's dataset, as if that did not exist.
+
+    Raises:
+        NotFound: It would.
+    """
+    if dataset_id is not None:
+        with services.database.connection() as connection:
+            tenants.check_owned(connection, tenant_id, {"dataset_id": dataset_id})
+
+
+def read_uploaded(services: Services, dataset_id: str) -> UploadedDataset:
+    """One upload with what its owner alone may know of it."""
+    upload, validation = views.get(services.database, dataset_id), validations.get(services.database, dataset_id)
+    if upload.contents is None:
+        return UploadedDataset.of_upload(upload, None, validation)
+    with services.database.session() as session:
+        return UploadedDataset.of_upload(upload, account_summary.summarize_account(session, dataset_id), validation)

@@ -13,7 +13,7 @@ from api.pages.views.rendering import RELEASES, PageRoute
 from api.pages.views.visitor import VisitorDep
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
-from datalens_service.services.job_privacy import JobPrivacy
+from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models

@@ -15,7 +15,7 @@ from api.http.strictness import DIGITS
 from api.openapi.document import ok, problems
 from api.schemas.datasets import UploadRead
 from api.uploads import tus
-from api.uploads.file_names import label_in, metadata_of
+from api.uploads.receiver import label_in, metadata_of
 from datalens_service.errors import UploadOffsetMismatch
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets import upload_sessions

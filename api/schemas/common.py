@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.addresses import Link
 from datalens_service.data.dataset import Schema
-from datalens_service.planning.calibration import measure_machine
-from datalens_service.planning.expectations import Expectation, expect
+from datalens_service.planning.expectations import Expectation, expect, measure_machine
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import mu_of_units, round_up
 from datalens_service.services.dataset_declaration import IDENTIFIER

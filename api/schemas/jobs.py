@@ -17,7 +17,7 @@ from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, round_up
 from datalens_service.services.dataset_declaration import IDENTIFIER
-from datalens_service.services.job_privacy import JobPrivacy
+from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import Device, NamedMethod, PlanSummary, TrainingSpec
 from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.events import Event, EventType

@@ -6,14 +6,18 @@ for the name of a data set alone.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import fcntl
 import os
 import tempfile
+import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final, Generic, TypeVar
+from urllib.parse import unquote
 
 import anyio.to_thread
 from fastapi import Depends, Request
@@ -25,8 +29,8 @@ from api.http.strictness import no_json, parsed, typed
 from api.schemas.classifiers import IndividualEpsilonForm, IndividualEpsilonRequest, PredictionForm, PredictionRequest
 from api.schemas.datasets import DatasetRequest
 from api.schemas.releases import GeneratorForm
-from api.uploads.file_names import label_of
 from api.uploads.multipart import FormReader
+from datalens_service.errors import InvalidInput
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.disk import unavailable
@@ -139,3 +143,51 @@ def _checked(model: type[Form], fields: Any) -> Form:
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
         raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors], body=fields) from None
+
+
+LONGEST: Final = 200
+
+# What programs write where there is no file: curl from a pipe, browsers, HTTP libraries.
+_PLACEHOLDERS: Final = frozenset({"-", "blob", "file", "upload"})
+_FILE_NAME: Final = "filename"
+
+
+def label_of(sent: str) -> str | None:
+    """The name of a file without folders, printable and no longer than a name may be; None if nothing is left.
+
+    Args:
+        sent: As a client sent it: perhaps a path of another system, with what the form cannot hold as %22.
+    """
+    base = unquote(sent, errors="replace").replace("\\", "/").rpartition("/")[2]
+    spaced = "".join(" " if character.isspace() else character for character in unicodedata.normalize("NFC", base))
+    name = " ".join("".join(filter(str.isprintable, spaced)).split())[:LONGEST].rstrip()
+    nameless = name.startswith(".") or name.lower() in _PLACEHOLDERS
+    return None if nameless or not name else name
+
+
+def label_in(upload_metadata: str | None) -> str | None:
+    """The label that the tus header `Upload-Metadata` calls for, if it has a file name.
+
+    Raises:
+        InvalidInput: It is not as tus describes it.
+    """
+    pairs = [pair.strip().split(" ") for pair in (upload_metadata or "").split(",") if pair.strip()]
+    for name, *value in pairs:
+        if name == _FILE_NAME and value:
+            return label_of(_decoded(value))
+    return None
+
+
+def metadata_of(label: str | None) -> dict[str, str]:
+    """The header that says what was kept of `Upload-Metadata`."""
+    return {} if label is None else {"Upload-Metadata": f"{_FILE_NAME} {base64.b64encode(label.encode()).decode()}"}
+
+
+def _decoded(value: list[str]) -> str:
+    try:
+        [encoded] = value
+        return base64.b64decode(encoded, validate=True).decode()
+    except (ValueError, binascii.Error):
+        raise InvalidInput(
+            "⟦upload_metadata⟧ must be `filename`, a blank and the Base64 of the name in UTF-8."
+        ) from None

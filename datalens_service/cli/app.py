@@ -15,21 +15,18 @@ from datalens_service.cli.commands import (
     datasets,
     demo,
     downloads,
-    individual_epsilon,
     jobs,
     keys,
     plan,
     plugins,
     predict,
     prepare,
-    push,
     serve,
     tenants,
     train,
     verify,
 )
-from datalens_service.cli.exits import HELP, ExitCode
-from datalens_service.cli.failures import reported
+from datalens_service.cli.failures import HELP, ExitCode, reported
 from datalens_service.cli.options import AsJson
 from datalens_service.cli.streams import prepare_streams, unheard
 from datalens_service.voices import Voice, spoken_to
@@ -92,11 +89,11 @@ app.command()(demo.demo)
 app.command()(train.train)
 app.command()(plan.plan)
 app.command()(predict.predict)
-app.command()(individual_epsilon.individual_epsilon)
+app.command()(predict.individual_epsilon)
 app.command()(prepare.prepare)
 app.command()(audit.audit)
 app.command()(verify.verify)
-for command in (downloads.files, downloads.download, downloads.report, push.push):
+for command in (downloads.files, downloads.download, downloads.report, downloads.push):
     jobs.app.command()(command)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(audits.app, name="audits")

@@ -14,7 +14,7 @@ from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
 from datalens_service.local.local_run import LocalRun
 from datalens_service.programs.sampling import PACKED_IMAGES
-from datalens_service.services.job_privacy import JobPrivacy
+from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.artifacts import Audience
 from datalens_service.store.datasets.datasets import StoredDataset

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from datalens_service.cli.complaints import describe_error
-from datalens_service.errors import InvalidSpec
+from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.notation import RefusedMember, json_value
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from datalens_service.data.dataset import Schema
     from datalens_service.data.privacy_units import UnitDeclaration
+    from datalens_service.data.reading_choices import ReadingChoices
     from datalens_service.spec import TrainingSpec
 
 _EVALUATION = "evaluation."
@@ -170,3 +171,27 @@ def _parse_value(text: str) -> Any:
         raise InvalidSpec(f"--set: {refused}") from None
     except (ValueError, RecursionError):
         return text
+
+
+def build_choices(fields: Mapping[str, object]) -> ReadingChoices:
+    """The choices of an owner.
+
+    Args:
+        fields: Of the form of an upload (`dataset_declaration.DatasetForm`), by their names; None and False are left
+            out.
+
+    Raises:
+        InvalidInput: A field is out of range, or lacks another one.
+    """
+    from pydantic import ValidationError
+
+    from datalens_service.services.dataset_declaration import DatasetForm
+
+    given = {name: value for name, value in fields.items() if value is not None and value is not False}
+    window = given.get("prepare_window")
+    if isinstance(window, tuple):
+        given["prepare_window"] = "{} {}".format(*window)
+    try:
+        return DatasetForm.model_validate(given).choices
+    except ValidationError as error:
+        raise InvalidInput(describe_error(error)) from error

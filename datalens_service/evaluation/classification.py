@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Dataset, Images
+from datalens_service.data.dataset import Dataset, Images, Labels
 from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.attempts import attempted
-from datalens_service.evaluation.confusion import confusion_table
 from datalens_service.evaluation.evaluate import Evaluation
 from datalens_service.evaluation.measures import ConfusionTable, Measure, Unavailable, measured
 from datalens_service.evaluation.metrics.classifier_benchmark import Observe, Progress
@@ -71,3 +71,27 @@ def _tested(classifier: Predicts, tested: Reference, names: tuple[str, ...]) -> 
     outcome = Outcome((accuracy,), f"{PROTOCOL}; tested on {tested.name}")
     measure = measured(ACCURACY, outcome, Standing(tested.audience, tested.status))
     return measure, confusion_table(labels, predicted, names, tested.name)
+
+
+MOST_CLASSES: Final = 100
+"""A table of more is no help to anybody."""
+
+
+def confusion_table(labels: Labels, predicted: Labels, class_names: Sequence[str], reference: str) -> ConfusionTable:
+    """Count the test images of each class by the class they were given.
+
+    Args:
+        labels: (m,) true labels.
+        predicted: (m,) labels that were given.
+        class_names: Declared classes; only the first 100 are counted.
+        reference: What the images are, for the reader.
+    """
+    classes = min(len(class_names), MOST_CLASSES)
+    counts = np.zeros((classes, classes), dtype=np.int64)
+    inside = (labels < classes) & (predicted < classes)
+    np.add.at(counts, (labels[inside], predicted[inside]), 1)
+    return ConfusionTable(
+        class_names=tuple(class_names[:classes]),
+        counts=tuple(tuple(int(count) for count in row) for row in counts),
+        reference=reference,
+    )

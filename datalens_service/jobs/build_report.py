@@ -9,8 +9,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
+from datalens_service.audits.audit import AttackResult, AuditResult
+from datalens_service.audits.request import AuditRequest
 from datalens_service.errors import DatalensError
 from datalens_service.evaluation.evaluate import Evaluation
+from datalens_service.evaluation.report.attacks import AttackFinding, RocPoint
 from datalens_service.evaluation.report.build import JournalFacts, MethodFacts, Report
 from datalens_service.evaluation.report.disclosures import Recomputation
 from datalens_service.evaluation.report.document import Product
@@ -20,7 +23,6 @@ from datalens_service.evaluation.report.privacy_statement import (
     first_releases,
     privacy_statement,
 )
-from datalens_service.jobs.attack_findings import asks_for_members, findings_of
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods.sums.record_sums import describe_working_size
 from datalens_service.plugins import find_origin
@@ -28,13 +30,14 @@ from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, Neighborin
 from datalens_service.privacy.recomputation import GaussianReleases, composed_epsilon, discrete_releases
 from datalens_service.proof.job_proof import AccountProof, account_proof_of
 from datalens_service.run import Result
-from datalens_service.services.audits import about_job
+from datalens_service.services.audits import about_job, describe
 from datalens_service.settings import Settings
 from datalens_service.source_commit import source_commit
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account_summary import entries, summarize_account
 
@@ -167,4 +170,35 @@ def _lifetime(database: Database, job: Job) -> Lifetime:
         remaining=settled.epsilon_remaining,
         delta=settled.delta,
         linked=bool(datasets.linked(database, job.dataset_id)),
+    )
+
+
+def asks_for_members(audit: StoredAudit) -> bool:
+    """Whether it attacks membership, which is what reports state."""
+    return AuditRequest.model_validate(audit.job.spec).membership is not None
+
+
+def findings_of(audits: Sequence[StoredAudit]) -> tuple[AttackFinding, ...]:
+    """Every attack on membership of the audits that have a result, in their order."""
+    return tuple(
+        _finding(audit, attack)
+        for audit in audits
+        if audit.result is not None
+        for attack in AuditResult.model_validate(audit.result).attacks
+    )
+
+
+def _finding(audit: StoredAudit, attack: AttackResult) -> AttackFinding:
+    figures = attack.figures
+    return AttackFinding(
+        audit=audit.job.id,
+        target=describe(AuditRequest.model_validate(audit.job.spec).target),
+        attack=attack.attack,
+        source=attack.source,
+        members=figures.members,
+        non_members=figures.non_members,
+        auc=figures.auc,
+        interval=figures.interval,
+        auc_allowed=figures.auc_allowed,
+        curve=tuple(RocPoint.model_validate(point.model_dump()) for point in figures.curve),
     )

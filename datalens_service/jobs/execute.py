@@ -32,10 +32,9 @@ from datalens_service.jobs.device import device_for, training_device
 from datalens_service.jobs.failures import check_disk, problem_of
 from datalens_service.jobs.job_watch import JobWatch, ShutdownRequested
 from datalens_service.jobs.packaging import package, restate
-from datalens_service.jobs.previews import SamplePreviews
 from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.jobs.ranks import ONE_RANK, Ranks, SharedWork
-from datalens_service.jobs.release_files import ReleaseContents
+from datalens_service.jobs.release_files import ReleaseContents, SamplePreviews
 from datalens_service.jobs.run_audit import run_audit
 from datalens_service.jobs.run_evaluation import EvaluationContext, measure
 from datalens_service.methods import ExecutionOptions, Plan
@@ -48,7 +47,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.datasets.record_store import RecordStore
-from datalens_service.store.datasets.signing_key import signing_key
+from datalens_service.store.installation import signing_key
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease

@@ -7,6 +7,7 @@ classifier     also its card for model hubs
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,6 +24,8 @@ from datalens_service.models.released import ReleasedFile, ReleasedModel
 from datalens_service.programs.sampling import PACKED_IMAGES
 from datalens_service.proof.job_proof import AccountProof
 from datalens_service.signatures import SigningKey
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs.leases import Lease
 
 SAMPLES: Final = "samples.png"
 MODEL_CARD: Final = "README.md"
@@ -124,3 +127,55 @@ def _carded(contents: ReleaseContents) -> list[JobFile]:
     stated: dict[str, Any] = card(contents.report)
     text = model_card(stated, contents.model.result, [file.name for file in contents.model.files()])
     return [JobFile(MODEL_CARD, "text/markdown", True, lambda: text.encode())]
+
+
+KEPT_PREVIEW: Final = "preview-"
+"""How the names of grids begin that stay, so that one can see how the generator learned."""
+
+
+class SamplePreviews:
+    """Replaces the job's sample grid now and then; the last one comes with the other files.
+
+    The grids number 1, 2, 4, 8 and so on stay beside it: few, however long a job takes.
+
+    Args:
+        artifacts: Where to.
+        seconds: Least time between two grids; drawing one that takes long is done less often.
+    """
+
+    def __init__(self, artifacts: ArtifactStore, lease: Lease, seconds: float = 10.0) -> None:
+        self._artifacts = artifacts
+        self._lease = lease
+        self._seconds = seconds
+        self._next = time.monotonic() + seconds
+        self._shown = max((_number(file.name) for file in artifacts.list_artifacts(lease.job_id)), default=0)
+
+    def due(self) -> bool:
+        """Whether enough time has passed since the last one."""
+        return time.monotonic() >= self._next
+
+    def show(self, model: ReleasedModel) -> None:
+        """Store the grid of a generator; of another model nothing is shown.
+
+        Raises:
+            StaleLease: Another worker holds the job.
+            StoreUnavailable: The disk did not take it.
+        """
+        if not isinstance(model, Generator):
+            return
+        began = time.monotonic()
+        picture = sample_picture(model)
+        self._put(SAMPLES, picture)
+        self._shown += 1
+        if self._shown & (self._shown - 1) == 0:
+            self._put(f"{KEPT_PREVIEW}{self._shown:04d}.png", picture)
+        now = time.monotonic()
+        self._next = now + max(self._seconds, 20 * (now - began))
+
+    def _put(self, name: str, picture: bytes) -> None:
+        self._artifacts.put(self._lease, name, picture, releasable=True, media_type="image/png")
+
+
+def _number(name: str) -> int:
+    number = name.removeprefix(KEPT_PREVIEW).removesuffix(".png")
+    return int(number) if name.startswith(KEPT_PREVIEW) and number.isdigit() else 0

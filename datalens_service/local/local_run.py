@@ -44,7 +44,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore, Audience
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.datasets.private_modes import private_folder, private_umask
-from datalens_service.store.datasets.signing_key import signing_key
+from datalens_service.store.installation import signing_key
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import account_summary

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
+
+from pydantic import BaseModel, Field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta, StateConflict
 from datalens_service.methods import Plan
 from datalens_service.planning.requested_spec import RequestedSpec
+from datalens_service.privacy.accounting import Charge, epsilon_of_charge, mu_of_units, round_up
 from datalens_service.services import public_data
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.access import tenants
@@ -81,3 +85,25 @@ def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:
     if spec.delta not in (None, delta):
         raise InvalidDelta(f"The budget of this data set is kept at δ = {delta!r}; name that one or leave it out.")
     return spec.model_copy(update={"delta": delta})
+
+
+class JobPrivacy(BaseModel):
+    """What a job has spent so far."""
+
+    epsilon_spent: float = Field(description="ε at `delta` of the releases made so far, rounded up.")
+    epsilon_limit: float = Field(description="ε the job may spend.")
+    delta: float
+    mu: float = Field(description="μ of the releases made so far, rounded up.")
+
+    @classmethod
+    def from_charged_units(cls, units: int, cost: PlanSummary) -> Self:
+        """The spending of a job that was charged `units` ledger units, at the δ of its plan.
+
+        The slack of a plan is charged with its first sampled release; here with the first of all.
+        """
+        return cls(
+            epsilon_spent=round_up(epsilon_of_charge(Charge(units, cost.slack if units else 0), cost.delta)),
+            epsilon_limit=cost.epsilon_limit,
+            delta=cost.delta,
+            mu=round_up(mu_of_units(units), 6),
+        )

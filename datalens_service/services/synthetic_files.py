@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from datalens_service.data.dataset import Schema
-from datalens_service.data.export.model_archive import write_model_archive
+from datalens_service.data.export.model_card import write_model_archive
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.errors import InvalidInput, NotFound
 from datalens_service.methods.descent.iterates import ITERATES_FILE

@@ -5,6 +5,8 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from datalens_service.signatures import SigningKey
+from datalens_service.store.database import Database
 from datalens_service.store.tables import InstallationRow
 
 
@@ -13,3 +15,13 @@ def installation_key(session: Session, *, lock: bool) -> bytes:
     query = select(InstallationRow)
     row = session.scalars(query.with_for_update() if lock else query).one()
     return row.fingerprint_key
+
+
+def signing_key(database: Database) -> SigningKey:
+    """The key of the installation that a database belongs to.
+
+    Raises:
+        StoreUnavailable: The database does not answer.
+    """
+    with database.session() as session:
+        return SigningKey(installation_key(session, lock=False))

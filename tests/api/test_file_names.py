@@ -12,7 +12,7 @@ from api_builders import npz
 from starlette.testclient import TestClient
 from test_two_worlds import QUICK, look, train
 
-from api.uploads.file_names import LONGEST, label_in, label_of
+from api.uploads.receiver import LONGEST, label_in, label_of
 from datalens_service import logs
 from datalens_service.client import requests
 from datalens_service.errors import InvalidInput

@@ -91,7 +91,8 @@ def browser(client: TestClient, services: Services) -> TestClient:
 
 
 def paths(method: str) -> list[str]:
-    routes = [route for module in (*application._KEYED, *application._OTHERS) for route in module.router.routes if isinstance(route, Route)]
+    modules = (*application._KEYED, *application._OTHERS)
+    routes = [route for module in modules for route in module.router.routes if isinstance(route, Route)]
     return [route.path for route in routes if method in (route.methods or ())]
 
 

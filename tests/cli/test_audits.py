@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cli.service import RunningService
-from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.failures import ExitCode
 
 Run = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.failures import ExitCode
 
 Run = Callable[..., Any]
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from cli.service import RunningService
-from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.failures import ExitCode
 from datalens_service.client import Client
 
 Run = Callable[..., Any]

@@ -9,7 +9,7 @@ import pytest
 
 from cli.service import RunningService
 from datalens_service.cli import names
-from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.failures import ExitCode
 from datalens_service.client import ClientError
 
 Run = Callable[..., Any]

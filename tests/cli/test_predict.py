@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from cli.service import RunningService
-from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.failures import ExitCode
 
 Run = Callable[..., Any]
 SETTINGS = ("architecture=linear", "steps=10", "learning_rate=1")

@@ -23,7 +23,7 @@ from datalens_service.proof.release_verification import FILES, SUMS_LINE, verify
 from datalens_service.proof.signature_check import SIGNATURE
 from datalens_service.signatures import MEMBER, SigningKey, unsigned
 from datalens_service.store.database import Database
-from datalens_service.store.datasets.signing_key import signing_key
+from datalens_service.store.installation import signing_key
 from tests.evaluation.conftest import report
 
 KEY, OTHER = SigningKey(b"of this house"), SigningKey(b"of a forger")

@@ -24,7 +24,7 @@ from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import MOMENTS, PATIENCE, VOTES, Deployment, lamps
 from ports import free_port
 from workers.process import followers
-from workers.process.started_ranks import StartedRanks
+from workers.process.followers import StartedRanks
 from workers.run_job import _run_as_leader
 
 SHARED: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "num_teachers": 128, "steps": 60}, "seed": 3}

@@ -4,8 +4,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from datalens_service.jobs import previews
-from datalens_service.jobs.previews import SamplePreviews
+from datalens_service.jobs import release_files
+from datalens_service.jobs.release_files import SamplePreviews
 from datalens_service.models.generators.generator import Generator
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from deployments.deployment import MOMENTS, Deployment
@@ -13,7 +13,7 @@ from deployments.deployment import MOMENTS, Deployment
 
 def test_few_grids_stay_however_often_they_are_drawn(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = iter(bytes([number]) for number in range(1, 100))
-    monkeypatch.setattr(previews, "sample_picture", lambda _generator: next(pictures))
+    monkeypatch.setattr(release_files, "sample_picture", lambda _generator: next(pictures))
     lease = local.claim(local.submit(MOMENTS))
     artifacts, generator = ArtifactStore(local.database, local.folder), MagicMock(spec=Generator)
     for shows in (5, 6):

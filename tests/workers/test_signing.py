@@ -11,7 +11,7 @@ from api.main import create_app
 from datalens_service.jobs.execute import execute
 from datalens_service.signatures import signer
 from datalens_service.store.datasets.artifacts import ArtifactStore
-from datalens_service.store.datasets.signing_key import signing_key
+from datalens_service.store.installation import signing_key
 from deployments.deployment import QUICK, Deployment
 
 SIGNED = ("privacy.json", "account-proof.json", "report.json", "report-releasable.json")
@@ -54,7 +54,7 @@ def test_the_key_is_on_a_page_that_anybody_may_open(anybody: TestClient) -> None
 def test_another_process_has_the_same_key(local: Deployment) -> None:
     program = (
         "from datalens_service.store.database import Database\n"
-        "from datalens_service.store.datasets.signing_key import signing_key\n"
+        "from datalens_service.store.installation import signing_key\n"
         f"print(signing_key(Database({local.database.url!r})).public.hex)"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)

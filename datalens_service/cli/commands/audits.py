@@ -11,7 +11,7 @@ import typer
 from datalens_service.cli import names, options, output
 from datalens_service.cli.commands.audit import ATTACKS_HELP, GROUPS_HELP, format_result, parse_groups, say_notes
 from datalens_service.cli.commands.jobs import build_spec
-from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import build_integer_parser, parse_number
 from datalens_service.cli.service import connect

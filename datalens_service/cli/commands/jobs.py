@@ -11,7 +11,7 @@ import typer
 from datalens_service.cli import names, options, output
 from datalens_service.cli.commands.plan import describe_expectation, describe_plan
 from datalens_service.cli.confirmation import confirm
-from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.progress import PhaseBars
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import SpecOptions

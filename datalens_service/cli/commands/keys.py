@@ -14,7 +14,7 @@ import typer
 from datalens_service.cli import options, output
 from datalens_service.cli.confirmation import confirm
 from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.settings import load_service_settings
+from datalens_service.cli.service import load_service_settings
 from datalens_service.errors import NotFound
 
 if TYPE_CHECKING:

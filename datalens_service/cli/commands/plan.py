@@ -9,8 +9,7 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.reading import build_choices
-from datalens_service.cli.specs import SpecOptions
+from datalens_service.cli.specs import SpecOptions, build_choices
 from datalens_service.clock import duration
 from datalens_service.errors import InvalidSpec
 
@@ -167,8 +166,7 @@ def _describe_allowance(allowance: VoteAllowance) -> dict[str, object]:
 
 def _price_plan(spec_options: SpecOptions, data: Path, choices: ReadingChoices) -> PlanWithExpectation:
     from datalens_service.data import read_upload
-    from datalens_service.planning.calibration import measure_machine
-    from datalens_service.planning.expectations import PlanWithExpectation, expect
+    from datalens_service.planning.expectations import PlanWithExpectation, expect, measure_machine
 
     schema = read_upload(data, choices).schema
     spec = spec_options.build_spec(schema)

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from datalens_service.cli import options, output
-from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.numbers import build_integer_parser
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.errors import InvalidInput

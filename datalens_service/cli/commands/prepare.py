@@ -12,7 +12,7 @@ import typer
 from datalens_service.cli import notices, options, output
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import parse_image_size
-from datalens_service.cli.reading import build_choices
+from datalens_service.cli.specs import build_choices
 from datalens_service.data.preparation_settings import Colour, Fit
 from datalens_service.errors import InvalidDataset
 

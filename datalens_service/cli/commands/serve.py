@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.service import KEY_FILE
-from datalens_service.cli.settings import load_service_settings
+from datalens_service.cli.service import KEY_FILE, load_service_settings
 from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.exits import ExitCode
-from datalens_service.cli.reading import build_choices
-from datalens_service.cli.specs import SpecOptions
+from datalens_service.cli.failures import ExitCode
+from datalens_service.cli.specs import SpecOptions, build_choices
 from datalens_service.phases import Phase
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from datalens_service.cli import options, output
-from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.failures import ExitCode
 
 if TYPE_CHECKING:
     from datalens_service.proof.proof_verification import Verdict
