@@ -14,18 +14,15 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict
-
 from datalens_service.errors import NotFound
+from datalens_service.strict import Frozen
 
 METHODS: Final = "datalens.methods"
 EXTRACTORS: Final = "datalens.extractors"
 
 
-class PluginOrigin(BaseModel):
+class PluginOrigin(Frozen):
     """The package that brought a plug-in; public."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     distribution: str
     version: str

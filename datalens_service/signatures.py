@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from datalens_service.errors import InvalidInput
+from datalens_service.strict import Frozen
 
 ALGORITHM: Final = "Ed25519"
 MEMBER: Final = "signature"
@@ -38,10 +39,8 @@ class SignatureInvalid(ValueError):
     """A document is not as it was signed, or was signed by another key."""
 
 
-class Signature(BaseModel):
+class Signature(Frozen):
     """Who issued a document."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     algorithm: Literal["Ed25519"]
     key_id: str = Field(pattern=r"^[0-9a-f]{16}$", description="First digits of the SHA-256 of the public key.")

@@ -32,7 +32,7 @@ from datalens_service.privacy.accounting import (
     mu_of_units,
     round_up,
 )
-from datalens_service.strict import Integer, Number
+from datalens_service.strict import Frozen, Integer, Number
 from datalens_service.voices import speak
 
 SYNTHETIC_IMAGES: Final = 10_000
@@ -86,10 +86,8 @@ PublicDataId = Annotated[
 ]
 
 
-class TrainingSpec(BaseModel):
+class TrainingSpec(Frozen):
     """A training job: method, its parameters, the budget it may spend, seed and evaluation."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: NamedMethod
     epsilon: Epsilon

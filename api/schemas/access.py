@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import AwareDatetime, BaseModel, Field, StringConstraints, field_validator
 
 from api.schemas.common import listed
 from datalens_service.store.access.access_log import AuditEntry
 from datalens_service.store.access.keys import ApiKey, KeyRequest
 from datalens_service.store.access.roles import Role, Scope
-from datalens_service.strict import Integer
+from datalens_service.strict import Integer, Strict
 
 ROLES = {
     Role.OWNER: "whose records they are; may do everything",
@@ -20,10 +20,8 @@ ROLES = {
 }
 
 
-class KeyCreate(BaseModel):
+class KeyCreate(Strict):
     """A new key."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] = Field(
         description="Whose key it is."
@@ -58,10 +56,8 @@ class KeyCreate(BaseModel):
         )
 
 
-class KeyRotation(BaseModel):
+class KeyRotation(Strict):
     """How long the old key goes on working beside the new one."""
-
-    model_config = ConfigDict(extra="forbid")
 
     overlap_seconds: Integer = Field(default=3600, ge=0, le=7 * 86_400)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.addresses import Link
 from datalens_service.services.predictions import MOST_IMAGES, Predicted
 from datalens_service.store.jobs.released_models import StoredModel
-from datalens_service.strict import Integer
+from datalens_service.strict import Integer, Strict
 
 Grey = Annotated[Integer, Field(ge=0, le=255)]
 Pixel = Grey | Annotated[list[Grey], Field(min_length=1, max_length=4)]
@@ -61,16 +61,12 @@ class ClassifierLinks(BaseModel):
         )
 
 
-class PredictionForm(BaseModel):
+class PredictionForm(Strict):
     """Fields beside the file of a prediction: none."""
 
-    model_config = ConfigDict(extra="forbid")
 
-
-class PredictionRequest(BaseModel):
+class PredictionRequest(Strict):
     """Images as numbers."""
-
-    model_config = ConfigDict(extra="forbid")
 
     images: list[list[list[Pixel]]] = Field(
         min_length=1,
@@ -108,18 +104,14 @@ class PredictionList(BaseModel):
 _LABEL = Field(ge=0, le=2**31, description="Index of its class, in the order of `class_names` of the data set.")
 
 
-class IndividualEpsilonForm(BaseModel):
+class IndividualEpsilonForm(Strict):
     """Fields beside the file with the image."""
-
-    model_config = ConfigDict(extra="forbid")
 
     label: Integer = _LABEL
 
 
-class IndividualEpsilonRequest(BaseModel):
+class IndividualEpsilonRequest(Strict):
     """A record as numbers."""
-
-    model_config = ConfigDict(extra="forbid")
 
     image: list[list[Pixel]] = Field(
         min_length=1,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.addresses import Link
 from datalens_service.data.dataset import Schema
@@ -21,7 +21,7 @@ from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountFigures, AccountSummary
 from datalens_service.store.tables import DEFAULT_PRIORITY
-from datalens_service.strict import Integer
+from datalens_service.strict import Integer, Strict
 
 Item = TypeVar("Item")
 
@@ -141,10 +141,8 @@ class DatasetRead(BaseModel):
         )
 
 
-class TrainingRequest(BaseModel):
+class TrainingRequest(Strict):
     """What to train, and on what."""
-
-    model_config = ConfigDict(extra="forbid")
 
     dataset_id: str = Field(max_length=64, pattern=IDENTIFIER)
     spec: RequestedSpec

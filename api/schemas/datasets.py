@@ -21,7 +21,7 @@ from datalens_service.store.datasets.upload_sessions import PartialUpload
 from datalens_service.store.datasets.validations import Validation
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountSummary
-from datalens_service.strict import Number
+from datalens_service.strict import Number, Strict
 from datalens_service.voices import spoken
 
 OWNER_ONLY: Final = "Private: depends on the records beyond what is declared public. Not to be passed on."
@@ -181,10 +181,8 @@ class EntryPage(BaseModel):
     next_cursor: int | None = Field(description="Value of `after` for the next page; null at the end for now.")
 
 
-class RaiseRequest(BaseModel):
+class RaiseRequest(Strict):
     """A larger lifetime budget, and why."""
-
-    model_config = ConfigDict(extra="forbid")
 
     epsilon: Number = Field(gt=0, le=100, description="ε of the whole lifetime from now on, above the present one.")
     reason: Printable = Field(description="Why, and who agreed: for whoever reads the audit journal.")

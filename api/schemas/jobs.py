@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.addresses import Link
 from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
@@ -23,7 +23,7 @@ from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.events import Event, EventType
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
 from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
-from datalens_service.strict import Integer, Number
+from datalens_service.strict import Integer, Number, Strict
 from datalens_service.voices import speak
 
 JOB_STATES: Final = {
@@ -39,10 +39,8 @@ JOB_STATES: Final = {
 _MINUTE: Final = 60
 
 
-class CloneRequest(BaseModel):
+class CloneRequest(Strict):
     """What a copy of a job does differently; what is left out stays as it was."""
-
-    model_config = ConfigDict(extra="forbid")
 
     dataset_id: str | None = Field(default=None, max_length=64, pattern=IDENTIFIER, description="Another dataset.")
     method: NamedMethod | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
+
+from datalens_service.strict import Strict
 
 _NO_NUL: Final = r"^[^\x00]*$"
 _TAGS: Final = 20
@@ -14,10 +16,8 @@ Notes = Annotated[str, StringConstraints(max_length=2000, pattern=_NO_NUL)]
 Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=40, pattern=r"^[^\x00,\"\\]+$")]
 
 
-class LabelChanges(BaseModel):
+class LabelChanges(Strict):
     """What to change; what is left out stays. Labels are for finding things: they change no price and no result."""
-
-    model_config = ConfigDict(extra="forbid")
 
     tags: list[Tag] | None = Field(default=None, max_length=_TAGS, description="All tags, in place of those before.")
     notes: Notes | None = Field(default=None, description="Of any kind; leaves the service in no report or download.")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from api.addresses import Link
 from datalens_service.signatures import ALGORITHM, PublicKey
 from datalens_service.store.datasets.artifacts import Artifact, Audience
 from datalens_service.store.jobs.released_models import StoredModel
-from datalens_service.strict import Integer
+from datalens_service.strict import Integer, Strict
 
 MOST_SECONDS = 3600
 """For which a signed address may work."""
@@ -52,10 +52,8 @@ class ArtifactList(BaseModel):
     items: list[ArtifactRead]
 
 
-class AddressRequest(BaseModel):
+class AddressRequest(Strict):
     """For how long somebody without a key may fetch a file."""
-
-    model_config = ConfigDict(extra="forbid")
 
     expires_in: Integer = Field(default=600, ge=1, le=MOST_SECONDS, description="Seconds from now.")
 
@@ -112,10 +110,8 @@ class GeneratorLinks(BaseModel):
         return cls(self_=base, file=f"{base}/file", samples=f"{base}/samples", job=job)
 
 
-class GeneratorForm(BaseModel):
+class GeneratorForm(Strict):
     """Fields of an import beside the file."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
         default=None, description="For people; left out, it is the id."

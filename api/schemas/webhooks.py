@@ -6,11 +6,11 @@ import json
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from datalens_service.store.access.webhooks import Delivery, Webhook
 from datalens_service.store.jobs.events import EventType
-from datalens_service.strict import Flag
+from datalens_service.strict import Flag, Strict
 from datalens_service.voices import speak
 
 Url = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2048)]
@@ -18,10 +18,8 @@ Events = Annotated[list[EventType], Field(min_length=1, max_length=len(EventType
 _LAST = [EventType.SUCCEEDED, EventType.FAILED, EventType.CANCELLED]
 
 
-class WebhookCreate(BaseModel):
+class WebhookCreate(Strict):
     """An address and the events to send there."""
-
-    model_config = ConfigDict(extra="forbid")
 
     url: Url = Field(
         description="A public HTTPS URL, or `mailto:` and an address of a domain that the operator allows; "
@@ -30,10 +28,8 @@ class WebhookCreate(BaseModel):
     events: Events = Field(default=_LAST, description="Types of events; `job.progress` is never sent.")
 
 
-class WebhookChange(BaseModel):
+class WebhookChange(Strict):
     """Members to change; omitted ones stay as they are."""
-
-    model_config = ConfigDict(extra="forbid")
 
     url: Url | None = None
     events: Events | None = None

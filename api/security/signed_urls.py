@@ -13,7 +13,7 @@ from typing import Literal
 
 from itsdangerous import BadData
 from itsdangerous.encoding import base64_decode, base64_encode
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import Forbidden
@@ -22,12 +22,11 @@ from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.signers import Purpose, create_signer
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore
+from datalens_service.strict import Frozen
 
 
-class Grant(BaseModel):
+class Grant(Frozen):
     """What an address allows: one GET of one file as it is now."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tenant_id: str
     key_id: str

@@ -21,7 +21,7 @@ from datalens_service.audits.subgroups import ClassFigures, GroupFigures, measur
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import InvalidInput
 from datalens_service.models.released import ReleasedModel
-from datalens_service.strict import Integer
+from datalens_service.strict import Frozen, Integer
 
 Train = Callable[[Dataset, int], ReleasedModel]
 """Trains the audited method on a data set, with a seed of training randomness."""
@@ -33,7 +33,7 @@ NOTE: Final = (
 )
 
 
-class AuditSettings(BaseModel):
+class AuditSettings(Frozen):
     """What an audit of membership does.
 
     Attributes:
@@ -42,12 +42,10 @@ class AuditSettings(BaseModel):
         groups: Names of classes by the name of a group whose success is measured together.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     attacks: Annotated[tuple[str, ...], Field(min_length=1)] = tuple(MEMBERSHIP)
     references: Integer = Field(default=8, ge=2, le=64)
     candidates: Integer = Field(default=2000, ge=50, le=100_000)
-    groups: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, tuple[str, ...]] = Field(default={})
     seed: Integer = Field(default=0, ge=0, lt=2**63)
 
     @property

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.audits.attacks import RECONSTRUCTION
 from datalens_service.audits.membership import CONFIDENCE, Interval
-from datalens_service.strict import Integer, Number
+from datalens_service.strict import Frozen, Integer, Number
 
 NOTE: Final = (
     "Of one record's contribution alone, as in a batch of one: a real step shows the sum of many. A small error proves "
@@ -19,7 +19,7 @@ NOTE: Final = (
 )
 
 
-class InversionSettings(BaseModel):
+class InversionSettings(Frozen):
     """How the attacker searches.
 
     Attributes:
@@ -29,8 +29,6 @@ class InversionSettings(BaseModel):
         restarts: Random starts, of which the best cosine wins.
         seed: Of the starts.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     iterations: Integer = Field(default=1000, ge=1, le=100_000)
     step_size: Annotated[Number, Field(gt=0, le=1)] = 0.1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from datalens_service.audits.attacks import ATTACKS, MEMBERSHIP, RECONSTRUCTION
 from datalens_service.audits.audit import AuditSettings
 from datalens_service.audits.inversion_figures import InversionSettings
 from datalens_service.spec import Device, TrainingSpec
-from datalens_service.strict import Integer
+from datalens_service.strict import Frozen, Integer
 from datalens_service.voices import speak
 
 AttackName = Literal["loss_threshold", "reference", "likelihood_ratio", "inversion"]
@@ -21,11 +21,7 @@ GroupName = Annotated[str, Field(min_length=1, max_length=100)]
 Identifier = Annotated[str, Field(max_length=64, pattern=_IDENTIFIER)]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RehearsedMethod(_Frozen):
+class RehearsedMethod(Frozen):
     """A private method, rehearsed on parts of a dataset before anything is released."""
 
     kind: Literal["rehearsal"]
@@ -33,7 +29,7 @@ class RehearsedMethod(_Frozen):
     spec: TrainingSpec = Field(description="Method and ε; what it says of images and evaluation is not used.")
 
 
-class UnprotectedNetwork(_Frozen):
+class UnprotectedNetwork(Frozen):
     """A network without privacy, rehearsed for comparison: what attacks find where nothing protects the records."""
 
     kind: Literal["unprotected"]
@@ -41,7 +37,7 @@ class UnprotectedNetwork(_Frozen):
     passes: Integer = Field(default=30, ge=1, le=200, description="Over its records.")
 
 
-class ReleasedJob(_Frozen):
+class ReleasedJob(Frozen):
     """The model that a job released: its training records against the test images of its dataset."""
 
     kind: Literal["released"]
@@ -51,7 +47,7 @@ class ReleasedJob(_Frozen):
 Target = Annotated[RehearsedMethod | UnprotectedNetwork | ReleasedJob, Field(discriminator="kind")]
 
 
-class InversionEffort(_Frozen):
+class InversionEffort(Frozen):
     """How hard inversion tries."""
 
     records: Integer = Field(default=8, ge=6, le=50, description="Attacked, each by itself.")
@@ -63,7 +59,7 @@ class InversionEffort(_Frozen):
         return InversionSettings(iterations=self.iterations, restarts=self.restarts, seed=seed)
 
 
-class AuditRequest(_Frozen):
+class AuditRequest(Frozen):
     """Which model is attacked, and how."""
 
     target: Target

@@ -8,11 +8,12 @@ from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.errors import InvalidDataset
+from datalens_service.strict import Frozen
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -22,14 +23,12 @@ MAXIMUM_CLASSES = 1000
 MINIMUM_KEY_BYTES: Final = 16
 
 
-class Schema(BaseModel):
+class Schema(Frozen):
     """What the owner declares public: everything a run may depend on without a charge.
 
     `num_units` is n, the public number of privacy units. By default one record is one unit; a unit of several
     records has a name of the owner's, and public bounds on its records and their classes (`privacy_units.py`).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     channels: Annotated[int, Field(ge=1, le=4)]
     height: Annotated[int, Field(ge=4, le=MAXIMUM_SIDE)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from datalens_service.data.image_sizes import MAXIMUM_SIDE, MINIMUM_SIDE, ImageSize
-from datalens_service.strict import Integer
+from datalens_service.strict import Frozen, Integer
 
 
 class Fit(StrEnum):
@@ -25,7 +25,7 @@ class Colour(StrEnum):
     RGB = "rgb"
 
 
-class PrepareSettings(BaseModel):
+class PrepareSettings(Frozen):
     """The same for every image, so a prepared image depends on no other image.
 
     Attributes:
@@ -37,8 +37,6 @@ class PrepareSettings(BaseModel):
             units of DICOM (Hounsfield for CT). None takes the window that a DICOM file names, and refuses all others.
         frame: Number of the frame that is read from files with several, from 1.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     width: Integer = Field(ge=MINIMUM_SIDE, le=MAXIMUM_SIDE)
     height: Integer = Field(ge=MINIMUM_SIDE, le=MAXIMUM_SIDE)

@@ -12,10 +12,10 @@ import unicodedata
 from collections.abc import Iterable
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.data.dataset import UnitIds
-from datalens_service.strict import Integer
+from datalens_service.strict import Frozen, Integer
 
 MAXIMUM_RECORDS_PER_UNIT = 1000
 NAME_PATTERN = r"^[\w -]{1,40}$"
@@ -23,7 +23,7 @@ NAME_PATTERN = r"^[\w -]{1,40}$"
 _IDENTITY_BITS = 63
 
 
-class UnitDeclaration(BaseModel):
+class UnitDeclaration(Frozen):
     """What the owner says one privacy unit is; public.
 
     Attributes:
@@ -31,8 +31,6 @@ class UnitDeclaration(BaseModel):
         records: Most records of one unit.
         classes: Most classes that records of one unit belong to; None puts no bound beside `records`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str | None = Field(default=None, pattern=NAME_PATTERN)
     records: Integer = Field(ge=1, le=MAXIMUM_RECORDS_PER_UNIT)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.privacy_units import UnitDeclaration
+from datalens_service.strict import Frozen
 
 Encoding = Literal[
     "utf-8", "utf-16", "latin-1", "cp1252", "cp437", "cp850", "cp1250", "cp1251", "koi8-r", "mac-roman", "shift_jis",
@@ -18,7 +19,7 @@ Encoding = Literal[
 Column = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
 
 
-class ReadingChoices(BaseModel):
+class ReadingChoices(Frozen):
     """How an upload is to be read.
 
     Attributes:
@@ -35,8 +36,6 @@ class ReadingChoices(BaseModel):
         infer_units: Whether the largest group bounds the records of a unit where `units` is None; for a file that is
             made on the owner's machine and declares no budget.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     class_names: tuple[str, ...] | None = None
     units: UnitDeclaration | None = None

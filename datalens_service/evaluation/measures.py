@@ -8,12 +8,13 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from scipy.special import stdtrit
 
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, Audience, Basis, Outcome, Standing, Status
+from datalens_service.strict import Finite, Frozen
 
 _CONFIDENCE: Final = 0.95
 _FEWEST_FOR_AN_INTERVAL: Final = 3
@@ -26,15 +27,13 @@ STATUS_LABELS: dict[Status, str] = {
 }
 
 
-class Measure(BaseModel):
+class Measure(Finite):
     """One figure of a report.
 
     `covered`: computed from released artefacts and public images only, or charged to a budget. `public`: depends
     on no private image. `private`: computed on private images without a charge and therefore not private in the
     sense of the guarantee; such a measure is always for the owner.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str = Field(description="Key of METRICS.")
     value: float = Field(description="Mean over the seeds.")
@@ -104,19 +103,15 @@ def _confidence_interval(values: Sequence[float], unit: str) -> tuple[float, flo
     return (max(0.0, low), min(100.0, high)) if unit == "percent" else (low, high)
 
 
-class Unavailable(BaseModel):
+class Unavailable(Frozen):
     """A figure that was asked for and could not be had; for the owner."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     figure: str
     reason: str = Field(description="What to change; never a private value.")
 
 
-class ConfusionTable(BaseModel):
+class ConfusionTable(Frozen):
     """How often each class was taken for each; for the owner, since counts of test images are private."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     class_names: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...] = Field(description="A row per true class, a column per class that was given.")
@@ -130,10 +125,8 @@ class ConfusionTable(BaseModel):
         return self
 
 
-class ClassFigure(BaseModel):
+class ClassFigure(Finite):
     """How one class fares; for the owner, since counts and accuracies of a class are private."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     classifier: str
     class_name: str

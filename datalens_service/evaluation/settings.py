@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms.accuracy import DEFAULT_NOISE_STDDEV
 from datalens_service.plugins import EXTRACTORS, list_plugins
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-from datalens_service.strict import Flag, Integer
+from datalens_service.strict import Flag, Frozen, Integer
 from datalens_service.voices import speak
 
 BUILT_IN: Final = ("domain", "random", "inception")
@@ -29,7 +29,7 @@ _REPETITIONS: Final = 3
 ReferenceName = Literal["test", "holdout", "training"]
 
 
-class EvaluationSettings(BaseModel):
+class EvaluationSettings(Frozen):
     """How the synthetic images are measured.
 
     By default about a minute's work on two cores for images like MNIST's. The published protocol, which
@@ -38,8 +38,6 @@ class EvaluationSettings(BaseModel):
     Figures computed on private images are for the owner alone and spend nothing. Only `holdout` spends: from the
     account of the data set that it names, never from the one that is trained on.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: Flag = Field(default=True, description="Measure at all.")
     synthetic_images: Integer = Field(

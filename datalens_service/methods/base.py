@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import Account
@@ -17,6 +17,7 @@ from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
+from datalens_service.strict import Frozen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,14 +43,12 @@ class ExecutionOptions:
     group: ProcessGroup = SINGLE_PROCESS
 
 
-class Plan(BaseModel):
+class Plan(Frozen):
     """Everything a run will charge, known before it reads a record; public.
 
     With `branches` a run makes `releases`, then those of one branch, which what was released until then decides. The
     price is that of the dearest branch, in units and in slack (docs/mechanisms/branches.md).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     releases: tuple[PlannedRelease, ...]
     branches: dict[str, tuple[PlannedRelease, ...]] = Field(
@@ -163,7 +162,7 @@ def named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-class Method(BaseModel, ABC):
+class Method(Frozen, ABC):
     """Parameters of a training method; frozen, part of the spec.
 
     Attributes:
@@ -173,8 +172,6 @@ class Method(BaseModel, ABC):
 
     result: ClassVar[str] = "generator"
     starts_from_public_data: ClassVar[bool] = False
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @abstractmethod
     def plan(self, schema: Schema, units: int) -> Plan:

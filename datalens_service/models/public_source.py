@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from datalens_service.strict import Frozen
 
 
-class PublicSource(BaseModel):
+class PublicSource(Frozen):
     """Images that their owner declared public; the guarantee does not cover them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(default="", description="That the owner gave the set; empty for a run without a service.")
     images: int = Field(ge=1, description="How many.")

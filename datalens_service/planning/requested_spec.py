@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
@@ -22,6 +22,7 @@ from datalens_service.spec import (
     TrainingSpec,
     WantedDevice,
 )
+from datalens_service.strict import Frozen
 
 
 def _check_preset(name: str) -> str:
@@ -33,10 +34,8 @@ def _check_preset(name: str) -> str:
 PresetName = Annotated[str, AfterValidator(_check_preset), Field(json_schema_extra={"enum": list(PRESETS)})]
 
 
-class RequestedSpec(BaseModel):
+class RequestedSpec(Frozen):
     """A training job as it is asked for. With neither method nor preset it is the preset auto."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: NamedMethod | None = Field(default=None, description="With its parameters; left out, `preset` chooses.")
     preset: PresetName | None = Field(

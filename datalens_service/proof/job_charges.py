@@ -15,10 +15,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC
 from typing import Any, Final, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.strict import Finite
 
 LARGEST_UNITS: Final = 2**63 - 1
 """What a database counts up to; keeps the numbers of a forged proof printable."""
@@ -29,10 +30,8 @@ SPENDS: Final = (EntryKind.CHARGE, EntryKind.RECOVERED)
 _CHAIN: Final = "datalens-charges/1"
 
 
-class Charge(BaseModel):
+class Charge(Finite):
     """One sealed charge of a job."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     number: int = Field(ge=1, description="Within the job, in order.")
     kind: Literal["charge", "recovered"] = Field(

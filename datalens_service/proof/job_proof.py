@@ -13,7 +13,7 @@ import operator
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.evaluation.report.build import Report
 from datalens_service.evaluation.report.card import Card
@@ -24,15 +24,12 @@ from datalens_service.privacy.accounting import epsilon_of_charge, round_up
 from datalens_service.proof.hash_chain import Balance, Entry, follow
 from datalens_service.proof.job_charges import LARGEST_UNITS, SPENDS, Charge, chain_charges
 from datalens_service.signatures import Signature
+from datalens_service.strict import Finite
 
 PROOF_FORMAT: Final = "datalens-bundle/2"
 PROOF_FILE: Final = "privacy.json"
 ACCOUNT_FORMAT: Final = "datalens-bundle/1"
 ACCOUNT_FILE: Final = "account-proof.json"
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Payment(NamedTuple):
@@ -51,7 +48,7 @@ class Payment(NamedTuple):
     slack: int
 
 
-class _Recomputable(_Frozen):
+class _Recomputable(Finite):
     """What both files hold: whatever concerns both is added here."""
 
     format: str
@@ -88,14 +85,14 @@ class JobProof(_Recomputable):
         return tuple(Payment(f"Charge {one.number}", one.step, one.label, one.units, one.slack) for one in self.charges)
 
 
-class Head(_Frozen):
+class Head(Finite):
     """Where the chain ends; whoever notes it can tell later that the chain was not rewritten."""
 
     seq: int = Field(ge=1)
     hash: str
 
 
-class AccountFacts(_Frozen):
+class AccountFacts(Finite):
     """What the journal adds up to."""
 
     id: str

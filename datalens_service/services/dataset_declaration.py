@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import AliasChoices, Field, StringConstraints, field_validator, model_validator
 
 from datalens_service.data.image_sizes import SizeText, parse_size
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
@@ -12,7 +12,7 @@ from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, NAME_P
 from datalens_service.data.readers.base import check_class_names
 from datalens_service.data.reading_choices import Column, Encoding, ReadingChoices
 from datalens_service.errors import InvalidDataset
-from datalens_service.strict import Flag, Integer, Number
+from datalens_service.strict import Flag, Integer, Number, Strict
 from datalens_service.voices import speak
 
 IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
@@ -21,10 +21,8 @@ IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
 _NOT_PREPARED: Final = "⟦prepare_fit⟧, ⟦prepare_colour⟧, ⟦prepare_window⟧ and ⟦prepare_frame⟧ need ⟦prepare_size⟧."
 
 
-class BudgetForm(BaseModel):
+class BudgetForm(Strict):
     """Which budget an upload opens, or shares."""
-
-    model_config = ConfigDict(extra="forbid")
 
     epsilon: Number | None = Field(
         default=None,

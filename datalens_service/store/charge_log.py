@@ -23,11 +23,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import Entry
 from datalens_service.store.disk import sync_folder, unavailable
+from datalens_service.strict import Frozen
 
 _WITHDRAWN = b"#"
 """First byte of a line whose charge did not happen."""
@@ -36,10 +37,8 @@ _NOT_WRITTEN = "The ledger log could not be written, so nothing was charged or d
 _NOT_READ = "The ledger log could not be read, so nothing was charged or drawn; look at its disk, then repeat."
 
 
-class LogLine(BaseModel):
+class LogLine(Frozen):
     """One charge as the log keeps it: enough to book it again."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     account_id: str
     dataset_id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from api.http.strictness import typed
 from api.problems.request_errors import described, problem_errors
@@ -18,7 +18,7 @@ from datalens_service.planning.presets import DEFAULT_PRESET
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import round_down
 from datalens_service.spec import TrainingSpec
-from datalens_service.strict import Flag, Integer, Number
+from datalens_service.strict import Flag, Integer, Number, Strict
 
 _USUAL_EPSILON: Final = 1.0
 _OWN: Final = "own"
@@ -94,7 +94,7 @@ def _preset_of(choice: str) -> dict[str, str]:
     return {"preset": "auto", "purpose": "teach"} if choice == _TEACH else {"preset": choice}
 
 
-class PlanForm(BaseModel):
+class PlanForm(Strict):
     """What the form says; every value has what a first visitor wants.
 
     Attributes:
@@ -104,8 +104,6 @@ class PlanForm(BaseModel):
         public_data: Id of a public data set to start from; empty for none.
         evaluate: Left out by browsers when the box is not ticked.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     preset: str = DEFAULT_PRESET
     epsilon: Number = Field(default=_USUAL_EPSILON, gt=0, le=100)

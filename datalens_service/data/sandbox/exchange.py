@@ -14,23 +14,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.data.notices import Notice, NoticeCode
 from datalens_service.data.sandbox.confinement import confine
 from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
 from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
 from datalens_service.errors import InvalidDataset
+from datalens_service.strict import Frozen
 
 OUTCOME: Final = "outcome.json"
 OUT_OF_MEMORY: Final = "Reading the file needs more memory than is allowed. Upload fewer or smaller images."
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Request(_Frozen):
+class Request(Frozen):
     """What to read.
 
     Attributes:
@@ -45,7 +42,7 @@ class Request(_Frozen):
     cpu_seconds: int
 
 
-class Counts(_Frozen):
+class Counts(Frozen):
     """How many records there are. Private."""
 
     train: int = Field(ge=0)
@@ -55,7 +52,7 @@ class Counts(_Frozen):
     duplicates: int = Field(ge=0)
 
 
-class Outcome(_Frozen):
+class Outcome(Frozen):
     """What came of it. Private, but for `format` and `refusal`."""
 
     format: str | None = None

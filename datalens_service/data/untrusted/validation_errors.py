@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from datalens_service.errors import InvalidDataset
+from datalens_service.strict import Frozen
 
 LISTED: Final = 1000
 """Most files that are named; all are counted."""
 
 
-class BadFile(BaseModel):
+class BadFile(Frozen):
     """One file that cannot be used. Private.
 
     Attributes:
         name: As in the archive, or the place in a table.
         reason: What to change.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     reason: str

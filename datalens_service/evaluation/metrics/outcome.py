@@ -14,9 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.evaluation.settings import EvaluationSettings
+from datalens_service.strict import Frozen
 
 Audience = Literal["public", "owner"]
 Status = Literal["covered", "public", "private"]
@@ -34,10 +35,8 @@ class Standing(NamedTuple):
 OWNER_ONLY = Standing("owner", "private")
 
 
-class Basis(BaseModel):
+class Basis(Frozen):
     """What a fidelity figure rests on; without it the figure means nothing."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     extractor: str = Field(description="Network whose features are compared.")
     weights_sha256: str = Field(description="Of the extractor's weights, hexadecimal; of a plug-in, of its module.")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
 from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.evaluation.report.summary import right_guesses, shown
+from datalens_service.strict import Frozen
 
 DECISION: Final = (
     "Whether this is anonymous is for you to decide; here is what speaks for and against. The questions are those of "
@@ -68,10 +67,8 @@ INFERENCE: Final = Question(
 QUESTIONS: Final = (SINGLING_OUT, LINKABILITY, INFERENCE)
 
 
-class Criterion(BaseModel):
+class Criterion(Frozen):
     """One of the three questions, and what a job has to say to it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     question: str
@@ -79,10 +76,8 @@ class Criterion(BaseModel):
     speaks_against: str
 
 
-class Anonymity(BaseModel):
+class Anonymity(Frozen):
     """For the reader's own decision."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     decision: str
     criteria: tuple[Criterion, ...]

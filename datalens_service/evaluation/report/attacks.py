@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from datalens_service.strict import Finite
 
 OWNER_NOTICE: Final = (
     "What attacks reached on models of this method at this ε. The figures depend on private images, the guarantee does "
@@ -16,11 +18,7 @@ RELEASABLE_NOTICE: Final = (
 )
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class RocPoint(_Frozen):
+class RocPoint(Finite):
     """A point of the curve of an attack.
 
     Attributes:
@@ -34,7 +32,7 @@ class RocPoint(_Frozen):
     allowed: float | None
 
 
-class AttackFinding(_Frozen):
+class AttackFinding(Finite):
     """Private: what one attack reached."""
 
     audit: str = Field(description="Id of the audit.")
@@ -49,7 +47,7 @@ class AttackFinding(_Frozen):
     curve: tuple[RocPoint, ...]
 
 
-class AttacksSection(_Frozen):
+class AttacksSection(Finite):
     """F23. In reports on jobs whose owner had asked for attacks when the report was written."""
 
     notice: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.measures import ClassFigure, ConfusionTable, Measure, Unavailable
@@ -48,6 +48,7 @@ from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.models.public_source import PublicSource
 from datalens_service.plugins import PluginOrigin
+from datalens_service.strict import Frozen
 
 View = Literal["owner", "releasable"]
 
@@ -56,11 +57,7 @@ def _today() -> datetime.date:
     return datetime.datetime.now(datetime.UTC).date()
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class MethodFacts(_Frozen):
+class MethodFacts(Frozen):
     """What was asked for, with every default filled in, and what was planned before a record was read."""
 
     name: str
@@ -71,7 +68,7 @@ class MethodFacts(_Frozen):
     working_size: str = Field(default="", description="How much of large images it sees; empty for whole images.")
 
 
-class JournalFacts(_Frozen):
+class JournalFacts(Frozen):
     """The journal of the account that paid, as it stood when the report was written."""
 
     opened_on: datetime.date
@@ -81,7 +78,7 @@ class JournalFacts(_Frozen):
     linked_datasets: tuple[str, ...] = Field(description="Other uploads that share records with this one.")
 
 
-class Report(_Frozen):
+class Report(Frozen):
     """Everything that is known about one finished job, private measures included: for the owner."""
 
     product: Product

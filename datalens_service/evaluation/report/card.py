@@ -6,7 +6,7 @@ import datetime
 import operator
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.evaluation.measures import Measure
@@ -20,15 +20,12 @@ from datalens_service.models.public_source import PublicSource
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.blocks import Block
+from datalens_service.strict import Finite
 
 FORMAT: Final = "datalens-card/1"
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class CardImages(_Frozen):
+class CardImages(Finite):
     """Shape and classes of the images."""
 
     channels: int
@@ -40,7 +37,7 @@ class CardImages(_Frozen):
     )
 
 
-class CardMechanism(_Frozen):
+class CardMechanism(Finite):
     """Equal releases that were made."""
 
     label: str
@@ -63,7 +60,7 @@ class CardMechanism(_Frozen):
         )
 
 
-class CardPrivacy(_Frozen):
+class CardPrivacy(Finite):
     """The guarantee; ε is rounded up."""
 
     unit: str
@@ -107,7 +104,7 @@ class CardPrivacy(_Frozen):
         )
 
 
-class Card(_Frozen):
+class Card(Finite):
     """The public essence of a report."""
 
     format: Literal["datalens-card/1"] = FORMAT

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.evaluation.report.private_reads import (
     PRIVATE_READS,
@@ -18,13 +18,10 @@ from datalens_service.evaluation.report.private_reads import (
     PrivateRead,
     Status,
 )
+from datalens_service.strict import Frozen
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Assumption(_Frozen):
+class Assumption(Frozen):
     """What the proof takes for granted, and whether the program makes it true."""
 
     assumption: str
@@ -32,7 +29,7 @@ class Assumption(_Frozen):
     how: str
 
 
-class DataAccess(_Frozen):
+class DataAccess(Frozen):
     """One way in which private images are read, what it costs, and who sees more than the guarantee covers."""
 
     access: str
@@ -41,7 +38,7 @@ class DataAccess(_Frozen):
     what: str
 
 
-class PublicData(_Frozen):
+class PublicData(Frozen):
     """Whether anything but the private images went into the generator."""
 
     public_images_used: bool
@@ -49,14 +46,14 @@ class PublicData(_Frozen):
     provenance: str
 
 
-class Hyperparameters(_Frozen):
+class Hyperparameters(Frozen):
     """Where the parameters came from."""
 
     origin: str
     tuning_charged: str
 
 
-class Audit(_Frozen):
+class Audit(Frozen):
     """An empirical attack; it bounds from below only."""
 
     attack: str
@@ -66,7 +63,7 @@ class Audit(_Frozen):
     note: str
 
 
-class Recomputation(_Frozen):
+class Recomputation(Frozen):
     """ε of the releases by a second program that shares no code with the accountant."""
 
     by: str
@@ -76,7 +73,7 @@ class Recomputation(_Frozen):
     note: str
 
 
-class Policy(_Frozen):
+class Policy(Frozen):
     """Of the budget."""
 
     refresh: Literal["never"]

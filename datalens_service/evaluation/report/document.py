@@ -37,6 +37,7 @@ from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.signatures import MEMBER, Signature, SignatureInvalid, signer
+from datalens_service.strict import Finite
 
 FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
@@ -50,11 +51,7 @@ _OPTIONAL_WITHIN: Final = frozenset(
 SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: keys sorted, no spaces, UTF-8"
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Product(_Frozen):
+class Product(Finite):
     """F1. What made the images."""
 
     name: str
@@ -67,14 +64,14 @@ class Product(_Frozen):
         return cls(name="DataLens Service", version=version("datalens-service"), commit=commit)
 
 
-class Fingerprint(_Frozen):
+class Fingerprint(Finite):
     """F1. What ties the report to the records without telling anything of them."""
 
     scheme: str
     value: str | None
 
 
-class DatasetSection(_Frozen):
+class DatasetSection(Finite):
     """F1, F5. The public side of the private data set."""
 
     id: str | None
@@ -113,7 +110,7 @@ class PluginSection(PluginOrigin):
     notice: str
 
 
-class MethodSection(_Frozen):
+class MethodSection(Finite):
     """What was asked for, with every default filled in, and what was planned before a record was read."""
 
     name: str
@@ -162,7 +159,7 @@ class PrivacySection(PrivacyFigures):
     limits: tuple[str, ...] = Field(min_length=1)
 
 
-class IndexEntry(_Frozen):
+class IndexEntry(Finite):
     """Where a required field stands."""
 
     field: str
@@ -170,7 +167,7 @@ class IndexEntry(_Frozen):
     paths: tuple[str, ...]
 
 
-class Seal(_Frozen):
+class Seal(Finite):
     """F26. Whether the report is as it was written."""
 
     scheme: str
@@ -181,7 +178,7 @@ class Seal(_Frozen):
     account_head: str | None = Field(description="Hash of its last entry then; for the owner.")
 
 
-class ReportDocument(_Frozen):
+class ReportDocument(Finite):
     """A privacy report. Losses are rounded up, what remains is rounded down."""
 
     format: Literal["datalens-report/3"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from scipy.special import ndtr, ndtri
 
 from datalens_service.errors import LedgerCorrupt
@@ -31,6 +31,7 @@ from datalens_service.privacy.accounting import (
     round_up,
 )
 from datalens_service.privacy.poisson_sampling import PoissonSampling
+from datalens_service.strict import Frozen
 
 Tier = Literal["tier_1", "tier_2", "tier_3"]
 FormerTier = Literal["strong", "reasonable", "none"]
@@ -43,11 +44,7 @@ _TIER_1, _TIER_2 = 1.0, 10.0
 _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Point(_Frozen):
+class Point(Frozen):
     """One point of the ε-δ curve; ε is rounded up."""
 
     chosen: str = Field(description="Why this δ.")
@@ -55,7 +52,7 @@ class Point(_Frozen):
     epsilon: float
 
 
-class Guarantee(_Frozen):
+class Guarantee(Frozen):
     """What the charged units bound under one neighbouring relation; every figure is rounded up."""
 
     relation: NeighboringRelation
@@ -75,7 +72,7 @@ class Guarantee(_Frozen):
         return self.points[0].epsilon
 
 
-class Lifetime(_Frozen):
+class Lifetime(Frozen):
     """The data set's account over all its jobs, deleted ones included, as ε at the account's δ. For the owner."""
 
     limit: float
@@ -86,7 +83,7 @@ class Lifetime(_Frozen):
     linked: bool = Field(default=False, description="Whether other uploads share records with this one.")
 
 
-class Scope(_Frozen):
+class Scope(Frozen):
     """What the guarantee is about, in plain sentences."""
 
     public: tuple[str, ...]
@@ -119,7 +116,7 @@ class Scope(_Frozen):
         )
 
 
-class PrivacyFigures(_Frozen):
+class PrivacyFigures(Frozen):
     """What a statement and the document made of it have in common."""
 
     setting: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.privacy.accounting import Charge, delta_beside, epsilon_of_charge, mu_of_units, round_up
+from datalens_service.strict import Frozen
 
 _MOST_POINTS: Final = 100
 # δ at half decades from a tenth down to 1e-12.
@@ -29,10 +30,8 @@ class Spending(Protocol):
         """What was charged under zero-out when `made` of them were made."""
 
 
-class SpendPoint(BaseModel):
+class SpendPoint(Frozen):
     """What had been spent when so many releases were made; ε is rounded up."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     releases: int = Field(ge=0, description="Made so far.")
     release: str = Field(description="The last of them.")
@@ -41,10 +40,8 @@ class SpendPoint(BaseModel):
     epsilon: float = Field(description="At the requested δ: a running account.")
 
 
-class CurvePoint(BaseModel):
+class CurvePoint(Frozen):
     """A pair that holds; ε is rounded up."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     delta: float
     epsilon: float

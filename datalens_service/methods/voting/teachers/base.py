@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.data.dataset import Schema
-from datalens_service.strict import Integer
+from datalens_service.strict import Frozen, Integer
 
 if TYPE_CHECKING:
     import torch
@@ -46,10 +46,8 @@ class TeacherRequest:
     records: Callable[[], ShardBatch]
 
 
-class TeacherParameters(BaseModel, ABC):
+class TeacherParameters(Frozen, ABC):
     """Of one kind of teacher; how many there are, and of which records, is up to the method."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     batch: Integer = Field(
         default=15, ge=1, le=1024, description="Records of its shard a teacher trains on, or compares with."
