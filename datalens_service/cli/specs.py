@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from datalens_service.cli import options
 from datalens_service.cli.complaints import describe_error
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.notation import RefusedMember, json_value
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from datalens_service.spec import TrainingSpec
 
 _EVALUATION = "evaluation."
-_LOOK = "look"
 
 Model = TypeVar("Model", bound="BaseModel")
 
@@ -39,22 +39,22 @@ class SpecOptions:
         public_data: Id of a public data set to start from, or None.
     """
 
-    epsilon: float
-    delta: float | None = None
-    method: str | None = None
-    preset: str | None = None
-    settings: Sequence[str] = ()
-    seed: int = 0
-    synthetic_images: int = 10_000
-    evaluate: bool = True
-    device: str = "auto"
-    purpose: str = "look"
+    epsilon: options.Epsilon
+    delta: options.Delta = None
+    method: options.MethodName = None
+    preset: options.PresetName = None
+    settings: options.Settings = None
+    seed: options.Seed = 0
+    synthetic_images: options.SyntheticImages = 10_000
+    evaluate: options.Evaluate = True
+    device: options.Device = options.DeviceName.AUTO
+    purpose: options.Purpose = options.PurposeName.LOOK
     public_data: str | None = None
 
     @property
     def changes_preset(self) -> bool:
         """Whether parameters of a method are named that a preset chooses; a service takes no such request."""
-        return self.method is None and any(not setting.startswith(_EVALUATION) for setting in self.settings)
+        return self.method is None and any(not setting.startswith(_EVALUATION) for setting in self.settings or ())
 
     def build_spec(self, schema: Schema) -> TrainingSpec:
         """The training request for a data set with this public schema.
@@ -67,7 +67,7 @@ class SpecOptions:
 
         if not self.changes_preset:
             return _validate(self.build_request(), RequestedSpec).resolve(schema)
-        unchanged = replace(self, settings=[one for one in self.settings if one.startswith(_EVALUATION)])
+        unchanged = replace(self, settings=[one for one in self.settings or () if one.startswith(_EVALUATION)])
         method = unchanged.build_spec(schema).method.model_dump(mode="json")
         return _validate(self._state({"method": method}), TrainingSpec)
 
@@ -81,7 +81,7 @@ class SpecOptions:
 
         stated = self._state({} if self.method is None else {"method": {"name": self.method}})
         named = {} if self.preset is None else {"preset": self.preset}
-        request = stated | named | ({} if self.purpose == _LOOK else {"purpose": self.purpose})
+        request = stated | named | ({} if self.purpose is options.PurposeName.LOOK else {"purpose": self.purpose.value})
         # A service may know presets that this version does not.
         _validate(stated if self.method is None else request, RequestedSpec)
         return request
@@ -95,10 +95,10 @@ class SpecOptions:
             "seed": self.seed,
             "synthetic_images": self.synthetic_images,
             "evaluation": {"enabled": self.evaluate},
-            "device": self.device,
+            "device": self.device.value,
             "public_data": self.public_data,
         }
-        for setting in _check_unique(self.settings):
+        for setting in _check_unique(self.settings or ()):
             _assign(request if setting.startswith(_EVALUATION) else request["method"], setting)
         return request
 
@@ -171,6 +171,27 @@ def _parse_value(text: str) -> Any:
         raise InvalidSpec(f"--set: {refused}") from None
     except (ValueError, RecursionError):
         return text
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """What the command line says of how a data set is to be read; the names are those of an upload's form."""
+
+    class_names: options.ClassNames = None
+    records_per_unit: options.RecordsPerUnit = None
+    classes_per_unit: options.ClassesPerUnit = None
+    unit: options.Unit = None
+    ignore_groups: options.IgnoreGroups = False
+    group_column: options.GroupColumn = None
+    label_column: options.LabelColumn = None
+    encoding: options.TextEncoding = None
+    skip_unreadable: options.SkipUnreadable = False
+    allow_identifying_classes: options.AllowIdentifyingClasses = False
+    prepare_size: options.PrepareSize = None
+    prepare_fit: options.PrepareFit = None
+    prepare_colour: options.PrepareColour = None
+    prepare_window: options.PrepareWindow = None
+    prepare_frame: options.PrepareFrame = None
 
 
 def build_choices(fields: Mapping[str, object]) -> ReadingChoices:

@@ -72,7 +72,7 @@ def audit(
         check_free(picture, force=force)
     units = build_unit_declaration(records_per_unit, classes_per_unit, unit)
     upload, _ = read_with_notices(data, ReadingChoices(class_names=parse_class_names(class_names), units=units))
-    request = SpecOptions(epsilon, delta, method, preset, settings or (), seed, evaluate=False, purpose=purpose.value)
+    request = SpecOptions(epsilon, delta, method, preset, settings, seed, evaluate=False, purpose=purpose)
     spec = request.build_spec(upload.schema)
     # The parts are smaller than the whole; δ stays that of the job which is rehearsed.
     spec = spec.model_copy(update={"delta": spec.delta_at(upload.schema)})

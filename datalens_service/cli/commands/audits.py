@@ -53,7 +53,7 @@ def submit(
     as_json: options.AsJson = False,
 ) -> None:
     """Submit an audit: a rehearsal on a data set, or an attack on what a job released. Nothing is charged."""
-    spec_options = None if epsilon is None else SpecOptions(epsilon, None, method, preset, settings or (), seed)
+    spec_options = None if epsilon is None else SpecOptions(epsilon, None, method, preset, settings, seed)
     with connect(url, api_key) as client:
         target = _build_target(client, dataset_id, job_id, spec_options, unprotected=unprotected)
         body = {"target": target, "references": references, "groups": parse_groups(groups), "seed": seed}

@@ -10,17 +10,20 @@ import typer
 from datalens_service.cli import confirmation, names, notices, options, output, review
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import parse_number
+from datalens_service.cli.option_groups import spread
 from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import connect
-from datalens_service.cli.specs import parse_class_names
+from datalens_service.cli.specs import ReadingOptions, parse_class_names
 from datalens_service.client import Budget, Client, DatasetInfo, ImageSchema, Joined, ReviewInfo
 
 app = typer.Typer(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
 
 
 @app.command()
+@spread
 def upload(
     path: Annotated[Path, typer.Argument(help="NPZ, Parquet, or a zip or tar of labelled images.", exists=True)],
+    reading: ReadingOptions,
     epsilon: Annotated[
         float | None,
         typer.Option(
@@ -38,26 +41,11 @@ def upload(
     name: Annotated[
         str | None, typer.Option("--name", help="All keys that list data sets see it; left out, the name of the file.")
     ] = None,
-    class_names: options.ClassNames = None,
     confirm_classes: options.ConfirmClasses = False,
-    records_per_unit: options.RecordsPerUnit = None,
-    classes_per_unit: options.ClassesPerUnit = None,
-    unit: options.Unit = None,
     public_test: options.PublicTest = False,
     public_records: options.PublicRecords = False,
     shares_budget_with: options.SharesBudgetWith = None,
     leave_out_constant_images: options.LeaveOutConstantImages = False,
-    ignore_groups: options.IgnoreGroups = False,
-    group_column: options.GroupColumn = None,
-    label_column: options.LabelColumn = None,
-    encoding: options.TextEncoding = None,
-    skip_unreadable: options.SkipUnreadable = False,
-    allow_identifying_classes: options.AllowIdentifyingClasses = False,
-    prepare_size: options.PrepareSize = None,
-    prepare_fit: options.PrepareFit = None,
-    prepare_colour: options.PrepareColour = None,
-    prepare_window: options.PrepareWindow = None,
-    prepare_frame: options.PrepareFrame = None,
     upload_id: Annotated[
         str | None, typer.Option("--resume", metavar="UPLOAD", help="Go on with an upload that was interrupted, upl_….")
     ] = None,
@@ -77,26 +65,12 @@ def upload(
                 epsilon=epsilon,
                 delta=delta,
                 name=name,
-                class_names=parse_class_names(class_names),
                 confirm_classes=confirm_classes,
-                records_per_unit=records_per_unit,
-                classes_per_unit=classes_per_unit,
-                unit=unit,
                 public_test=public_test,
                 public_records=public_records,
                 shares_budget_with=_payer(client, shares_budget_with),
                 leave_out_constant_images=leave_out_constant_images,
-                ignore_groups=ignore_groups,
-                group_column=group_column,
-                label_column=label_column,
-                encoding=encoding,
-                skip_unreadable=skip_unreadable,
-                allow_identifying_classes=allow_identifying_classes,
-                prepare_size=prepare_size,
-                prepare_fit=prepare_fit,
-                prepare_colour=prepare_colour,
-                prepare_window=prepare_window,
-                prepare_frame=prepare_frame,
+                **(vars(reading) | {"class_names": parse_class_names(reading.class_names)}),
                 upload_id=upload_id,
                 on_bytes=bar.observe,
             )

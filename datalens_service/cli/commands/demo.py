@@ -15,13 +15,13 @@ _EPSILON: Final = 5.0
 _PRESET: Final = "balanced"
 
 # Chosen on these very images, which are public: what the demo reaches shows how it works, not how well.
-_SETTINGS: Final = (
+_SETTINGS: Final = [
     "warm_start.subspace_dimensions=64",
     "warm_start.subspace_share=0.08",
     "warm_start.means_share=0.3",
     "warm_start.clip_norm=0.5",
     "warm_start.residual_norm=0.5",
-)
+]
 
 
 def demo(

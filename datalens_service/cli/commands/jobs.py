@@ -12,6 +12,7 @@ from datalens_service.cli import names, options, output
 from datalens_service.cli.commands.plan import describe_expectation, describe_plan
 from datalens_service.cli.confirmation import confirm
 from datalens_service.cli.failures import ExitCode
+from datalens_service.cli.option_groups import spread
 from datalens_service.cli.progress import PhaseBars
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import SpecOptions
@@ -25,18 +26,10 @@ app = typer.Typer(help="Training jobs of a service.", no_args_is_help=True)
 
 
 @app.command()
+@spread
 def submit(
     dataset_id: options.DatasetId,
-    epsilon: options.Epsilon,
-    delta: options.Delta = None,
-    method: options.MethodName = None,
-    preset: options.PresetName = None,
-    purpose: options.Purpose = options.PurposeName.LOOK,
-    settings: options.Settings = None,
-    seed: options.Seed = 0,
-    synthetic_images: options.SyntheticImages = 10_000,
-    evaluate: options.Evaluate = True,
-    device: options.Device = options.DeviceName.AUTO,
+    spec_options: SpecOptions,
     priority: options.Priority = None,
     public_data: options.PublicData = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the price and submit nothing.")] = False,
@@ -46,18 +39,6 @@ def submit(
     as_json: options.AsJson = False,
 ) -> None:
     """Submit a training job; its budget is reserved at once."""
-    spec_options = SpecOptions(
-        epsilon,
-        delta,
-        method,
-        preset,
-        settings or (),
-        seed,
-        synthetic_images,
-        evaluate,
-        device.value,
-        purpose.value,
-    )
     with connect(url, api_key) as client:
         dataset_id = names.dataset_id(client, dataset_id)
         if public_data is not None:

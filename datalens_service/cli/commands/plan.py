@@ -9,7 +9,8 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.specs import SpecOptions, build_choices
+from datalens_service.cli.option_groups import spread
+from datalens_service.cli.specs import ReadingOptions, SpecOptions, build_choices
 from datalens_service.clock import duration
 from datalens_service.errors import InvalidSpec
 
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from datalens_service.spec import VoteAllowance
 
 
+@spread
 def plan(
     epsilon: options.Epsilon,
+    reading: ReadingOptions,
     delta: options.Delta = None,
     data: Annotated[
         Path | None,
@@ -30,21 +33,6 @@ def plan(
     preset: options.PresetName = None,
     purpose: options.Purpose = options.PurposeName.LOOK,
     settings: options.Settings = None,
-    class_names: options.ClassNames = None,
-    records_per_unit: options.RecordsPerUnit = None,
-    classes_per_unit: options.ClassesPerUnit = None,
-    unit: options.Unit = None,
-    ignore_groups: options.IgnoreGroups = False,
-    group_column: options.GroupColumn = None,
-    label_column: options.LabelColumn = None,
-    encoding: options.TextEncoding = None,
-    skip_unreadable: options.SkipUnreadable = False,
-    allow_identifying_classes: options.AllowIdentifyingClasses = False,
-    prepare_size: options.PrepareSize = None,
-    prepare_fit: options.PrepareFit = None,
-    prepare_colour: options.PrepareColour = None,
-    prepare_window: options.PrepareWindow = None,
-    prepare_frame: options.PrepareFrame = None,
     top_k: Annotated[
         int | None, typer.Option("--top-k", parser=build_integer_parser(1), help="Without data: k of a vote.")
     ] = None,
@@ -60,7 +48,7 @@ def plan(
     method or preset on that data set.
     """
     spec_options = SpecOptions(
-        epsilon=epsilon, delta=delta, method=method, preset=preset, settings=settings or (), purpose=purpose.value
+        epsilon=epsilon, delta=delta, method=method, preset=preset, settings=settings, purpose=purpose
     )
     if data is None:
         allowance = _compute_allowance(spec_options, top_k, noise_stddev)
@@ -68,26 +56,7 @@ def plan(
     elif top_k is not None or noise_stddev is not None:
         raise InvalidSpec("With --data, name parameters by --set, for example --set top_k=200.")
     else:
-        choices = build_choices(
-            {
-                "class_names": class_names,
-                "records_per_unit": records_per_unit,
-                "classes_per_unit": classes_per_unit,
-                "unit": unit,
-                "ignore_groups": ignore_groups,
-                "group_column": group_column,
-                "label_column": label_column,
-                "encoding": encoding,
-                "skip_unreadable": skip_unreadable,
-                "allow_identifying_classes": allow_identifying_classes,
-                "prepare_size": prepare_size,
-                "prepare_fit": prepare_fit,
-                "prepare_colour": prepare_colour,
-                "prepare_window": prepare_window,
-                "prepare_frame": prepare_frame,
-            }
-        )
-        summary = _price_plan(spec_options, data, choices)
+        summary = _price_plan(spec_options, data, build_choices(vars(reading)))
         expected = summary.expectation
         facts = describe_plan(summary.model_dump()) | describe_expectation(expected.model_dump() if expected else None)
         output.show(summary, output.format_facts(facts), as_json=as_json)

@@ -12,7 +12,8 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.failures import ExitCode
-from datalens_service.cli.specs import SpecOptions, build_choices
+from datalens_service.cli.option_groups import spread
+from datalens_service.cli.specs import ReadingOptions, SpecOptions, build_choices
 from datalens_service.phases import Phase
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
@@ -28,9 +29,10 @@ _NOT_STORED_YET: Final = "public"
 """Stands for the id of public data until they have one, so that a method without a use for them is refused."""
 
 
+@spread
 def train(
     data: options.Data,
-    epsilon: options.Epsilon,
+    spec_options: SpecOptions,
     out: Annotated[
         Path,
         typer.Option(
@@ -39,32 +41,9 @@ def train(
             file_okay=False,
         ),
     ],
-    delta: options.Delta = None,
-    method: options.MethodName = None,
-    preset: options.PresetName = None,
-    purpose: options.Purpose = options.PurposeName.LOOK,
-    settings: options.Settings = None,
-    seed: options.Seed = 0,
-    synthetic_images: options.SyntheticImages = 10_000,
-    evaluate: options.Evaluate = True,
-    device: options.Device = options.DeviceName.AUTO,
-    class_names: options.ClassNames = None,
+    reading: ReadingOptions,
     confirm_classes: options.ConfirmClasses = False,
-    records_per_unit: options.RecordsPerUnit = None,
-    classes_per_unit: options.ClassesPerUnit = None,
-    unit: options.Unit = None,
-    ignore_groups: options.IgnoreGroups = False,
-    group_column: options.GroupColumn = None,
-    label_column: options.LabelColumn = None,
-    encoding: options.TextEncoding = None,
-    skip_unreadable: options.SkipUnreadable = False,
-    allow_identifying_classes: options.AllowIdentifyingClasses = False,
     leave_out_constant_images: options.LeaveOutConstantImages = False,
-    prepare_size: options.PrepareSize = None,
-    prepare_fit: options.PrepareFit = None,
-    prepare_colour: options.PrepareColour = None,
-    prepare_window: options.PrepareWindow = None,
-    prepare_frame: options.PrepareFrame = None,
     public_test: options.PublicTest = False,
     public_data: Annotated[
         Path | None,
@@ -92,39 +71,8 @@ def train(
     from datalens_service.data import detect, read_with_notices
     from datalens_service.settings import EmbeddedSettings
 
-    choices = build_choices(
-        {
-            "class_names": class_names,
-            "records_per_unit": records_per_unit,
-            "classes_per_unit": classes_per_unit,
-            "unit": unit,
-            "ignore_groups": ignore_groups,
-            "group_column": group_column,
-            "label_column": label_column,
-            "encoding": encoding,
-            "skip_unreadable": skip_unreadable,
-            "allow_identifying_classes": allow_identifying_classes,
-            "leave_out_constant_images": leave_out_constant_images,
-            "prepare_size": prepare_size,
-            "prepare_fit": prepare_fit,
-            "prepare_colour": prepare_colour,
-            "prepare_window": prepare_window,
-            "prepare_frame": prepare_frame,
-            "public_test": public_test,
-        }
-    )
-    spec_options = SpecOptions(
-        epsilon,
-        delta,
-        method,
-        preset,
-        settings or (),
-        seed,
-        synthetic_images,
-        evaluate,
-        device.value,
-        purpose.value,
-    )
+    public_choices = {"leave_out_constant_images": leave_out_constant_images, "public_test": public_test}
+    choices = build_choices(vars(reading) | public_choices)
     upload, upload_notices = read_with_notices(data, choices)
     public = None if public_data is None else PublicFile.read(public_data)
     timeout_seconds = EmbeddedSettings.from_folder(out).rank_timeout_seconds

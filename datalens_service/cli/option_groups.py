@@ -1,0 +1,40 @@
+"""Options that several commands take together: a parameter whose type is a data class stands for one for each field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, get_type_hints
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer takes it, with an option of its own for each annotated field of a data class."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    options = {
+        option.name: option
+        for one in signature(command).parameters.values()
+        for option in (_options(groups[one.name]) if one.name in groups else [one.replace(annotation=hints[one.name])])
+    }
+
+    @wraps(command)
+    def call(**values: Any) -> None:
+        for name, kind in groups.items():
+            values[name] = kind(**{option.name: values.pop(option.name) for option in _options(kind)})
+        command(**values)
+
+    keywords = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options.values()]
+    call.__signature__ = Signature(keywords)  # type: ignore[attr-defined]
+    call.__annotations__ = {name: option.annotation for name, option in options.items()}
+    return call
+
+
+def _options(group: Any) -> Iterator[Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    for field in fields(group):
+        # The others are no options.
+        if hasattr(hints[field.name], "__metadata__"):
+            default = Parameter.empty if field.default is MISSING else field.default
+            yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])
