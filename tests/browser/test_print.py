@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page
 
 from datalens_service.evaluation.measures import ClassFigure, Measure
 from datalens_service.evaluation.report.build import Report
-from datalens_service.evaluation.report.html import owner_html, releasable_html
+from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import CLASS_NAMES, report
 
 pytestmark = pytest.mark.browser

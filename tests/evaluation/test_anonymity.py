@@ -10,10 +10,11 @@ from datalens_service.evaluation.report.anonymity import anonymity_of
 from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.evaluation.report.card import Card, card
 from datalens_service.evaluation.report.document import check, compute_seal
-from datalens_service.evaluation.report.html import page, releasable_html
+from datalens_service.evaluation.report.html import page
 from datalens_service.evaluation.report.privacy_statement import classify_epsilon, current_tier, membership_advantage
 from datalens_service.evaluation.report.summary import right_guesses
 from datalens_service.privacy.accounting import mu_for_epsilon
+from report_pages import releasable_html
 
 from .conftest import report, statement
 

@@ -10,7 +10,7 @@ from datalens_service.errors import ReportIncomplete
 from datalens_service.evaluation.report.attacks import AttackFinding, RocPoint
 from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
 from datalens_service.evaluation.report.document import check, compute_seal, json_schema
-from datalens_service.evaluation.report.html import owner_html, releasable_html
+from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import report
 
 CANARY = 918_273_645

@@ -15,9 +15,9 @@ from datalens_service.evaluation.metrics.context import Context, Sources, Undecl
 from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
 from datalens_service.evaluation.metrics.outcome import Reads
 from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
-from datalens_service.evaluation.report.html import owner_html, releasable_html
 from datalens_service.evaluation.settings import ExtractorKind
 from datalens_service.models.generators.generator import Generator
+from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import report
 from tests.extensions.drop_in import drop_in
 

@@ -13,8 +13,8 @@ from datalens_service.evaluation import METRICS, Measure
 from datalens_service.evaluation.report import phrases as wording_module
 from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
 from datalens_service.evaluation.report.card import card
-from datalens_service.evaluation.report.html import owner_html, releasable_html
 from datalens_service.evaluation.report.summary import usefulness
+from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import report, statement
 
 ALLOWED = {("public", "covered"), ("public", "public")}

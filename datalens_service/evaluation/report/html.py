@@ -17,7 +17,6 @@ from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
 from datalens_service.evaluation.report.attacks import AttackFinding
 from datalens_service.evaluation.report.bars import Bar, MetricBars, accuracy_bars, metric_bars
-from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
 from datalens_service.evaluation.report.charts import Spent, epsilon_delta_curve, epsilon_over_releases
 from datalens_service.evaluation.report.pictures import Pictures, neighbour_gallery, sample_gallery
 from datalens_service.evaluation.report.privacy_statement import FormerTier, Tier, current_tier
@@ -31,24 +30,6 @@ _COLUMNS: Final = frozenset(
     | {"units_zero_out_total", "units_replace_one_total"}
 )
 _HINTS: Final = {"lower": "lower is closer", "higher": "higher is better"}
-
-
-def owner_html(report: Report, pictures: Pictures | None = None) -> str:
-    """The page for the owner of the private images, with every figure.
-
-    Args:
-        pictures: Of released images.
-    """
-    return page(owner_view(report), pictures)
-
-
-def releasable_html(report: Report, pictures: Pictures | None = None) -> str:
-    """The page that may be passed on: no figure in it is private or for the owner.
-
-    Args:
-        pictures: Of released images.
-    """
-    return page(releasable_view(report), pictures)
 
 
 def page(view: dict[str, Any], pictures: Pictures | None) -> str:
