@@ -12,6 +12,7 @@ from api.addresses import Link
 from api.openapi.document import ok, problems
 from api.pages.views.rendering import page
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
+from datalens_service.copies import copied
 from datalens_service.errors import NotFound
 
 router = APIRouter(prefix="/problems", tags=["problems"])
@@ -29,13 +30,7 @@ class ProblemTypeRead(BaseModel):
     @classmethod
     def of(cls, problem: ProblemType) -> ProblemTypeRead:
         """What is shown of a type."""
-        return cls(
-            type=problem.uri,
-            title=problem.title,
-            status=problem.status,
-            meaning=problem.meaning,
-            remedy=problem.remedy,
-        )
+        return copied(cls, problem, type=problem.uri)
 
 
 @router.get(

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import AwareDatetime, BaseModel, Field, StringConstraints, field_validator
 
 from api.schemas.common import listed
+from datalens_service.copies import copied
 from datalens_service.store.access.access_log import AuditEntry
 from datalens_service.store.access.keys import ApiKey, KeyRequest
 from datalens_service.store.access.roles import Role, Scope
@@ -45,15 +46,7 @@ class KeyCreate(Strict):
 
     def for_tenant(self, tenant_id: str) -> KeyRequest:
         """What the store is asked for."""
-        return KeyRequest(
-            name=self.name,
-            tenant_id=tenant_id,
-            role=self.role,
-            scopes=self.scopes,
-            requests_per_minute=self.requests_per_minute,
-            concurrent_requests=self.concurrent_requests,
-            expires_at=self.expires_at,
-        )
+        return copied(KeyRequest, self, tenant_id=tenant_id)
 
 
 class KeyRotation(Strict):
@@ -83,20 +76,7 @@ class KeyRead(BaseModel):
     @classmethod
     def of(cls, key: ApiKey, last_noted_at: datetime | None = None) -> Self:
         """What is shown of a key."""
-        return cls(
-            id=key.id,
-            name=key.name,
-            prefix=key.prefix,
-            single_sign_on=key.single_sign_on,
-            role=key.role,
-            scopes=sorted(key.scopes),
-            requests_per_minute=key.requests_per_minute,
-            concurrent_requests=key.concurrent_requests,
-            created_at=key.created_at,
-            expires_at=key.expires_at,
-            revoked_at=key.revoked_at,
-            last_noted_at=last_noted_at,
-        )
+        return copied(cls, key, scopes=sorted(key.scopes), last_noted_at=last_noted_at)
 
 
 class KeyCreated(BaseModel):
@@ -128,7 +108,7 @@ class AuditRead(BaseModel):
     @classmethod
     def of(cls, entry: AuditEntry) -> Self:
         """What is shown of an entry: all of it."""
-        return cls(**{name: getattr(entry, name) for name in cls.model_fields})
+        return copied(cls, entry)
 
 
 class AuditPage(BaseModel):

@@ -13,6 +13,7 @@ from api.schemas.jobs import JobError, ProgressRead
 from datalens_service.audits.audit import AuditResult
 from datalens_service.audits.request import AttackName, AuditRequest, InversionEffort, Target
 from datalens_service.clock import utc_now
+from datalens_service.copies import copied
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import JobState
 
@@ -64,23 +65,11 @@ class PrivacyAuditRead(BaseModel):
         """What is shown of an audit."""
         job, request = audit.job, AuditRequest.model_validate(audit.job.spec)
         base = f"/v1/audits/{job.id}"
-        return cls(
-            id=job.id,
-            dataset_id=job.dataset_id,
-            state=job.state,
-            target=request.target,
-            attacks=list(request.attacks),
-            references=request.references,
-            candidates=request.candidates,
-            seed=request.seed,
-            inversion=request.inversion,
-            groups=request.groups,
+        return copied(
+            cls,
+            job,
+            **{name: getattr(request, name) for name in AuditRequest.model_fields},
             progress=ProgressRead.of(job.progress, utc_now()),
-            attempts=job.attempts,
-            cancel_requested=job.cancel_requested,
-            created_at=job.created_at,
-            started_at=job.started_at,
-            finished_at=job.finished_at,
             error=JobError.of(job.error) if job.error else None,
             result=None if audit.result is None else AuditResult.model_validate(audit.result),
             links=PrivacyAuditLinks(

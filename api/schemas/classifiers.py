@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, Field
 
 from api.addresses import Link
+from datalens_service.copies import copied
 from datalens_service.services.predictions import MOST_IMAGES, Predicted
 from datalens_service.store.jobs.released_models import StoredModel
 from datalens_service.strict import Integer, Strict
@@ -29,14 +30,7 @@ class ClassifierRead(BaseModel):
     @classmethod
     def of(cls, classifier: StoredModel, card: dict[str, Any] | None) -> Self:
         """What is shown of a classifier."""
-        return cls(
-            id=classifier.id,
-            name=classifier.name,
-            job_id=classifier.job_id or "",
-            card=card,
-            created_at=classifier.created_at,
-            links=ClassifierLinks.of(classifier),
-        )
+        return copied(cls, classifier, card=card, links=ClassifierLinks.of(classifier))
 
 
 class ClassifierLinks(BaseModel):

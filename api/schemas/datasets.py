@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from api.schemas.common import DatasetRead
+from datalens_service.copies import copied
 from datalens_service.data.notices import Notice
 from datalens_service.data.sandbox.exchange import Counts
 from datalens_service.data.untrusted.validation_errors import BadFile
@@ -40,14 +41,7 @@ class UploadRead(BaseModel):
     @classmethod
     def of(cls, upload: PartialUpload) -> Self:
         """What is shown of an upload."""
-        return cls(
-            id=upload.id,
-            length=upload.length,
-            offset=upload.received,
-            complete=upload.complete,
-            created_at=upload.created_at,
-            expires_at=upload.expires_at,
-        )
+        return copied(cls, upload, offset=upload.received)
 
 
 class DatasetRequest(DatasetForm):

@@ -13,6 +13,7 @@ from api.addresses import Link
 from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from api.schemas.common import TrainingRequest, listed
 from datalens_service.clock import utc_now
+from datalens_service.copies import copied
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, round_up
@@ -193,26 +194,14 @@ class JobRead(BaseModel):
         now = utc_now()
         left = job.progress.seconds_left(now) if job.state == JobState.RUNNING else None
         progress = job.progress if left is not None else replace(job.progress, started_at=None)
-        return cls(
-            id=job.id,
-            dataset_id=job.dataset_id,
-            name=job.name,
-            tags=list(job.tags),
-            notes=job.notes,
-            state=job.state,
+        return copied(
+            cls,
+            job,
             phase=job.progress.phase,
             progress=ProgressRead.of(progress, now),
-            attempts=job.attempts,
-            priority=job.priority,
-            cancel_requested=job.cancel_requested,
-            pause_requested=job.pause_requested,
             spec=TrainingSpec.model_validate(job.spec),
             cost=cost.spoken(),
             privacy=JobPrivacy.from_charged_units(job.charged_units, cost),
-            created_at=job.created_at,
-            started_at=job.started_at,
-            released_at=job.released_at,
-            finished_at=job.finished_at,
             estimated_finish_at=None if left is None else _next_minute(now, left),
             error=JobError.of(job.error) if job.error else None,
             links=JobLinks.of(job),

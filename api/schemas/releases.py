@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, StringConstraints
 
 from api.addresses import Link
+from datalens_service.copies import copied
 from datalens_service.signatures import ALGORITHM, PublicKey
 from datalens_service.store.datasets.artifacts import Artifact, Audience
 from datalens_service.store.jobs.released_models import StoredModel
@@ -34,16 +35,7 @@ class ArtifactRead(BaseModel):
     @classmethod
     def of(cls, artifact: Artifact) -> Self:
         """What is shown of a file."""
-        return cls(
-            name=artifact.name,
-            media_type=artifact.media_type,
-            size=artifact.size,
-            sha256=artifact.sha256,
-            audience=artifact.audience,
-            releasable=artifact.releasable,
-            created_at=artifact.created_at,
-            url=f"/v1/jobs/{artifact.job_id}/artifacts/{artifact.name}",
-        )
+        return copied(cls, artifact, url=f"/v1/jobs/{artifact.job_id}/artifacts/{artifact.name}")
 
 
 class ArtifactList(BaseModel):
@@ -83,15 +75,8 @@ class GeneratorRead(BaseModel):
     @classmethod
     def of(cls, generator: StoredModel, card: dict[str, Any] | None) -> Self:
         """What is shown of a generator."""
-        return cls(
-            id=generator.id,
-            name=generator.name,
-            job_id=generator.job_id,
-            covered_by_ledger=not generator.imported,
-            card=card,
-            created_at=generator.created_at,
-            links=GeneratorLinks.of(generator),
-        )
+        links = GeneratorLinks.of(generator)
+        return copied(cls, generator, covered_by_ledger=not generator.imported, card=card, links=links)
 
 
 class GeneratorLinks(BaseModel):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, StringConstraints
 
+from datalens_service.copies import copied
 from datalens_service.store.access.webhooks import Delivery, Webhook
 from datalens_service.store.jobs.events import EventType
 from datalens_service.strict import Flag, Strict
@@ -48,8 +49,7 @@ class WebhookRead(BaseModel):
     @classmethod
     def of(cls, hook: Webhook) -> Self:
         """What is shown of a webhook."""
-        events = [EventType(event) for event in hook.events]
-        return cls(id=hook.id, url=hook.url, events=events, enabled=hook.enabled, created_at=hook.created_at)
+        return copied(cls, hook, events=[EventType(event) for event in hook.events])
 
 
 class WebhookCreated(BaseModel):
@@ -84,16 +84,10 @@ class DeliveryRead(BaseModel):
     def of(cls, delivery: Delivery) -> Self:
         """What is shown of a message."""
         pending = delivery.state == "pending"
-        return cls(
-            id=delivery.id,
-            webhook_id=delivery.webhook_id,
-            event=delivery.event,
+        return copied(
+            cls,
+            delivery,
             payload=json.loads(delivery.payload),
-            state=delivery.state,
-            attempts=delivery.attempts,
             next_attempt_at=delivery.next_attempt_at if pending else None,
-            status=delivery.status,
             error=delivery.error and speak(delivery.error),
-            created_at=delivery.created_at,
-            delivered_at=delivery.delivered_at,
         )

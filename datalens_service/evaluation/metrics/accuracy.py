@@ -94,7 +94,7 @@ class _Training(NamedTuple):
 
     family: str
     reads: Reads
-    compute: Callable[[Context, ClassifierArchitecture], Outcome]
+    compute: Callable[..., Outcome]
     applies: Callable[[ClassifierArchitecture, PublicFacts], bool]
     steps: Callable[[PublicFacts], int]
 

@@ -17,6 +17,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
+from datalens_service.copies import copied
 from datalens_service.errors import LedgerCorrupt, NotFound
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
@@ -51,7 +52,7 @@ class AuditEntry:
     @classmethod
     def of(cls, row: AuditEntryRow) -> AuditEntry:
         """A copy of the row."""
-        return cls(**{name: getattr(row, name) for name in cls.__dataclass_fields__})
+        return copied(cls, row)
 
     def computed_hash(self) -> str:
         """Hash that the other fields call for."""

@@ -22,6 +22,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
+from datalens_service.copies import copied
 from datalens_service.errors import NotFound, StateConflict, Unauthorized
 from datalens_service.store.access.roles import Role, Scope, checked_scopes
 from datalens_service.store.database import Database
@@ -73,15 +74,11 @@ class ApiKey:
         """A copy of the row, without the hash."""
         role = Role(row.role)
         named = None if row.scopes is None else [Scope(scope) for scope in row.scopes.split()]
-        return cls(
-            id=row.id,
-            name=row.name,
-            prefix=row.prefix,
-            tenant_id=row.tenant_id,
+        return copied(
+            cls,
+            row,
             role=role,
             scopes=checked_scopes(role, named),
-            requests_per_minute=row.requests_per_minute,
-            concurrent_requests=row.concurrent_requests,
             created_at=to_second(row.created_at),
             expires_at=row.expires_at and to_second(row.expires_at),
             revoked_at=row.revoked_at and to_second(row.revoked_at),
@@ -158,18 +155,7 @@ def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey,
         like = ApiKey.of(old)
         if like.single_sign_on:
             raise StateConflict("This is access by single sign-on, without a key; create a key instead.")
-        new = _added(
-            session,
-            KeyRequest(
-                name=like.name,
-                tenant_id=like.tenant_id,
-                role=like.role,
-                scopes=None if old.scopes is None else like.scopes,
-                requests_per_minute=like.requests_per_minute,
-                concurrent_requests=like.concurrent_requests,
-                expires_at=like.expires_at,
-            ),
-        )
+        new = _added(session, copied(KeyRequest, like, scopes=None if old.scopes is None else like.scopes))
         old.expires_at = min(now + overlap, old.expires_at or now + overlap)
         return new
 

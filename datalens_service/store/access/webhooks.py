@@ -20,6 +20,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
+from datalens_service.copies import copied
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.paging import Page, list_page
@@ -84,7 +85,7 @@ class Delivery:
             "created_at": to_second(row.created_at),
             "delivered_at": row.delivered_at and to_second(row.delivered_at),
         }
-        return cls(**{name: getattr(row, name) for name in cls.__dataclass_fields__} | times)
+        return copied(cls, row, **times)
 
 
 @dataclass(frozen=True)

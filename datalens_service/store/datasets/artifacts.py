@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, Literal
 from sqlalchemy import bindparam, delete, select
 
 from datalens_service.clock import entry_time
+from datalens_service.copies import copied
 from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.files import Files, LocalFiles, files_at
@@ -203,16 +204,7 @@ class ArtifactStore:
         return path, digest, size
 
     def _artifact(self, row: ArtifactRow) -> Artifact:
-        return Artifact(
-            job_id=row.job_id,
-            name=row.name,
-            sha256=row.sha256,
-            size=row.size,
-            media_type=row.media_type,
-            releasable=row.releasable,
-            created_at=row.created_at,
-            locate=partial(self._files(row.releasable).path, row.path, row.sha256),
-        )
+        return copied(Artifact, row, locate=partial(self._files(row.releasable).path, row.path, row.sha256))
 
 
 def _checked(name: str) -> str:

@@ -26,6 +26,7 @@ from sqlalchemy import exists, select, update
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
+from datalens_service.copies import copied
 from datalens_service.data.dataset import Images, Schema, UnitIds
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.schema_inference import constant_rows
@@ -102,21 +103,14 @@ class StoredDataset:
     @classmethod
     def of(cls, row: DatasetRow) -> StoredDataset:
         """A copy of the row."""
-        return cls(
-            id=row.id,
-            tenant_id=row.tenant_id,
-            account_id=row.account_id,
-            name=row.name,
+        return copied(
+            cls,
+            row,
             state=DatasetState(row.state),
             schema=Schema.model_validate(row.schema),
-            format=row.format,
-            has_test=row.has_test,
-            records_path=row.records_path,
-            partition_key=row.partition_key,
             created_at=to_second(row.created_at),
             deleted_at=row.deleted_at and to_second(row.deleted_at),
             tags=tuple(row.tags),
-            notes=row.notes,
         )
 
 

@@ -20,6 +20,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
+from datalens_service.copies import copied
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, upload_sessions
@@ -54,16 +55,8 @@ class Validation:
     @classmethod
     def of(cls, row: IntakeRow) -> Validation:
         """A copy of the row."""
-        return cls(
-            dataset_id=row.dataset_id,
-            key_id=row.key_id,
-            upload_id=row.upload_id,
-            state=DatasetState(row.state),
-            form=row.form,
-            report=row.report,
-            created_at=to_second(row.created_at),
-            finished_at=row.finished_at and to_second(row.finished_at),
-        )
+        finished_at, created_at = row.finished_at and to_second(row.finished_at), to_second(row.created_at)
+        return copied(cls, row, state=DatasetState(row.state), created_at=created_at, finished_at=finished_at)
 
 
 def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any]) -> Validation:

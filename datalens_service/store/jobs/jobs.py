@@ -37,6 +37,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second
+from datalens_service.copies import copied
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.methods import Plan
 from datalens_service.store.database import Database
@@ -132,34 +133,17 @@ class Job:
     @classmethod
     def of(cls, row: JobRow) -> Job:
         """A copy of the row."""
-        return cls(
-            id=row.id,
-            tenant_id=row.tenant_id,
-            dataset_id=row.dataset_id,
+        return copied(
+            cls,
+            row,
             state=JobState(row.state),
-            spec=row.spec,
-            result=row.result,
-            price=row.price,
-            reserved_units=row.reserved_units,
-            charged_units=row.charged_units,
-            lease_token=row.lease_token,
-            attempts=row.attempts,
-            cancel_requested=row.cancel_requested,
-            pause_requested=row.pause_requested,
             progress=Progress(
                 row.phase, row.progress_value, row.progress_maximum, row.phase_start, row.phase_started_at
             ),
-            error=row.error,
             created_at=to_second(row.created_at),
             started_at=row.started_at and to_second(row.started_at),
             finished_at=row.finished_at and to_second(row.finished_at),
-            queue=row.queue,
-            priority=row.priority,
-            released_at=row.released_at,
-            is_audit=row.is_audit,
-            name=row.name,
             tags=tuple(row.tags),
-            notes=row.notes,
         )
 
 

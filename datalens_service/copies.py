@@ -1,0 +1,18 @@
+"""Objects of one kind made from those of another that have members of the same names."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind")
+
+
+def copied(kind: type[Kind], source: object, /, **others: Any) -> Kind:
+    """A data class or model with what an object has under the names of its members.
+
+    Args:
+        others: Members that the object lacks, or that differ from its own; one of neither has its default.
+    """
+    names: Any = getattr(kind, "model_fields", None) or kind.__dataclass_fields__  # type: ignore[attr-defined]
+    same = {name: getattr(source, name) for name in names if name not in others and hasattr(source, name)}
+    return kind(**same, **others)
