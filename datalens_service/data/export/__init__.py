@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from datalens_service.data.export import image_folder, npz, parquet, webdataset
-from datalens_service.data.export.png import sample_grid
+from datalens_service.data.export.grid import sample_grid
 from datalens_service.data.export.writer import ArchivePlace, Writer
 
 _FORMATS: Final = (
