@@ -56,6 +56,18 @@ from datalens_service.store.ledger.account import JobAccount
 log = structlog.get_logger()
 
 
+class _Task(NamedTuple):
+    """A job under its lease, with all that its work needs."""
+
+    database: Database
+    artifacts: ArtifactStore
+    settings: Settings
+    lease: Lease
+    private: PrivateFolder
+    observe: Observer
+    ranks: Ranks
+
+
 def execute(
     database: Database,
     artifacts: ArtifactStore,
@@ -86,7 +98,7 @@ def execute(
     private = PrivateFolder(settings.data_dir, lease)
     private.open()
     with JobWatch(database, private, lease, observe) as watch:
-        state, problem = _attempt(database, artifacts, settings, lease, private, watch, ranks)
+        state, problem = _attempt(_Task(database, artifacts, settings, lease, private, watch, ranks))
         # Before the end, so that an ended job has none; a crash in between only costs the checkpoint.
         private.close()
         job = leases.finish(database, lease, state, problem)
@@ -94,102 +106,73 @@ def execute(
     return job
 
 
-def _attempt(
-    database: Database,
-    artifacts: ArtifactStore,
-    settings: Settings,
-    lease: Lease,
-    private: PrivateFolder,
-    observe: Observer,
-    ranks: Ranks,
-) -> tuple[JobState, dict[str, Any] | None]:
+def _attempt(task: _Task) -> tuple[JobState, dict[str, Any] | None]:
     """Do the work; the state in which the job ends, and the problem of a failed one."""
     try:
-        work = _attack if jobs.get(database, lease.job_id).is_audit else _work
-        work(database, artifacts, settings, lease, private, observe, ranks)
+        work = _attack if jobs.get(task.database, task.lease.job_id).is_audit else _work
+        work(task)
     except (StaleLease, StoreUnavailable, ShutdownRequested, RankLost):
         raise
     except JobStopped:
         return JobState.CANCELLED, None
     except Exception as error:  # noqa: BLE001 (whatever ended the job has to be on its row)
-        check_disk(error, settings.data_dir)
+        check_disk(error, task.settings.data_dir)
         problem = problem_of(error)
-        log.error("job failed", job_id=lease.job_id, problem=problem["type"], **logs.outline(error))
+        log.error("job failed", job_id=task.lease.job_id, problem=problem["type"], **logs.outline(error))
         return JobState.FAILED, problem
     return JobState.SUCCEEDED, None
 
 
-def _work(
-    database: Database,
-    artifacts: ArtifactStore,
-    settings: Settings,
-    lease: Lease,
-    private: PrivateFolder,
-    observe: Observer,
-    ranks: Ranks,
-) -> None:
+def _work(task: _Task) -> None:
+    database, settings, lease, private = task.database, task.settings, task.lease, task.private
     job = jobs.get(database, lease.job_id)
     spec = TrainingSpec.model_validate(job.spec)
-    stored, records = _fetch_records(database, settings, private, job.dataset_id)
+    stored, records = _fetch_records(task, job.dataset_id)
     dataset = Dataset(*load_dataset(records), _partition_key(stored))
     device = training_device(device_for(spec.device, settings.device))
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
-    previews = SamplePreviews(artifacts, lease)
+    previews = SamplePreviews(task.artifacts, lease)
     plan = _release_plan(database, job, spec, dataset.schema)
     public = _public(database, spec.public_data, job)
     images = None if public is None else _records(settings, public, private.path / "public")
     work = SharedWork(job.id, spec.method.max_ranks(dataset.schema), stored.records_path, records, private.path)
-    with ranks.share(work) as group:
+    with task.ranks.share(work) as group:
         options = ExecutionOptions(device, private.path, group)
-        result = _run(spec, plan, dataset, account, observe, checkpoints, previews, options, images)
+        result = _run(spec, plan, dataset, account, task.observe, checkpoints, previews, options, images)
     result = _named(result, public)
-    writer = _ReleaseWriter(database, artifacts, settings, lease, private.path, result, spec.synthetic_images, observe)
+    writer = _ReleaseWriter(task, result, spec.synthetic_images)
     writer.store(package, PENDING if spec.evaluation.enabled else Evaluation())
     leases.mark_released(database, lease, result.model.result)
     if spec.evaluation.enabled:
         context = EvaluationContext(database, settings, lease, private.path, device)
-        writer.store(restate, measure(result, spec, dataset, context, observe))
+        writer.store(restate, measure(result, spec, dataset, context, task.observe))
 
 
-def _attack(
-    database: Database,
-    artifacts: ArtifactStore,
-    settings: Settings,
-    lease: Lease,
-    private: PrivateFolder,
-    observe: Observer,
-    ranks: Ranks,
-) -> None:
+def _attack(task: _Task) -> None:
     """An audit in place of a job: it trains here alone and releases nothing."""
-    job = jobs.get(database, lease.job_id)
-    stored, records = _fetch_records(database, settings, private, job.dataset_id)
+    job = jobs.get(task.database, task.lease.job_id)
+    stored, records = _fetch_records(task, job.dataset_id)
     dataset, request = Dataset(*load_dataset(records), _partition_key(stored)), AuditRequest.model_validate(job.spec)
-    ranks.shutdown()
-    options = ExecutionOptions(training_device(device_for(request.device, settings.device)), private.path)
-    run_audit(database, artifacts, lease, request, dataset, observe, options)
+    task.ranks.shutdown()
+    options = ExecutionOptions(training_device(device_for(request.device, task.settings.device)), task.private.path)
+    run_audit(task.database, task.artifacts, task.lease, request, dataset, task.observe, options)
 
 
 class _ReleaseWriter(NamedTuple):
     """Writes what a trained job hands out."""
 
-    database: Database
-    artifacts: ArtifactStore
-    settings: Settings
-    lease: Lease
-    folder: Path
+    task: _Task
     result: Result
     num_images: int
-    observe: Observer
 
     def store(self, write: Callable[..., None], evaluation: Evaluation) -> None:
         """Report and proof as the ledger stands now, and the files that `write` makes of them."""
-        report = report_of(self.database, self.settings, self.lease.job_id, self.result, evaluation)
-        proof = proof_for(self.database, self.lease.job_id, report)
-        key = signing_key(self.database)
-        files = self.result.extras.files
-        contents = ReleaseContents(self.folder, self.result.model, report, proof, key, self.num_images, files)
-        write(self.artifacts, self.lease, contents, self.observe)
+        database, lease, folder = self.task.database, self.task.lease, self.task.private.path
+        report = report_of(database, self.task.settings, lease.job_id, self.result, evaluation)
+        proof, key, files = proof_for(database, lease.job_id, report), signing_key(database), self.result.extras.files
+        contents = ReleaseContents(folder, self.result.model, report, proof, key, self.num_images, files)
+        write(self.task.artifacts, lease, contents, self.task.observe)
 
 
 def _run(
@@ -253,12 +236,10 @@ def _records(settings: Settings, public: StoredDataset, folder: Path) -> Upload:
     return load_dataset(RecordStore(settings).fetch(public.records_path, folder))
 
 
-def _fetch_records(
-    database: Database, settings: Settings, private: PrivateFolder, dataset_id: str
-) -> tuple[StoredDataset, Path]:
-    stored = datasets.get(database, dataset_id)
+def _fetch_records(task: _Task, dataset_id: str) -> tuple[StoredDataset, Path]:
+    stored = datasets.get(task.database, dataset_id)
     _partition_key(stored)
-    return stored, RecordStore(settings).fetch(stored.records_path, private.path / "records")
+    return stored, RecordStore(task.settings).fetch(stored.records_path, task.private.path / "records")
 
 
 def _partition_key(stored: StoredDataset) -> bytes:

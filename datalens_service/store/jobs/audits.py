@@ -203,12 +203,5 @@ def _new_row(session: Session, dataset: DatasetRow, request: dict[str, Any], fin
         price={},
         request_fingerprint=fingerprint,
         is_audit=True,
-        lease_token=0,
-        attempts=0,
-        cancel_requested=False,
-        pause_requested=False,
-        progress_value=0,
-        progress_maximum=0,
-        phase_start=0,
         created_at=read_database_clock(session),
     )

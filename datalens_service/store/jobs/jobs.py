@@ -197,6 +197,7 @@ def create(
         row.result, row.price, row.plan = result, price, plan.model_dump(mode="json")
         row.priority, row.name = priority, name
         session.add(row)
+        session.flush()
         ledger.reserve(session, account, row, cost, plan.slack)
         events.record(session, row, EventType.CREATED)
         return Job.of(row)
@@ -329,14 +330,7 @@ def _new_row(
         spec=spec,
         idempotency_key=idempotency_key,
         request_fingerprint=fingerprint,
-        lease_token=0,
-        attempts=0,
         max_attempts=max_attempts,
         queue=queue,
-        cancel_requested=False,
-        pause_requested=False,
-        progress_value=0,
-        progress_maximum=0,
-        phase_start=0,
         created_at=now,
     )

@@ -86,7 +86,6 @@ def _row(dataset: DatasetRow, measured: Job, lease: Lease, now: datetime) -> Job
         spec=measured.spec,
         result=measured.result,
         price=measured.price,
-        idempotency_key=None,
         request_fingerprint="0" * 64,
         measured_job_id=measured.id,
         lease_token=1,
@@ -95,9 +94,6 @@ def _row(dataset: DatasetRow, measured: Job, lease: Lease, now: datetime) -> Job
         attempts=1,
         # A lost worker ends it: nobody else may take it up.
         max_attempts=1,
-        cancel_requested=False,
-        pause_requested=False,
-        progress_value=0,
         progress_maximum=1,
         created_at=now,
         started_at=now,
