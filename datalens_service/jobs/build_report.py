@@ -11,6 +11,7 @@ from typing import Final
 
 from datalens_service.audits.audit import AttackResult, AuditResult
 from datalens_service.audits.request import AuditRequest
+from datalens_service.copies import copied
 from datalens_service.errors import DatalensError
 from datalens_service.evaluation.evaluate import Evaluation
 from datalens_service.evaluation.report.attacks import AttackFinding, RocPoint
@@ -189,16 +190,12 @@ def findings_of(audits: Sequence[StoredAudit]) -> tuple[AttackFinding, ...]:
 
 
 def _finding(audit: StoredAudit, attack: AttackResult) -> AttackFinding:
-    figures = attack.figures
-    return AttackFinding(
+    return copied(
+        AttackFinding,
+        attack.figures,
         audit=audit.job.id,
         target=describe(AuditRequest.model_validate(audit.job.spec).target),
         attack=attack.attack,
         source=attack.source,
-        members=figures.members,
-        non_members=figures.non_members,
-        auc=figures.auc,
-        interval=figures.interval,
-        auc_allowed=figures.auc_allowed,
-        curve=tuple(RocPoint.model_validate(point.model_dump()) for point in figures.curve),
+        curve=tuple(copied(RocPoint, point) for point in attack.figures.curve),
     )

@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
+from datalens_service.copies import copied
 from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
 from datalens_service.data.sandbox.exchange import Counts
@@ -63,20 +64,12 @@ class ClassReview(BaseModel):
         cls, schema: Schema, counts: Counts, notices: tuple[Notice, ...], expires_at: datetime | None = None
     ) -> Self:
         """What there is to confirm of images that were read."""
-        return cls(
+        return copied(
+            cls,
+            schema,
             classes=_reviewed_classes(counts),
-            unit=schema.unit,
-            num_units=schema.num_units,
-            records_per_unit=schema.records_per_unit,
-            classes_per_unit=schema.classes_per_unit,
-            width=schema.width,
-            height=schema.height,
-            channels=schema.channels,
             train_images=counts.train,
             test_images=counts.test,
-            test_is_public=schema.test_is_public,
-            records_are_public=schema.records_are_public,
-            groups_ignored=schema.groups_ignored,
             ignored_files=sum(count_notices(code, notices) for code in _IGNORED),
             expires_at=expires_at,
         )
