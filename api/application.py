@@ -115,11 +115,7 @@ _TELEMETRY: Final[TelemetryConfig] = {
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application; nothing is opened before it starts.
-
-    Args:
-        settings: Of the deployment; by default from the environment.
-    """
+    """The application; nothing is opened before it starts."""
     settings = settings or Settings()
     logs.configure(settings.log_level)
     app = _Application(

@@ -38,8 +38,6 @@ class Services:
 
     Attributes:
         synthetic: Synthetic images in the format and number asked for.
-        predictions: Of released classifiers.
-        limits: Of the requests of each key.
         ledger_check: Of all accounts, since the start.
         stopping: Set when the service is about to end; streams end then.
         signing_key: Checks what this installation signed; public.

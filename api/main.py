@@ -17,11 +17,7 @@ _APPLICATION: Final = "api.application"
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application; nothing is opened before it starts.
-
-    Args:
-        settings: Of the deployment; by default from the environment.
-    """
+    """The application; nothing is opened before it starts."""
     with _collector_paused():
         from api import application
     return application.create_app(settings)

@@ -175,7 +175,6 @@ def describe(app: FastAPI, answers: Json) -> Json:
     """The OpenAPI document of the application.
 
     Args:
-        app: With all its routes.
         answers: A JSON body by operation id, or by that and the status of an answer of another kind.
     """
     described = get_openapi(

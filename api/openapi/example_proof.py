@@ -20,9 +20,6 @@ def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opening: Ent
 
     Args:
         spec: Of the job, with its δ; the account has the same δ.
-        schema: Public schema of its dataset.
-        opening: First entry of the account.
-        epsilon: Of the account.
     """
     plan = spec.plan(schema).releases
     delta = spec.delta or 0.0

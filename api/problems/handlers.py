@@ -113,7 +113,6 @@ def document(problem: ProblemType, detail: str, request_id: str, **members: Any)
 
     Args:
         detail: What is wrong this time and what to change; no private value.
-        request_id: Names the request in the log.
         members: Extension members; they cannot replace the standard ones.
     """
     return {
@@ -134,11 +133,7 @@ def internal_error(request_id: str) -> ProblemResponse:
 
 
 def answer_withheld(error: StoreUnavailable, request_id: str) -> ProblemResponse:
-    """The answer to a call that the audit journal did not take.
-
-    Args:
-        request_id: Names the request in the log.
-    """
+    """The answer to a call that the audit journal did not take."""
     problem = PROBLEM_TYPES[error.slug]
     _log.error("problem", code=problem.slug, detail=error.detail)
     detail = (
@@ -153,7 +148,6 @@ def from_status(status: int, request_id: str, content_range: str | None = None) 
     """The problem that stands for a bare status of the framework.
 
     Args:
-        request_id: Names the request in the log.
         content_range: Of a 416, which has to name the length.
     """
     problem = BY_STATUS.get(status, BY_STATUS[400])

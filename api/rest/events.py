@@ -34,7 +34,6 @@ async def stream(
     """Lines of the stream, from behind event number `last` to the end of the job.
 
     Args:
-        delta: δ at which ε is told.
         last: Number of the last event that the client has.
         stopping: Set when the service ends; the client comes back by itself.
     """

@@ -231,7 +231,6 @@ class EventRead(BaseModel):
         """What is shown of an event.
 
         Args:
-            delta: At which ε is stated.
             slack: Of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
         """
         charge = Charge(event.charged_units, slack if event.charged_units else 0)

@@ -42,8 +42,6 @@ def sign(database: Database, key: ApiKey, artifact: Artifact, expires_at: dateti
     """The address of a releasable file.
 
     Args:
-        database: Of this installation.
-        key: That asks for it.
         artifact: Releasable.
 
     Raises:
@@ -67,9 +65,6 @@ def sign(database: Database, key: ApiKey, artifact: Artifact, expires_at: dateti
 
 def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature: str) -> tuple[Grant, Artifact]:
     """The file that an address grants.
-
-    Args:
-        database: Of this installation.
 
     Raises:
         NotFound: The file is gone.

@@ -28,10 +28,8 @@ class FormReader:
 
     Args:
         file_field: Name of the one part that is a file.
-        file: Where its bytes go.
 
     Attributes:
-        fields: Text parts by name.
         file_name: As the client sent it; empty if it sent none.
 
     Raises:

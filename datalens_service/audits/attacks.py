@@ -21,7 +21,6 @@ class MembershipAttack(NamedTuple):
     Attributes:
         score: (n,) scores, higher where the candidate looks like a member.
         needs_references: Whether it compares with models that never saw the candidate.
-        source: Where it was published.
     """
 
     score: Callable[[Evidence], Scores]
@@ -30,11 +29,7 @@ class MembershipAttack(NamedTuple):
 
 
 class ReconstructionAttack(NamedTuple):
-    """Searches for the image behind a gradient.
-
-    Attributes:
-        source: Where it was published.
-    """
+    """Searches for the image behind a gradient."""
 
     source: str
 

@@ -27,7 +27,6 @@ class InversionSettings(Frozen):
         step_size: In units of the pixel range; a tenth after 3/8, 5/8 and 7/8 of the iterations.
         total_variation: Weight of the images' total variation.
         restarts: Random starts, of which the best cosine wins.
-        seed: Of the starts.
     """
 
     iterations: Integer = Field(default=1000, ge=1, le=100_000)

@@ -48,7 +48,6 @@ class GroupFigures(Success):
 
     Attributes:
         group: Name that the owner gave.
-        class_names: Of its classes.
     """
 
     group: str
@@ -56,13 +55,7 @@ class GroupFigures(Success):
 
 
 def measure_classes(evidence: Evidence, class_names: tuple[str, ...], seed: int) -> tuple[ClassFigures, ...]:
-    """Figures of every class with enough members and others.
-
-    Args:
-        evidence: Fits of all candidates.
-        class_names: In label order.
-        seed: Of the halves.
-    """
+    """Figures of every class with enough members and others."""
     rng = np.random.default_rng(seed)
     rows = []
     for label, name in enumerate(class_names):
@@ -78,10 +71,7 @@ def measure_groups(
     """Figures of every group with enough members and others.
 
     Args:
-        evidence: Fits of all candidates.
-        class_names: In label order.
         groups: Names of classes by the name of a group.
-        seed: Of the halves.
     """
     rng = np.random.default_rng(seed)
     rows = []

@@ -25,9 +25,6 @@ def train_unprotected(dataset: Dataset, seed: int, passes: int, architecture: st
 
     Args:
         dataset: Private records.
-        seed: Of weights and order.
-        passes: Over all records.
-        architecture: One of `dp_sgd`.
     """
     import torch
     from torch import nn

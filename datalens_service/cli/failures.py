@@ -19,9 +19,6 @@ from datalens_service.errors import DatalensError, InsufficientStorage
 def reported(*, as_json: bool) -> Iterator[None]:
     """Say what went wrong within the block: deliberate errors, wrong usage, and refusals of the operating system.
 
-    Args:
-        as_json: Whether a JSON object is printed as well.
-
     Raises:
         typer.Exit: With the exit code.
     """

@@ -29,7 +29,6 @@ class SpecOptions:
     """What the command line says about a job.
 
     Attributes:
-        epsilon: ε the job may spend.
         delta: δ; None leaves it to the data set.
         method: Name of a method, or None.
         preset: Name of a preset, or None; without both, `auto`.

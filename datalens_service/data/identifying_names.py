@@ -83,9 +83,6 @@ def check_publishable(names: Sequence[str], num_images: int) -> None:
 def refuse_persons(names: Sequence[str], why: str, count: int) -> None:
     """Refuse class names that are those of persons.
 
-    Args:
-        count: Of all classes.
-
     Raises:
         UnusableFiles: There are some; it names them.
     """

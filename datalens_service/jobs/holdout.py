@@ -59,11 +59,9 @@ def holdout_accuracy(
     """Charge for the accuracy on the hold-out, and release it with noise: of classifier A, or of a released classifier.
 
     Args:
-        database: Of both accounts.
         model: Released.
         holdout: Private; `settings.holdout` is its id.
         settings: How the classifier is trained, and the noise.
-        device: Where.
 
     Raises:
         BudgetExceeded: The hold-out's account does not pay for it; nothing was drawn.

@@ -62,7 +62,6 @@ class JobWatch:
     cancelled once it was trained are paid for, so packing and reporting are never cut short by a cancellation.
 
     Args:
-        database: Where the job is.
         private: Its private files under this lease.
         lease: Of the job; fences what is written.
         also: Told of every step as well, for example a progress bar.

@@ -35,7 +35,6 @@ def package(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, o
     Paid for as they are, they are stored also if somebody asks the job to stop meanwhile.
 
     Args:
-        artifacts: Where to.
         observe: Told of every file.
 
     Raises:

@@ -139,7 +139,6 @@ class SamplePreviews:
     The grids number 1, 2, 4, 8 and so on stay beside it: few, however long a job takes.
 
     Args:
-        artifacts: Where to.
         seconds: Least time between two grids; drawing one that takes long is done less often.
     """
 

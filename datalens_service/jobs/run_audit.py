@@ -40,7 +40,6 @@ def run_audit(
     Args:
         artifacts: Where the attacked model lies.
         observe: Told of every step; may raise to end it.
-        options: Where to compute.
 
     Raises:
         InvalidInput: Too few units or test images.

@@ -71,7 +71,6 @@ class LastLayerClassifier(nn.Module):
             images: (n, d) in [0, 1].
             labels: (n,).
             epochs: Passes over them.
-            seed: Of their order.
         """
         pixels, targets = torch.from_numpy(images), torch.from_numpy(labels)
         device = self.center.device

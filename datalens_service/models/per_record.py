@@ -170,7 +170,6 @@ def map_in_threads(compute: Callable[[Chunk], Rows], chunks: Iterable[Chunk], de
 
     Args:
         compute: Of one chunk; called in several threads at once.
-        device: Where it computes; other devices than a processor take one chunk at a time.
     """
     threads = torch.get_num_threads()
     if device.type != "cpu" or threads == 1:

@@ -142,7 +142,6 @@ def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look")
 
     Args:
         name: Key of `PRESETS`.
-        schema: Public schema of the data set.
         purpose: What images of `auto` are for.
 
     Raises:

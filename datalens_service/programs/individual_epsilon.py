@@ -54,9 +54,6 @@ class RealisedEpsilon(BaseModel):
 class Descent:
     """A released descent, as its file describes it.
 
-    Args:
-        path: Of the iterates.
-
     Raises:
         InvalidInput: It is another file.
     """

@@ -59,7 +59,6 @@ def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int
 
     Args:
         packed_path: What the NPZ writer wrote.
-        schema: Public schema of its images.
         card: Public; goes into the file.
         n: How many; classes take turns, so a part of them is balanced, too.
         format: Key of `WRITERS`.

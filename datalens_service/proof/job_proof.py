@@ -157,8 +157,6 @@ def account_proof_of(
         job_id: The job; it has made all its releases.
         report: Of the job. Only what is on its card enters, and the plan.
         entries: The whole journal of the account that paid, oldest first.
-        epsilon: Lifetime budget of the account.
-        delta: Of the account.
 
     Raises:
         LedgerCorrupt: The journal does not add up.

@@ -18,10 +18,7 @@ def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason:
     The reason stays on the audit journal: that of the account is public.
 
     Args:
-        database: Where.
-        dataset_id: Whose account.
         epsilon: Lifetime budget from now on, above the present one.
-        reason: Why, for whoever reads the audit journal.
 
     Raises:
         NotFound: No such data set.

@@ -31,7 +31,6 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
     """Check a file and keep it.
 
     Args:
-        database: Where it is registered.
         data_dir: The file goes to its folder `generators`.
         path: safetensors, as `Generator.save` wrote it.
         name: For people; None takes the id.

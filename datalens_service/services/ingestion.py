@@ -57,7 +57,6 @@ def receive(
     """Read an upload, keep its records, and open its budget if its class names are confirmed; else it waits for that.
 
     Args:
-        database: Where what came of it is noted.
         settings: The records go to the folder `datasets` of data_dir; limits of the process that reads the file.
         path: The file; contents decide the format.
         upload: What was declared with it.
@@ -90,7 +89,6 @@ def confirm(database: Database, settings: Settings, dataset_id: str, budget: Bud
     An upload that is refused here stays as it was: it can be confirmed with another budget, or deleted.
 
     Args:
-        database: Where it is noted.
         settings: The records go to an object store now, if there is one.
         budget: Instead of the declared one; one that names nothing leaves that.
 

@@ -13,10 +13,6 @@ from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 def check(database: Database, tenant_id: str, dataset_id: str, private: StoredDataset) -> StoredDataset:
     """Refuse what a job cannot start from.
 
-    Args:
-        database: Where it is registered.
-        dataset_id: Of the public data.
-
     Returns:
         The public data set.
 

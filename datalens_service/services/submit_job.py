@@ -23,7 +23,6 @@ def submit_job(
     """Accept a job at its price. Its row and its reservation are written in one transaction.
 
     Args:
-        database: Where.
         max_attempts: Lost workers in a row without a stored step before it fails.
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
         priority: From 0 to 9; of jobs that wait, one with a higher priority is taken first.

@@ -80,7 +80,6 @@ class SyntheticFile:
     """A file ready to be sent.
 
     Attributes:
-        path: Where it lies.
         sha256: Of its content, hexadecimal.
     """
 
@@ -105,7 +104,6 @@ class SyntheticFiles:
         """The file for a request.
 
         Args:
-            schema: Public schema of its images.
             format: Key of `data.export.WRITERS`.
             n: How many images; None is as many as the job has packed.
             seed: None takes from what the job has packed, as far as that goes.
@@ -144,9 +142,6 @@ class SyntheticFiles:
 
     def bundle(self, job: Job, schema: Schema, request: BundleRequest) -> SyntheticFile:
         """The same with everything a data set needs to be published, as a zip.
-
-        Args:
-            schema: Public schema of its images.
 
         Raises:
             NotFound: The job has no proof to go with its images.

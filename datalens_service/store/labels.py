@@ -19,7 +19,6 @@ def label_job(database: Database, job_id: str, changes: Mapping[str, Any]) -> Jo
     """Give a job another name, other tags or other notes.
 
     Args:
-        database: Where.
         changes: New values of `name`, `tags` and `notes`; what is left out stays.
 
     Raises:

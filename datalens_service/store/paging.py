@@ -52,8 +52,6 @@ def list_page(
 
     Args:
         query: What to list, filtered and without an order.
-        limit: Most items.
-        cursor: Of the page before, or None.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.

@@ -41,7 +41,6 @@ class Followers:
 
     Args:
         job_id: For log lines.
-        count: Ranks, rank 0 included.
         meeting_point: Path of a file that does not exist yet; private.
         timeout_seconds: Longest time for which a rank waits for another.
     """

@@ -72,9 +72,6 @@ def build_table(portion: JournalSlice, delta: float) -> Table:
     """As many rows as a page holds.
 
     Equal releases that reach behind the portion are a row of this page and one of the next.
-
-    Args:
-        delta: Of the account.
     """
     groups = [list(same) for _, same in groupby(portion.lines, key=lambda line: (line.kind, line.job_id, line.label))]
     rows, spent = [], portion.spent

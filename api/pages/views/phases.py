@@ -25,7 +25,6 @@ class Stage:
     """One phase of a job.
 
     Attributes:
-        title: For people.
         state: `done`, `current`, `paused`, `stopped` (the job ended in it) or `todo`.
     """
 

@@ -125,7 +125,6 @@ class Confusion(NamedTuple):
 
     Attributes:
         accuracy: Percent of right labels.
-        class_names: Of rows and columns; the first 30.
         rows: One per true class.
     """
 

@@ -21,7 +21,6 @@ class Visitor:
     """Somebody who has signed in, looking at a page.
 
     Attributes:
-        session: Of their browser.
         key: That they signed in with; checked as for every request of the API.
     """
 

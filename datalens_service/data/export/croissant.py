@@ -70,7 +70,6 @@ class DataFile:
     Attributes:
         media_type: Of the file, or of each file in the folder.
         sha256: Of the file, hexadecimal; empty for a folder.
-        size: In bytes.
     """
 
     name: str
@@ -85,11 +84,7 @@ class DataFile:
 
 
 def croissant(card: Mapping[str, Any], file: DataFile, *, name: str, spdx: str, description: str) -> Json:
-    """The JSON-LD document.
-
-    Args:
-        spdx: Key of `LICENCES`.
-    """
+    """The JSON-LD document."""
     return {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",

@@ -23,7 +23,6 @@ def sample_grid(images: Images, labels: Labels, schema: Schema, columns: int = 1
     Args:
         images: uint8 (n, height, width, channels), synthetic: the PNG says so.
         labels: int64 (n,).
-        schema: Of the images.
         columns: Images per class; places stay blank where a class has fewer.
     """
     return encode_png(grid(images, labels, schema, columns))
@@ -35,7 +34,6 @@ def grid(images: Images, labels: Labels, schema: Schema, columns: int = 10) -> I
     Args:
         images: uint8 (n, height, width, channels).
         labels: int64 (n,).
-        schema: Of the images.
         columns: Images per class; places stay blank where a class has fewer.
     """
     factor = max(1, _TILE_SIDE // max(schema.height, schema.width))

@@ -81,8 +81,6 @@ def write_model_archive(path: Path, files: Mapping[str, bytes], spdx: str, key: 
     Args:
         path: File to create or replace.
         files: Public files by name, `privacy.json`, the proof of the job, among them.
-        spdx: Key of `LICENCES`.
-        key: Of the installation.
     """
     content = {**files, "LICENSE": licence_text(spdx).encode()}
     lines = "".join(f"{hashlib.sha256(content[name]).hexdigest()}  {name}\n" for name in sorted(content)).encode()

@@ -26,7 +26,6 @@ def dataset_card(card: Mapping[str, Any], count: int, *, name: str, spdx: str, p
     """README.md with the YAML that Hugging Face's Hub and `datasets` read.
 
     Args:
-        spdx: Key of `LICENCES`.
         pattern: Which files of the bundle hold the images.
     """
     # JSON is YAML, so nothing in a name can break out of its quotes.

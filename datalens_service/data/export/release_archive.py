@@ -56,9 +56,7 @@ def write_bundle(
         format: Key of `WRITERS`.
         card: Of the job; public.
         name: Of the data set; public.
-        spdx: Key of `LICENCES`.
         further: More public files by name, `privacy.json`, the proof of the job, among them.
-        key: Of the installation.
     """
     place = WRITERS[format].archive_place
     sums = _digests(images, place)

@@ -19,7 +19,6 @@ class Write(Protocol):
             path: File to create or replace; not written atomically.
             images: uint8 (n, height, width, channels), released.
             labels: int64 (n,), in [0, num_classes).
-            schema: Public schema of the images.
             card: JSON-compatible and public.
         """
 
@@ -42,7 +41,6 @@ class Writer:
 
     Attributes:
         name: Key in `WRITERS`, and the value of `format` in the REST API: lower-case letters and digits.
-        title: For people.
         suffix: Of files, without the dot.
         archived_as: Its place in a release archive; None: `data/synthetic.<suffix>`, with the media type of a download.
     """

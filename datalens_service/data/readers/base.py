@@ -50,7 +50,6 @@ class Groups(NamedTuple):
 
     Attributes:
         names: One per record; None if nothing says so, or if that is to be ignored.
-        word: For one group.
         ignored: Whether something says so, and is to be ignored.
         unit_ids: int64 (n,), in the place of names: identities that were made of them before.
     """
@@ -81,7 +80,6 @@ class UploadIndex(NamedTuple):
     """What a format says of an upload before a pixel is decoded.
 
     Attributes:
-        test: The test split, or None.
         empty_classes: Folders of classes in which there is no image.
         preparation: How the file says that its images were prepared.
         persons_as_classes: Classes whose name is that of a person, by what the files themselves say.

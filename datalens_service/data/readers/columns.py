@@ -27,12 +27,7 @@ _PERSON: Final = re.compile(
 
 
 class Columns(NamedTuple):
-    """Columns that are read, by their names in the table.
-
-    Attributes:
-        label: With labels, or None.
-        group: With groups, or None.
-    """
+    """Columns that are read, by their names in the table."""
 
     file: str
     label: str | None

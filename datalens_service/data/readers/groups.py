@@ -56,7 +56,6 @@ def find_groups(
     Args:
         files: In order.
         folders: The folder between class and image of each, if there is one.
-        patients: What `read_patients` found.
         ignore: Whether every image is a unit, whatever says otherwise.
 
     Raises:
@@ -84,7 +83,6 @@ def persons_among(
 
     Args:
         files: Class and name of each file.
-        patients: What `read_patients` found.
     """
     named = {
         label

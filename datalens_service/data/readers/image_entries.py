@@ -100,7 +100,6 @@ def images_of(source: Source, files: Sequence[ImageEntry], choices: ReadingChoic
     """Decodes images of a split, in order, once it is asked to.
 
     Args:
-        source: Where they are.
         choices: Whether unreadable ones are left out.
     """
 

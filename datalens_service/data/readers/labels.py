@@ -115,8 +115,6 @@ def note_names(words: Sequence[str], label_of: Mapping[str, int], class_names: C
 
     Args:
         words: Folders or labels of the upload, in order.
-        label_of: Label of each.
-        class_names: Public names by label.
         notices: Collects them.
     """
     named = {word: class_names[label_of[word]] for word in words}

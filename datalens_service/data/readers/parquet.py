@@ -68,7 +68,6 @@ class _Columns(NamedTuple):
     """Which columns are read.
 
     Attributes:
-        group: With units, or None.
         class_names: Of a ClassLabel, or None.
     """
 
@@ -82,7 +81,6 @@ class _Table(NamedTuple):
     """One file as it is stored.
 
     Attributes:
-        labels: Of each.
         groups: Of each; None if the file has no column of them.
     """
 

@@ -30,12 +30,7 @@ _SPLITS: Final = {
 
 
 class SplitFiles(NamedTuple):
-    """Images by split; their parts begin behind the folder of the split.
-
-    Attributes:
-        train: For training.
-        test: For measuring.
-    """
+    """Images by split; their parts begin behind the folder of the split."""
 
     train: list[ImageEntry]
     test: list[ImageEntry]

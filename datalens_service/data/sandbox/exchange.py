@@ -32,7 +32,6 @@ class Request(Frozen):
 
     Attributes:
         path: The file, or a folder of this machine.
-        folder: Where results go.
         cpu_seconds: Its processor time.
     """
 

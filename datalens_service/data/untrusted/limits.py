@@ -13,7 +13,6 @@ class Limits:
     Attributes:
         entries: Entries of one archive, directories included.
         uncompressed_bytes: Sum of all declared sizes; also the cap on all decoded images together.
-        ratio: Largest unpacked / packed size.
         ratio_free_bytes: Unpacked size of a whole archive up to which `ratio` is not applied: blank images and
             sorted labels pack 1000:1 and are harmless while they are small.
         image_file_bytes: Unpacked size of one image file.

@@ -54,7 +54,6 @@ class TarArchive:
     """An open tar whose headers passed every check.
 
     Attributes:
-        file: The open file.
         entries: Its files in stored order.
         backslashed: Names that are stored with backslashes.
     """

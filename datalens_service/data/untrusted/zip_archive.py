@@ -59,7 +59,6 @@ class ZipArchive:
     """An open zip whose directory passed every check.
 
     Attributes:
-        file: The open zip.
         entries: Its files, without directories, in stored order.
         backslashed: Names that are stored with backslashes.
     """

@@ -41,7 +41,6 @@ def class_average_accuracy(
         train: Private images that are averaged.
         test: Private images that are classified.
         epsilon: Of the release, under zero-out.
-        seed: Of the noise.
         records_per_unit: Most records of one unit.
 
     Returns:
@@ -65,7 +64,6 @@ def noisy_averages(train: Split, num_classes: int, *, mu: float, rng: np.random.
     Args:
         train: Private images.
         mu: Privacy parameter of the release.
-        rng: For the noise.
 
     Returns:
         (num_classes, d) averages of images of unit length, not negative.

@@ -23,7 +23,6 @@ class Progress:
 
     Attributes:
         observe: Told of every step; may raise to stop.
-        steps: In all.
         interruption: What `observe` raised; not the fault of a figure.
     """
 
@@ -53,12 +52,7 @@ class Progress:
 
 @dataclass
 class ClassifierBenchmark:
-    """Trains a classifier once per seed and tests it on the same images each time.
-
-    Attributes:
-        device: Where it is trained.
-        progress: Told of every epoch.
-    """
+    """Trains a classifier once per seed and tests it on the same images each time."""
 
     reference: Reference
     num_classes: int

@@ -30,7 +30,6 @@ class ClassifierArchitecture(NamedTuple):
 
     Attributes:
         suffix: Of the names of metrics that it computes.
-        description: For protocols.
         build: Untrained network for a shape and a number of classes.
     """
 

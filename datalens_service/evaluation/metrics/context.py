@@ -38,7 +38,6 @@ class Subject:
         generator: What the job released.
         dataset: Its private dataset.
         epsilon: Of the job, for the baseline of noisy class averages (zero-out).
-        device: Where networks are trained.
         folder: Private; for files in the making.
         moments_generator: A moments generator at the same budget; None leaves that baseline out.
         holdout: A dataset that was set aside, or None.
@@ -99,11 +98,7 @@ class Sources:
 
 
 class Context:
-    """What one metric may look at.
-
-    Args:
-        progress: Told of steps.
-    """
+    """What one metric may look at."""
 
     def __init__(self, sources: Sources, reads: Reads, progress: Progress) -> None:
         self._sources = sources

@@ -73,7 +73,6 @@ def train(reference: Split, num_classes: int, path: Path, *, seed: int, device: 
     Args:
         reference: Images and labels that are not compared afterwards.
         path: The file, safetensors; as private as `reference`.
-        device: Where to train.
 
     Returns:
         SHA-256 of the file, hexadecimal.

@@ -51,8 +51,6 @@ class _Figure(NamedTuple):
     """What torch-fidelity hands out, without an extractor.
 
     Attributes:
-        title: For people.
-        meaning: For people.
         unit: "percent", "distance" or "score".
         key: Under which torch-fidelity has it.
     """

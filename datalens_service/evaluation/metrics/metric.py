@@ -26,7 +26,6 @@ class Metric:
 
     Attributes:
         name: Key in `METRICS` and in report JSON.
-        title: For people.
         meaning: One or two sentences for people.
         unit: "percent", "distance", "score", or a word of its own.
         reads: The most private images that it reads; decides who may see it.

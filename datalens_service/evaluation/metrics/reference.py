@@ -22,7 +22,6 @@ class Reference:
 
     Attributes:
         kind: What the guarantee says of them.
-        name: For protocols.
     """
 
     split: Split

@@ -84,11 +84,7 @@ class Anonymity(Frozen):
 
 
 def anonymity_of(privacy: PrivacyStatement, result: str = "generator") -> Anonymity:
-    """The three questions with the figures of one job; public, as those figures are.
-
-    Args:
-        result: Kind of the released model.
-    """
+    """The three questions with the figures of one job; public, as those figures are."""
     values = {
         "unit": privacy.unit,
         "found": f"{100 * privacy.headline.true_positive_rate_at_0_1_percent:.2f}",

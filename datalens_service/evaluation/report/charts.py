@@ -27,7 +27,6 @@ def epsilon_delta_curve(mu: float, epsilon: float, delta: float, slack: float = 
     """δ over ε for a μ-GDP release, on a logarithmic scale, with the requested point marked.
 
     Args:
-        mu: Of everything the job was charged.
         slack: Part of δ that was charged beside μ.
     """
     frame = _Frame(max(1.6 * epsilon, 0.1), math.ceil(-math.log10(delta)) + 3)
@@ -44,8 +43,6 @@ def epsilon_over_releases(path: Sequence[Spent], limit: float, delta: float) -> 
 
     Args:
         path: Ascending; the first point is before any release.
-        limit: ε the job might spend.
-        delta: At which ε is stated.
     """
     last = path[-1]
     description = f"{last.releases} releases; ε = {shown(last.epsilon)} at δ = {shown(delta)} at the end"

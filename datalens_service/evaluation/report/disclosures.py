@@ -232,7 +232,6 @@ def data_accesses(spec: dict[str, Any], *, served: bool, result: str = "generato
     Args:
         spec: Of the job, as JSON.
         served: Whether the job belongs to a service, with addresses and pages.
-        result: Kind of the released model.
     """
     facts = JobFacts.from_spec(spec, served=served)
     return tuple(_described(read, facts) for read in PRIVATE_READS if read.results is None or result in read.results)

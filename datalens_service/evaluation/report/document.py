@@ -246,9 +246,6 @@ def compute_seal(content: dict[str, Any]) -> str:
 def check(content: bytes) -> None:
     """Refuse a report that is not complete, or not as it was written.
 
-    Args:
-        content: Of the JSON file.
-
     Raises:
         ReportIncomplete: With the first thing that is missing or wrong.
     """

@@ -170,13 +170,9 @@ def privacy_statement(
         slack_charged: The same of its slack, in 1e-18 of δ.
         epsilon_limit: What the job might spend at δ.
         limit_units: The same in ledger units.
-        delta: Requested δ.
-        num_units: n, public.
         unit: The owner's word for one privacy unit.
         records_per_unit: Most training images of one unit, public.
         groups_ignored: Whether every record is a unit although the upload said which belong together.
-        lifetime: The account of the data set.
-        result: Kind of the released model.
         source: Public images that training started from.
 
     Raises:

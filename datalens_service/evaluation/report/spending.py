@@ -53,7 +53,6 @@ def spend_path(releases: Sequence[Spending], charged: Charge, delta: float) -> t
     Args:
         releases: In order.
         charged: What the ledger says; more than the releases cost if a crash lost one.
-        delta: At which ε is stated.
     """
     total = sum(release.count for release in releases)
     every = max(1, total // _MOST_POINTS)

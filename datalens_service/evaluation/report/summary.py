@@ -22,7 +22,6 @@ def summary(
     """What was made and why, and what is promised; public.
 
     Args:
-        result: Kind of the released model.
         about_method: What the images are made for, and how much of each is learned; empty sentences are left out.
     """
     wording = wording_of(result)

@@ -30,11 +30,7 @@ class Records(NamedTuple):
 
 
 class OrderedRecords:
-    """The records of a data set on a device.
-
-    Args:
-        device: Where gradients are computed.
-    """
+    """The records of a data set on a device."""
 
     def __init__(self, dataset: Dataset, device: str) -> None:
         import torch

@@ -44,7 +44,6 @@ class FeatureBasis:
         Args:
             samples: uint8 (n, height, width, channels), released.
             evenness: The power; 0 leaves features as they are, ½ evens variances out.
-            device: Where features are computed.
         """
         network = ScatteringFeatures(schema, dimensions).to(device).eval()
         basis = cls(network, schema)

@@ -34,7 +34,6 @@ class ShardSampler:
         shards: Row numbers of each teacher's shard; may be empty.
         batch_size: B.
         seed: Public.
-        device: Where the records are kept and the batches made.
         local: Shards of this rank's teachers, without gaps; None for all. Records of others are not kept.
 
     Attributes:

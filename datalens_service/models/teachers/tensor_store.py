@@ -102,7 +102,6 @@ def spill_to_file(
         memory_gib: Largest size of all tensors together that may stay in the machine's memory, in GiB. Less is
             allowed to stay while less is free.
         shapes: Of float32 tensors.
-        device: Where they are used. Those of a graphics processor stay in its own memory, as far as that goes.
         folder: For the file.
 
     Raises:

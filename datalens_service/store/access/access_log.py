@@ -32,7 +32,6 @@ class AuditEntry:
     Attributes:
         seq: Number within it, from 1, without gaps.
         actor: Id of the API key, or `local` for commands on the machine itself.
-        action: Operation of the API.
         object_id: What it was done to, or what it created, if that has an id.
         detail: The reason that was given, or what was made of the object; may be empty.
         hash: Of everything else.
@@ -135,7 +134,6 @@ def list_latest(
 
     Args:
         before: Only entries with smaller numbers.
-        limit: Most entries.
 
     Raises:
         InvalidInput: `limit` is not usable.

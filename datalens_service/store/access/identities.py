@@ -34,9 +34,7 @@ class Identity:
     Attributes:
         issuer: Of the token.
         subject: Stable name at the issuer.
-        name: For people.
         role: The least one that holds their scopes.
-        scopes: What they may do.
     """
 
     issuer: str

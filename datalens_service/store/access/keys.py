@@ -46,8 +46,6 @@ class ApiKey:
     Attributes:
         id: Stable name for revoking it.
         prefix: The first characters behind `dlk_`, to recognise it by.
-        role: For whom it is.
-        scopes: What it may do.
         requests_per_minute: Limit of its own; None takes that of the deployment.
         concurrent_requests: The same for requests at once.
     """
@@ -106,7 +104,6 @@ def create(database: Database, requested: KeyRequest | str) -> tuple[ApiKey, str
     """A new key: its record, and the plain text that is never shown again.
 
     Args:
-        database: Where.
         requested: What it is to be, or the name of an owner's key.
 
     Raises:
@@ -122,7 +119,6 @@ def create_first(database: Database, name: str, keep: Callable[[str], None]) -> 
     """An owner's key of the default tenant, unless a usable key exists: processes that start at once make one.
 
     Args:
-        database: Where.
         keep: Stores the plain text before the key is committed, so that no key exists that nobody knows.
 
     Returns:

@@ -49,8 +49,6 @@ class Artifact:
     Attributes:
         name: File name, unique within the job.
         sha256: Of its content, hexadecimal.
-        size: In bytes.
-        media_type: For downloads.
         releasable: Whether anyone but the owner may get it.
     """
 
@@ -83,7 +81,6 @@ class ArtifactStore:
     """The files of all jobs.
 
     Args:
-        database: With the rows.
         data_dir: Private files go to its folder `artifacts`, all others too, unless there is a URL.
         url: Object store for releasable files, for example s3://bucket/prefix.
     """
@@ -109,7 +106,6 @@ class ArtifactStore:
             name: Letters, digits, dot, dash and underscore.
             content: Bytes, or a file to copy.
             releasable: False for everything that depends on private records outside a release.
-            media_type: For downloads.
 
         Raises:
             StaleLease: Another worker holds the job; nothing is visible.

@@ -140,9 +140,7 @@ def create(
     """Register an upload with the account that pays for it.
 
     Args:
-        database: Where.
         dataset_id: From `new_id`.
-        name: For people.
         schema: Public declaration; its `num_units` bounds δ.
         images: The training records, uint8 (n, height, width, channels); only their fingerprints are kept here.
         unit_ids: int64 (n,), identity of each record's unit; None: every record is its own.

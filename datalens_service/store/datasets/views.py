@@ -79,8 +79,6 @@ def list_views(
     Deleted data sets are included, as their accounts stay. Deleted uploads that never became one are not.
 
     Args:
-        database: Where.
-        limit: Most uploads in this page.
         search: Only those whose name contains it, or which have it as a tag.
 
     Raises:

@@ -63,7 +63,6 @@ def create(
     """Accept an audit. Nothing is reserved, because nothing is released.
 
     Args:
-        database: Where.
         request: What was asked, as JSON.
         attacked_job_id: The job whose model is attacked; None for a rehearsal.
         max_attempts: Lost workers in a row before it fails.
@@ -120,10 +119,6 @@ def list_audits(
     attacked_job_id: str | None = None,
 ) -> Page[StoredAudit]:
     """Audits of a tenant, newest first, for the owner alone.
-
-    Args:
-        database: Where.
-        limit: Most audits in this page.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.

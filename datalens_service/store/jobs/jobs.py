@@ -165,7 +165,6 @@ def create(
     """Accept a job and reserve its budget, both or neither.
 
     Args:
-        database: Where.
         spec: What was asked, as JSON.
         price: What the plan costs, as it is shown, as JSON.
         plan: What will be charged; the worker runs this one.
@@ -174,7 +173,6 @@ def create(
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
         queue: Where it waits; None leaves it to any worker.
         priority: From 0 to 9; of jobs that wait, one with a higher priority is taken first.
-        name: For people; may be empty.
 
     Raises:
         BudgetExceeded: Less remains; nothing was kept.
@@ -232,11 +230,6 @@ def get_plan(database: Database, job_id: str) -> Plan | None:
 
 def list_jobs(database: Database, which: JobFilter = _ALL, *, limit: int = 50, cursor: str | None = None) -> Page[Job]:
     """Jobs, newest first, without what they paid for figures elsewhere (`measurements.py`) and audits (`audits.py`).
-
-    Args:
-        database: Where.
-        limit: Most jobs in this page.
-        cursor: Of the page before, or None.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.

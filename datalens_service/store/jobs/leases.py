@@ -44,7 +44,6 @@ class Lease:
 
     Attributes:
         token: Fencing token; goes with every write.
-        owner: Name of the worker, for the operator.
         seconds: For how long a claim or renewal holds.
         until: When it runs out unless it is renewed.
     """
@@ -74,7 +73,6 @@ def claim(
     """Take a queued job (a), or one whose lease ran out (g).
 
     Args:
-        database: Where.
         lease_seconds: How long silence is tolerated.
         now: For tests; the present of the database by default.
 
@@ -103,7 +101,6 @@ def claim_next(
     one look after the other. The account is not locked, because no budget changes.
 
     Args:
-        database: Where.
         lease_seconds: How long silence is tolerated.
         queue: Only jobs of this queue, and of none; None is all.
         now: For tests; the present of the database by default.
@@ -126,7 +123,6 @@ def adopt(database: Database, job_id: str, token: int, owner: str, lease_seconds
     """Continue under a lease that was claimed for this process.
 
     Args:
-        database: Where.
         owner: Name of the worker from now on.
         lease_seconds: How long silence is tolerated, from now on.
 
@@ -196,7 +192,6 @@ def mark_released(database: Database, lease: Lease, kind: str) -> None:
     """Say that everything is stored that the job was paid for; its evaluation may go on. Repeatable.
 
     Args:
-        database: Where.
         kind: Of the model that it released.
 
     Raises:
@@ -271,8 +266,6 @@ def next_queued(database: Database, limit: int = 1, queue: str | None = None) ->
     """Ids of the jobs that are next, in their order.
 
     Args:
-        database: Where.
-        limit: At most so many.
         queue: Only those of this queue, and those of none; None is all.
     """
     with database.session() as session:

@@ -31,7 +31,6 @@ def begin(database: Database, measured: Job, dataset_id: str, units: int, lease:
     """Reserve what a figure costs and hold it, in one transaction.
 
     Args:
-        database: Where.
         measured: The job whose generator is measured; its spec stands on the row, too.
         dataset_id: The data set that is read, and whose account pays.
         units: Ledger units of the figure.

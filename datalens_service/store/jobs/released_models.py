@@ -118,9 +118,7 @@ def list_models(
     """Models of a tenant, newest first.
 
     Args:
-        database: Where.
         kind: Only those of this kind; None is all.
-        limit: At most so many.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.

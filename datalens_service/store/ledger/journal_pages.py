@@ -65,7 +65,6 @@ def read_slice(session: Session, dataset_id: str, before: int | None, limit: int
         session: One snapshot.
         dataset_id: Of the account that pays for it.
         before: Number of an entry that is not read any more; None starts with the newest.
-        limit: Most entries.
 
     Raises:
         NotFound: No such data set.

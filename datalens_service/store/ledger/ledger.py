@@ -98,7 +98,6 @@ def raise_limit(session: Session, account: AccountRow, dataset_id: str, epsilon:
         session: Of an open transaction.
         account: Locked with `lock_account`.
         dataset_id: The data set whose owner asked for it.
-        epsilon: Lifetime budget from now on.
 
     Raises:
         StateConflict: Not more than the account holds.

@@ -73,7 +73,6 @@ def finish_audit(database: Database, log: LogSlice, stopping: Callable[[], bool]
     """Audit the accounts that no use has audited since `begin_audit`, and write again what the log has lost.
 
     Args:
-        database: Where.
         log: What `begin_audit` returned.
         stopping: Asked between accounts; True gives up.
 
@@ -97,7 +96,6 @@ def in_step_with_log(database: Database, action: Callable[[Session], T]) -> T:
     """Run `action` in a transaction; if the log is not as the account left it, book what it knows and repeat.
 
     Args:
-        database: Where.
         action: Reserves, charges or raises a limit, after `check_log` or by `ChargeLog.append`.
 
     Raises:
@@ -151,7 +149,6 @@ def withdraw(database: Database, line: LogLine, end: int) -> None:
     that is not possible the line stays, and counts.
 
     Args:
-        database: Where.
         line: As it was appended.
         end: What `ChargeLog.append` returned.
     """

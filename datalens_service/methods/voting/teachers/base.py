@@ -27,7 +27,6 @@ class TeacherRequest:
 
     Attributes:
         num_teachers: Of all ranks.
-        device: Where they compute.
         active: (local,) False for a teacher whose shard is empty.
         partitions: Of this rank's teachers.
         folder: Private, on a disk, for what does not fit into memory.

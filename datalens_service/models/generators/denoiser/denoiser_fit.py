@@ -42,7 +42,6 @@ def fit_denoiser(network: Denoiser, images: Images, labels: Labels, *, steps: in
         images: uint8 (n, height, width, channels), released.
         labels: int64 (n,).
         steps: Of 256 images each.
-        seed: Of batches and noise.
     """
     weights: list[Tensor] = list(network.parameters())
     average = [weight.detach().clone() for weight in weights]
