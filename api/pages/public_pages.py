@@ -1,4 +1,4 @@
-"""Signing in to the pages with an API key, and out again."""
+"""Pages that need no key: signing in and out, the key that signs, and the API reference (Swagger UI, served by us)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step between reading an upload and opening its budget."""
+"""Changes of a dataset: its confirmation, which opens the budget, and its name, tags and notes."""
 
 from __future__ import annotations
 

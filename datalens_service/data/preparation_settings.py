@@ -32,6 +32,7 @@ class PrepareSettings(Frozen):
         width: Of all images, in pixels.
         height: Of all images, in pixels.
         fit: Resize the whole image, or scale it until it covers the size and crop the centre.
+        colour: Grey or RGB.
         window: Values that become 0 and 255 where images have more than 8 bits: stored values of 16-bit grey, modality
             units of DICOM (Hounsfield for CT). None takes the window that a DICOM file names, and refuses all others.
         frame: Number of the frame that is read from files with several, from 1.

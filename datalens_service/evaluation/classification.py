@@ -78,7 +78,7 @@ MOST_CLASSES: Final = 100
 
 
 def confusion_table(labels: Labels, predicted: Labels, class_names: Sequence[str], reference: str) -> ConfusionTable:
-    """Count the test images of each class by the class they were given.
+    """Count the test images of each class by the class they were given: private as they are, for the owner alone.
 
     Args:
         labels: (m,) true labels.

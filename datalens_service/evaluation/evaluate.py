@@ -120,7 +120,7 @@ def per_class(
     synthetic: Sequence[Labels],
     upper_bound: Sequence[Labels] | None,
 ) -> list[ClassFigure]:
-    """One line per class.
+    """One line per class, for the owner: counts and accuracies of a class are private.
 
     Args:
         labels: (m,) true labels of the test images.

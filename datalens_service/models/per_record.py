@@ -12,21 +12,20 @@ The gradient of a linear layer's weights is an outer product, of the gradient at
 from __future__ import annotations
 
 import copy
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache, partial
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import linear
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from datalens_service.errors import InvalidSpec
+from datalens_service.models.chunk_threads import map_in_threads
 from datalens_service.models.linear_taps import LinearTaps
+from datalens_service.models.row_placement import products_ignore_placement
 
 _CHUNK_BYTES: Final = 2**25
 """Of the rows of a chunk. Larger blocks are handed back to the operating system after each chunk, and their pages
@@ -159,76 +158,3 @@ def _check_layers(network: nn.Module) -> None:
     mixing = [type(module).__name__ for module in network.modules() if isinstance(module, _BatchNorm | _DropoutNd)]
     if mixing:
         raise InvalidSpec(f"A network with {mixing[0]} has no gradient of its own for each record.")
-
-
-Chunk = TypeVar("Chunk")
-Rows = TypeVar("Rows")
-
-
-def map_in_threads(compute: Callable[[Chunk], Rows], chunks: Iterable[Chunk], device: torch.device) -> Iterator[Rows]:
-    """Results in the order of the chunks; each is computed by one thread, whatever the number of threads is.
-
-    Args:
-        compute: Of one chunk; called in several threads at once.
-    """
-    threads = torch.get_num_threads()
-    if device.type != "cpu" or threads == 1:
-        yield from map(compute, chunks)
-        return
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield from _in_order(pool, compute, chunks, threads + 1)
-    finally:
-        # Threads that start later take over the number that was set last.
-        torch.set_num_threads(threads)
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, compute: Callable[[Chunk], Rows], chunks: Iterable[Chunk], most: int
-) -> Iterator[Rows]:
-    """At most so many results are computed ahead: each is as large as its gradients."""
-    pending: deque[Future[Rows]] = deque()
-    for chunk in chunks:
-        pending.append(pool.submit(compute, chunk))
-        if len(pending) == most:
-            yield pending.popleft().result()
-    while pending:
-        yield pending.popleft().result()
-
-
-_ROWS: Final = 16
-_CHUNKS: Final = 4
-_WIDTHS: Final = (3, 7, 10, 49, 84, 785)
-
-Product = Callable[[Tensor, Tensor], Tensor]
-
-
-@cache
-def products_ignore_placement() -> bool:
-    """Try it on random rows on this machine's processor, once."""
-    return ignores_placement(linear)
-
-
-def ignores_placement(product: Product) -> bool:
-    """Whether rows have the same products to the last bit after they changed places.
-
-    Args:
-        product: Of rows (16, width) and weights (outputs, width).
-    """
-    return all(_ignores_placement(product, width, outputs) for width in _WIDTHS for outputs in (1, *_WIDTHS))
-
-
-def _ignores_placement(product: Product, width: int, outputs: int) -> bool:
-    generator = torch.Generator().manual_seed(width)
-    rows = torch.randn(_ROWS * _CHUNKS, width, generator=generator)
-    weights = torch.randn(outputs, width, generator=generator)
-    places = torch.randperm(len(rows), generator=generator)
-    return all(
-        torch.equal(_products(product, rows, layout)[places], _products(product, rows[places], layout))
-        for layout in (weights, weights.T.contiguous().T)
-    )
-
-
-def _products(product: Product, rows: Tensor, weights: Tensor) -> Tensor:
-    chunks = (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
-    return torch.cat([product(chunk, weights) for chunk in chunks])

@@ -110,7 +110,7 @@ def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None
 
     Args:
         spec: Of the job; its method must be that of a measured preset.
-        calibration_seconds: Of this machine (`calibration.measure_machine`); None: as fast as those of the table.
+        calibration_seconds: Of this machine (`measure_machine`); None: as fast as those of the table.
     """
     at = schema.num_units, spec.epsilon
     # No job of the table started from public images.

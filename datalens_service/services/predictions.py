@@ -136,7 +136,9 @@ def check_size(images: Images, schema: Schema) -> None:
 
 
 class IndividualEpsilons:
-    """Answers one request after the other.
+    """Individual ε of a record that somebody sends, from released iterates and the sent image alone.
+
+    The image lies in the folder of predictions meanwhile; neither it nor the answer is kept or logged.
 
     Args:
         requests: Of images that are sent; they share folder, limits and places.

@@ -18,7 +18,7 @@ def installation_key(session: Session, *, lock: bool) -> bytes:
 
 
 def signing_key(database: Database) -> SigningKey:
-    """The key of the installation that a database belongs to.
+    """The key with which the installation of a database signs: no new state, so a restored database keeps it.
 
     Raises:
         StoreUnavailable: The database does not answer.

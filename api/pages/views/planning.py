@@ -73,7 +73,7 @@ def timed_choices(schema: Schema, epsilon: float, calibration_seconds: float | N
     """The choices with how long each would train, where such jobs were measured.
 
     Args:
-        calibration_seconds: Of this machine (`calibration.measure_machine`).
+        calibration_seconds: Of this machine (`expectations.measure_machine`).
     """
     return [
         choice.model_copy(update={"training_seconds": _training_seconds(choice, schema, epsilon, calibration_seconds)})

@@ -76,7 +76,9 @@ def _index(card: Mapping[str, Any], task: str) -> dict[str, Any]:
 
 
 def write_model_archive(path: Path, files: Mapping[str, bytes], spdx: str, key: SigningKey) -> None:
-    """Write the zip; equal input gives equal bytes.
+    """Write a model ready to be published as one zip, with checksums and a signature over them.
+
+    Equal input gives equal bytes.
 
     Args:
         path: File to create or replace.
