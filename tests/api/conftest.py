@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from api_builders import npz
@@ -25,11 +26,11 @@ def routes_are_taken_apart_once() -> Iterator[None]:
     """A thousand services have the same routes; FastAPI would analyse them for each."""
     include, included = FastAPI.include_router, dict[int, BaseRoute]()
 
-    def include_once(app: FastAPI, router: APIRouter) -> None:
+    def include_once(app: FastAPI, router: APIRouter, **shared: Any) -> None:
         if id(router) in included:
             app.router.routes.append(included[id(router)])
         else:
-            include(app, router)
+            include(app, router, **shared)
             included[id(router)] = app.routes[-1]
 
     with pytest.MonkeyPatch.context() as patch:
