@@ -28,6 +28,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from datalens_service.client import Client, DatasetInfo, Job
+from deployments.fork_servers import warm_environment
+from deployments.hold import HOOK_PATH
 from tests.docs.commands import ROOT, Command
 from tests.docs.shell import Answer, Shell
 from tests.docs.stand_ins import CLASSES, write_private, write_stand_ins
@@ -103,7 +105,8 @@ class Rehearsal:
         """Of a person with nothing set but the way to the service; colours and bars would be in the answers."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("DATALENS_")}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        ours = {"PATH": path, "HOME": self._folder, "TMPDIR": self._folder, "PYTHONPATH": f"{ROOT}:{self._folder}"}
+        modules = f"{HOOK_PATH}:{ROOT}:{self._folder}"
+        ours = {"PATH": path, "HOME": self._folder, "TMPDIR": self._folder, **warm_environment(), "PYTHONPATH": modules}
         terminal = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100", "PAGER": "cat"}
         ports = {"DATALENS_PORT": self._port, "UVICORN_PORT": self._port}
         service = {"DATALENS_URL": self._access.url, "DATALENS_DEVICE": "cpu", "DATALENS_LOG_LEVEL": "warning"}

@@ -54,16 +54,6 @@ def classifier_of(training_run) -> LastLayerClassifier:
     return LastLayerClassifier.from_tensors(crosses().schema, training_run._gradient_descent().tensors())
 
 
-def test_planned_is_charged_in_order():
-    dataset, account = crosses(), MemoryAccount(UNITS)
-    plan = METHOD.plan(dataset.schema, UNITS)
-    trained(dataset, METHOD, account)
-    planned = [release.mechanism for release in plan.releases for _ in range(release.count)]
-    assert account.charges == [(step, item.label(), item.cost()) for step, item in enumerate(planned)]
-    assert plan.steps == 3 + METHOD.steps
-    assert 0.999 * UNITS < plan.units() <= UNITS
-
-
 def test_gradients_over_records_correct_the_classifier():
     """A last layer that knows nothing learns the classes from sums over records alone."""
     dataset = crosses()
@@ -91,16 +81,6 @@ def test_samples_carry_the_labels_that_were_asked_for():
     assert (given == wanted).mean() > 0.9
     again, _ = training_run.result().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(images, again)
-
-
-def test_resume_replays_what_was_released():
-    account = MemoryAccount(UNITS)
-    first = trained(crosses(), METHOD, account)
-    charged = list(account.charges)
-    second = trained(crosses(5), METHOD, account)
-    assert account.charges == charged
-    for name, value in first.result().tensors.items():
-        np.testing.assert_array_equal(value, second.result().tensors[name])
 
 
 def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(monkeypatch):

@@ -40,16 +40,6 @@ def fitted(dataset: Dataset, method: Mixture | Moments, account: MemoryAccount):
     return training_run
 
 
-def test_planned_is_charged_in_order():
-    dataset, account = two_kinds(), MemoryAccount(UNITS)
-    plan = METHOD.plan(dataset.schema, UNITS)
-    fitted(dataset, METHOD, account)
-    planned = [release.mechanism for release in plan.releases for _ in range(release.count)]
-    assert account.charges == [(step, item.label(), item.cost()) for step, item in enumerate(planned)]
-    assert plan.steps == len(planned) == 3 + METHOD.iterations + 1
-    assert 0.999 * UNITS < plan.units() <= UNITS
-
-
 def both_sides(images: np.ndarray) -> float:
     """Share of images that are bright on both sides, which no private image is."""
     left, right = images[:, :, :3].max(axis=(1, 2, 3)), images[:, :, 3:].max(axis=(1, 2, 3))
@@ -60,16 +50,6 @@ def test_two_kinds_of_images_stay_two():
     mixture = fitted(two_kinds(), METHOD, MemoryAccount(UNITS)).result().sample(400)[0]
     single = fitted(two_kinds(), Moments(subspace_dimensions=8), MemoryAccount(UNITS)).result().sample(400)[0]
     assert both_sides(mixture) < 0.5 * both_sides(single)
-
-
-def test_resume_replays_what_was_released():
-    account = MemoryAccount(UNITS)
-    first = fitted(two_kinds(), METHOD, account)
-    charged = list(account.charges)
-    second = fitted(two_kinds(), METHOD, account)
-    assert account.charges == charged
-    for name, value in first.result().tensors.items():
-        np.testing.assert_array_equal(value, second.result().tensors[name])
 
 
 def test_there_is_no_generator_before_the_last_release():

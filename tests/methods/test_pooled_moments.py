@@ -25,15 +25,6 @@ def fitted(dataset: Dataset, noise, method: PooledMoments, epsilon: float) -> tu
     return run, account
 
 
-def test_planned_is_charged_in_order():
-    method, units = PooledMoments(), limit_units(5.0, 1e-4)
-    plan = method.plan(blobs().schema, units)
-    _, account = fitted(blobs(), NoiseSource(), method, 5.0)
-    planned = [(step, item.mechanism.label(), item.mechanism.cost()) for step, item in enumerate(plan.releases)]
-    assert account.charges == planned
-    assert 0.999 * units < plan.units() <= units
-
-
 def test_without_noise_it_is_the_textbook_fit():
     """All frequencies of the images, no clipping: class means, and the covariance within classes."""
     dataset = blobs()

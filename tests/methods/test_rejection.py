@@ -37,25 +37,6 @@ def trained() -> tuple[Generator, MemoryAccount]:
     return train(bars(), account), account
 
 
-def test_planned_is_charged_in_order(trained: tuple[Generator, MemoryAccount]) -> None:
-    plan = METHOD.plan(bars().schema, UNITS)
-    planned = [release.mechanism.label() for release in plan.releases for _ in range(release.count)]
-    assert [label for _, label, _ in trained[1].charges] == planned
-    assert trained[1].charged_units == plan.units()
-    assert 0.99 * UNITS < plan.units() <= UNITS
-    shares = [release.units("zero_out") / plan.units() for release in plan.releases[-2:]]
-    assert shares == pytest.approx([METHOD.features_share, 0.95 * METHOD.gradient_share], rel=0.01)
-
-
-def test_resume_replays_what_was_released(trained: tuple[Generator, MemoryAccount]) -> None:
-    generator, account = trained
-    charged = list(account.charges)
-    again = train(bars(), account)
-    assert account.charges == charged
-    for name, value in generator.tensors.items():
-        np.testing.assert_array_equal(value, again.tensors[name])
-
-
 def test_samples_are_of_the_class_that_was_asked_for(trained: tuple[Generator, MemoryAccount]) -> None:
     images, labels = trained[0].sample(100)
     ink = images[..., 0].astype(float)

@@ -66,17 +66,6 @@ def trained(method: AnyMethod, dataset: Dataset, account: MemoryAccount, steps: 
 
 
 @each_rival
-def test_planned_is_charged(method):
-    account = MemoryAccount(UNITS)
-    images = trained(method, stripes(), account)
-    plan = method.plan(stripes().schema, UNITS)
-    expected = [item.mechanism.cost() for item in plan.releases for _ in range(item.count)]
-    assert [units for _, _, units in account.charges] == expected
-    assert account.charged_units == plan.units() <= UNITS
-    assert images.shape == (20, SIDE, SIDE, 1)
-
-
-@each_rival
 def test_a_run_goes_on_from_drawn_states(method):
     account = MemoryAccount(UNITS)
     whole = trained(method, stripes(), account)

@@ -45,18 +45,6 @@ def share_of_black(images: np.ndarray) -> float:
     return float((images == 0).mean())
 
 
-@pytest.mark.parametrize("content", ["measured", "drawings", "objects"])
-def test_planned_is_charged_in_order(content):
-    dataset, account, method = bars(), MemoryAccount(UNITS), Shapes(content=content)
-    plan = method.plan(dataset.schema, UNITS)
-    fitted(dataset, method, account)
-    planned = [
-        (step, release.mechanism.label(), release.units("zero_out")) for step, release in enumerate(plan.releases)
-    ]
-    assert account.charges == planned
-    assert 0.999 * UNITS < plan.units() <= UNITS
-
-
 def test_samples_keep_their_class_and_have_edges():
     images, labels = fitted(bars(), Shapes(), MemoryAccount(UNITS)).result().sample(200)
     ink = images[..., 0].astype(float)
@@ -65,16 +53,6 @@ def test_samples_keep_their_class_and_have_edges():
     plain = fitted(bars(), Moments(subspace_dimensions=20), MemoryAccount(UNITS)).result().sample(200)[0]
     assert share_of_black(images) > 0.7
     assert share_of_black(plain) < 0.6
-
-
-def test_resume_replays_what_was_released():
-    account = MemoryAccount(UNITS)
-    first = fitted(bars(), Shapes(), account)
-    charged = list(account.charges)
-    second = fitted(bars(), Shapes(), account)
-    assert account.charges == charged
-    for name, value in first.result().tensors.items():
-        np.testing.assert_array_equal(value, second.result().tensors[name])
 
 
 def test_there_is_no_generator_before_the_last_release():
