@@ -6,6 +6,7 @@ To start a server of its own costs a worker twelve seconds of processor time.
 import atexit
 import functools
 import os
+import select
 import shutil
 import signal
 import socket
@@ -28,10 +29,16 @@ def use(path: str) -> None:
     """In this process, servers are those behind the socket."""
 
     def adopt(server: ForkServer) -> None:
-        server._control = socket.socket(socket.AF_UNIX)
-        server._control.connect(path)
+        control = socket.socket(socket.AF_UNIX)
+        control.connect(path)
+
+        def poll() -> int | None:
+            readable, _, _ = select.select([control], [], [], 0)
+            return 1 if readable and not control.recv(1, socket.MSG_PEEK) else None
+
+        server._control = control
         # Stands for the process, which is not a child of this one.
-        server._process = SimpleNamespace(poll=lambda: None, kill=lambda: None, wait=lambda: None)
+        server._process = SimpleNamespace(poll=poll, kill=lambda: None, wait=lambda: None)
 
     ForkServer._start = adopt
 

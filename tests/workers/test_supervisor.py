@@ -71,7 +71,7 @@ def test_worker_whose_processes_cannot_start_leaves_jobs_to_others(local: Deploy
 def test_job_outlives_the_process_that_forked_it(local: Deployment) -> None:
     job = local.submit(VOTES)
     with local.held(4):
-        local.start_module(SUPERVISOR)
+        local.start_warm(SUPERVISOR)
         local.wait_for_steps(job, 5)
         os.kill(parent_of(local.worker_pid(job)), signal.SIGKILL)
         after = local.submit(QUICK, local.upload(lamps(1)))
