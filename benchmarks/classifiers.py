@@ -3,15 +3,17 @@
     python -m benchmarks.classifiers accuracy --method scattering --dataset mnist --epsilon 1 --json
     python -m benchmarks.classifiers accuracy --method dp_sgd --set architecture=mlp --dataset mnist --epsilon 1
     python -m benchmarks.classifiers accuracy --method dp_sgd --dataset mnist --epsilon 0.5 --held-out
+    python -m benchmarks.classifiers accuracy --set encoder=imagenet-lite0 --dataset cifar10 --draw 10000
     python -m benchmarks.classifiers opacus --dataset mnist --epsilon 1
     python -m benchmarks.classifiers speed --json
 
 Accuracy is that of the last step, mean and spread over seeds; nothing is selected on test data. `--held-out` sets
-10,000 training images aside and scores on them: settings are chosen with it. `opacus` trains the network of `dp_sgd` by
-Opacus with the same batches, steps, rate, momentum and clipping norm, without averaged weights, and noise by its own
-accountant: a second opinion on what such training reaches. `speed` passes once over the same records: a plain backward
-pass of batches; per-record gradients of this product and of Opacus; and these with what follows before noise, the exact
-sum on a grid here and the clipped sum there.
+10,000 training images aside and scores on them: settings are chosen with it. `--draw` takes so many training images,
+and 5,000 test images, as cells of the panel do. `opacus` trains the network of `dp_sgd` by Opacus with the same
+batches, steps, rate, momentum and clipping norm, without averaged weights, and noise by its own accountant: a second
+opinion on what such training reaches. `speed` passes once over the same records: a plain backward pass of batches; per-
+record gradients of this product and of Opacus; and these with what follows before noise, the exact sum on a grid here
+and the clipped sum there.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from torch.nn import functional
 
 from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result
+from benchmarks.panel import Cell, Score, draw, tested
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
@@ -49,34 +52,43 @@ PASSES = 5
 
 def accuracy(options: argparse.Namespace) -> dict[str, Any]:
     """Percent of test images, or of training images that were set aside, that the classifier labels correctly."""
-    data = _without_test_images(dataset(options.dataset)) if options.held_out else dataset(options.dataset)
     settings = dict(setting.split("=", 1) for setting in options.settings)
     method = {"name": options.method} | {name: _value(text) for name, text in settings.items()}
     public = None if options.public is None else dataset(options.public)
     scores, seconds, spent = [], [], 0.0
     for seed in range(options.seeds):
+        data = _data(options, seed)
         spec = TrainingSpec.model_validate(
             {"method": method, "epsilon": options.epsilon, "delta": options.delta, "seed": seed}
         )
         began = time.process_time()
         result = run(spec, data, account=_account(spec, data.schema), public=public)
         seconds.append(time.process_time() - began)
-        scores.append(_percent(result.model, data))
+        scores.append(_score(result.model, data))
         spent = result.cost.epsilon_at_plan
     return {
         "dataset": options.dataset,
         "scored_on": "training images that were set aside" if options.held_out else "test images",
         "public_data": options.public,
+        "records": options.draw,
         "method": method,
         "epsilon": options.epsilon,
         "delta": options.delta,
         "epsilon_at_plan": spent,
         "seeds": options.seeds,
-        "accuracies": scores,
-        "mean": statistics.mean(scores),
-        "spread": statistics.stdev(scores) if len(scores) > 1 else None,
+        "accuracies": (accuracies := [score.accuracy for score in scores]),
+        "mean": statistics.mean(accuracies),
+        "spread": statistics.stdev(accuracies) if len(scores) > 1 else None,
+        "balanced": statistics.mean(score.balanced for score in scores),
         "processor_seconds": statistics.mean(seconds),
     }
+
+
+def _data(options: argparse.Namespace, seed: int) -> Dataset:
+    if options.draw is not None:
+        return draw(Cell(options.dataset, options.draw, options.epsilon), seed)
+    data = dataset(options.dataset)
+    return _without_test_images(data) if options.held_out else data
 
 
 def _without_test_images(data: Dataset) -> Dataset:
@@ -91,11 +103,11 @@ def _account(spec: TrainingSpec, schema: Schema) -> MemoryAccount:
     return MemoryAccount(spec.limit_units(schema), (spec.epsilon, spec.delta_at(schema)))
 
 
-def _percent(model: Any, data: Dataset) -> float:
-    if data.test is None:
-        raise SystemExit("the dataset has no test split")
-    predicted = model.predict(data.test.images).argmax(axis=1)
-    return round(100 * float(np.mean(predicted == data.test.labels)), 2)
+def _score(model: Any, data: Dataset) -> Score:
+    images, labels = tested(data)
+    right = model.predict(images).argmax(axis=1) == labels
+    per_class = [right[labels == label].mean() for label in np.unique(labels)]
+    return Score(*(round(100 * float(np.mean(values)), 2) for values in (right, per_class)))
 
 
 def _value(text: str) -> Any:
@@ -277,7 +289,8 @@ _WAYS: dict[str, Callable[[nn.Module], Callable[[Tensor, Tensor], None]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description="Private classifiers: accuracy and speed.")
     parser.add_argument("what", choices=["accuracy", "opacus", "speed"])
-    parser.add_argument("--dataset", default="mnist", choices=["mnist", "fashion_mnist"])
+    parser.add_argument("--dataset", default="mnist", choices=["mnist", "fashion_mnist", "cifar10", "smiles64"])
+    parser.add_argument("--draw", type=int, help="Take so many training images only; all of a set without it.")
     parser.add_argument("--method", default="scattering", choices=["scattering", "dp_sgd"])
     parser.add_argument("--held-out", action="store_true", help="Score on training images that are set aside.")
     parser.add_argument("--public", choices=["mnist", "fashion_mnist"], help="Images that training starts from.")

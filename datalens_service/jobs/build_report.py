@@ -21,6 +21,7 @@ from datalens_service.evaluation.report.document import Product
 from datalens_service.evaluation.report.privacy_statement import (
     Lifetime,
     PrivacyStatement,
+    describe_public_inputs,
     first_releases,
     privacy_statement,
 )
@@ -66,6 +67,7 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
             rationale=result.rationale,
             plugin=find_origin(spec.method.name),
             working_size=describe_working_size(result.plan, schema),
+            encoder=spec.method.public_encoder(),
         ),
         privacy=privacy,
         journal=_journal(database, job.dataset_id),
@@ -155,7 +157,7 @@ def _privacy(
         groups_ignored=schema.groups_ignored,
         lifetime=_lifetime(database, job),
         result=result.model.result,
-        source=result.public_source,
+        public_inputs=describe_public_inputs(result.public_source, spec.method.public_encoder()),
     )
 
 

@@ -14,6 +14,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import Account
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.models.public_source import PublicEncoder
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
@@ -202,6 +203,10 @@ class Method(Frozen, ABC):
     def refusal_of_public_data(self) -> str:
         """Why these parameters do not go with public data, where the method does; empty if they do."""
         return ""
+
+    def public_encoder(self) -> PublicEncoder | None:
+        """The public encoder with weights of its own on which the result rests; None without one."""
+        return None
 
     def kept_bytes(self, plan: Plan) -> int:
         """What a job of this plan keeps beside its model and its figures."""

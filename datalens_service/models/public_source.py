@@ -1,4 +1,4 @@
-"""What is said of public images that a model started from."""
+"""What is said of public inputs of a job: images that a model started from, and an encoder with its weights."""
 
 from __future__ import annotations
 
@@ -14,3 +14,10 @@ class PublicSource(Frozen):
     images: int = Field(ge=1, description="How many.")
     class_names: tuple[str, ...] = Field(description="Of the public set; one class stands for images without labels.")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the pixels and labels, in their order.")
+
+
+class PublicEncoder(Frozen):
+    """An encoder that was trained on other images; the guarantee does not cover these."""
+
+    name: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the file with its weights.")

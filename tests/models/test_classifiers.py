@@ -15,7 +15,11 @@ from datalens_service.models.classifiers.classifier import Classifier
 
 SIZES = [(1, 28, 28), (3, 32, 32), (1, 20, 24), (3, 33, 17), (1, 16, 64)]
 
-each_architecture = pytest.mark.parametrize("architecture", [*ARCHITECTURES, "scattering"])
+PROBES = {
+    "scattering": {"dimensions": 40},
+    "linear_probe": {"encoder": {"name": "imagenet-lite0"}, "dimensions": None},
+}
+each_architecture = pytest.mark.parametrize("architecture", [*ARCHITECTURES, *PROBES])
 
 
 def schema_of(channels: int = 1, height: int = 28, width: int = 28) -> Schema:
@@ -23,7 +27,7 @@ def schema_of(channels: int = 1, height: int = 28, width: int = 28) -> Schema:
 
 
 def classifier_of(architecture: str, schema: Schema, seed: int = 3) -> Classifier:
-    settings = {"architecture": architecture} | ({"dimensions": 40} if architecture == "scattering" else {})
+    settings = {"architecture": architecture} | PROBES.get(architecture, {})
     network = build_network(settings, schema, seed)
     generator = torch.Generator().manual_seed(seed)
     weights = {
@@ -47,7 +51,7 @@ def test_onnx_says_what_the_classifier_says(architecture: str, size: tuple[int, 
     classifier = classifier_of(architecture, schema)
     classifier.save_onnx(tmp_path / "classifier.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "classifier.onnx", providers=["CPUExecutionProvider"])
-    images = images_of(schema)
+    images = images_of(schema, 24 if architecture == "linear_probe" else 256)
     (probabilities,) = session.run(["probabilities"], {"images": images})
     np.testing.assert_allclose(probabilities, classifier.predict(images), atol=1e-4)
     assert len(np.unique(probabilities.round(3))) > 10

@@ -25,6 +25,7 @@ from datalens_service.methods import (
     Shapes,
 )
 from datalens_service.methods.voting.rivals import build_rival
+from datalens_service.models.encoders import imagenet_lite0
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.spec import TrainingSpec
 
@@ -64,7 +65,8 @@ class ContributionCase:
     def name(self) -> str:
         """For alarms and test reports."""
         variants = [
-            getattr(self.method, name, None) for name in ("content", "teacher", "shards", "votes", "architecture")
+            getattr(self.method, name, None)
+            for name in ("content", "teacher", "shards", "votes", "architecture", "encoder")
         ]
         variants = [getattr(variant, "name", variant) for variant in variants]
         words = [self.method.name, *(str(variant) for variant in variants if variant)]
@@ -160,6 +162,7 @@ _SHAPES = Shapes(subspace_dimensions=4)
 _MIXTURE = Mixture(components=2, iterations=2, subspace_dimensions=4)
 _GUIDED: dict[str, Any] = {"steps": 3, "samples": 100, "epochs": 1, "hidden_units": 3}
 _SCATTERING: dict[str, Any] = {"steps": 2, "samples": 100, "dimensions": 9}
+_ENCODERS = ("scattering", *(["imagenet-lite0"] if imagenet_lite0.find_spec(imagenet_lite0._PACKAGE) else []))
 _POISSON: dict[str, Any] = {"sampling": "poisson", "batch": 9, "noise_multiplier": 8.0}
 _DIRECTIONS: dict[str, Any] = {"noise": "von_mises_fisher", "sampling": "partition"}
 _SAMPLED = DpSgd(architecture="linear", steps=3, **_POISSON)
@@ -262,6 +265,7 @@ CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_SAMPLED, records, tried=2) for records in (1, 3)),
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
     *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records) for records in (1, 2, 3)),
+    *(ContributionCase(Scattering(encoder=encoder, warm_start=None, steps=2), 2, tried=2) for encoder in _ENCODERS),
     *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=2) for records in (1, 2, 3)),
     *(ContributionCase(_REJECTION, records, tried=2) for records in (1, 2, 3)),
     *(ContributionCase(_EITHER, records, tried=1) for records in (1, 3)),

@@ -19,6 +19,7 @@ from datalens_service.methods.descent import record_noise
 from datalens_service.methods.last_layer import guided, rejection
 from datalens_service.methods.sums import mixture, moments, pooled_moments, record_sums, shapes
 from datalens_service.methods.voting import teacher_pool
+from datalens_service.models.encoders.network import EncoderNetwork
 from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness
@@ -36,6 +37,17 @@ def features_are_centred(patch: pytest.MonkeyPatch) -> None:
         return made._replace(left=made.left - made.left.mean(axis=0))
 
     patch.setattr(guided.NoisyGradientDescent, "factors", centred)
+
+
+def encoders_normalise_by_all_records(patch: pytest.MonkeyPatch) -> None:
+    """Features of a public encoder less their mean over the private set, as batch normalisation does."""
+    encode = EncoderNetwork.encode
+
+    def normalised(self: EncoderNetwork, images: np.ndarray) -> np.ndarray:
+        features = encode(self, images)
+        return features - features.mean(axis=0)
+
+    patch.setattr(EncoderNetwork, "encode", normalised)
 
 
 def errors_are_weighted_by_class_size(patch: pytest.MonkeyPatch) -> None:
@@ -302,6 +314,7 @@ def empty_classes_are_warned_of(patch: pytest.MonkeyPatch) -> None:
 
 PLANTS = (
     Plant("guided features centred by their private mean", "R6", features_are_centred),
+    Plant("an encoder that normalises by the private set", "R6", encoders_normalise_by_all_records),
     Plant("components dealt evenly among the records of a class", "R6", components_are_dealt_evenly),
     Plant("residuals from exact private class means", "R6", residuals_from_private_means),
     Plant("class means from the exact mean of all records", "R6", distances_from_a_private_mean),

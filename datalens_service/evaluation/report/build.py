@@ -37,16 +37,16 @@ from datalens_service.evaluation.report.document import (
 from datalens_service.evaluation.report.privacy_statement import (
     PrivacyFigures,
     PrivacyStatement,
+    describe_public_inputs,
     has_directions,
     has_sampling,
-    started_from,
 )
 from datalens_service.evaluation.report.required_fields import REQUIRED_FIELDS
 from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.evaluation.report.summary import summary, usefulness
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
-from datalens_service.models.public_source import PublicSource
+from datalens_service.models.public_source import PublicEncoder, PublicSource
 from datalens_service.plugins import PluginOrigin
 from datalens_service.strict import Frozen
 
@@ -66,6 +66,7 @@ class MethodFacts(Frozen):
     rationale: str = Field(default="", description="What its images are made for, and why so.")
     plugin: PluginOrigin | None = Field(default=None, description="The package that brought it, if it is a plug-in.")
     working_size: str = Field(default="", description="How much of large images it sees; empty for whole images.")
+    encoder: PublicEncoder | None = Field(default=None, description="Public encoder through which it sees images.")
 
 
 class JournalFacts(Frozen):
@@ -174,7 +175,7 @@ def _attacks(view: View, report: Report) -> AttacksSection:
 
 
 def _privacy(view: View, report: Report) -> PrivacySection:
-    privacy, journal, source = report.privacy, report.journal, report.public_source
+    privacy, journal, source, encoder = report.privacy, report.journal, report.public_source, report.method.encoder
     return PrivacySection(
         **{name: getattr(privacy, name) for name in PrivacyFigures.model_fields},
         trust=disclosures.TRUST,
@@ -188,7 +189,9 @@ def _privacy(view: View, report: Report) -> PrivacySection:
         linked_datasets=journal and journal.linked_datasets,
         linked_note=phrases.LINKED if view == "owner" else disclosures.NOT_STATED,
         policy=_policy(journal),
-        public_data=disclosures.public_data(None if source is None else started_from(source)),
+        public_data=disclosures.public_data(
+            describe_public_inputs(source, encoder), images=source is not None, weights=encoder is not None
+        ),
         hyperparameters=disclosures.hyperparameters(report.method.name),
         caveats=disclosures.CAVEATS,
         audit=disclosures.ASKED_AUDIT if report.attacked else disclosures.AUDIT,

@@ -16,7 +16,7 @@ from datalens_service.evaluation.report.privacy_statement import FormerTier, Tie
 from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
-from datalens_service.models.public_source import PublicSource
+from datalens_service.models.public_source import PublicEncoder, PublicSource
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.blocks import Block
@@ -118,6 +118,9 @@ class Card(Finite):
     public_images: PublicSource | None = Field(
         default=None, exclude_if=operator.not_, description="Public images that training started from, if any."
     )
+    encoder: PublicEncoder | None = Field(
+        default=None, exclude_if=operator.not_, description="Public encoder through which images are seen, if any."
+    )
     working_size: str = Field(
         default="", exclude_if=operator.not_, description="How much of large images the method sees, if not all."
     )
@@ -136,6 +139,7 @@ class Card(Finite):
             method=report.method.name,
             plugin=report.method.plugin,
             public_images=report.public_source,
+            encoder=report.method.encoder,
             working_size=report.method.working_size,
             images=CardImages(**schema.model_dump(include=set(CardImages.model_fields))),
             privacy=CardPrivacy.of(report),

@@ -172,15 +172,17 @@ PUBLIC_DATA: Final = PublicData(
 )
 
 
-def public_data(sentence: str | None) -> PublicData:
+def public_data(sentences: tuple[str, ...], *, images: bool, weights: bool) -> PublicData:
     """What beside the private images went into the model.
 
     Args:
-        sentence: About public images that training started from; None without any.
+        sentences: About public images that training started from, and about an encoder.
+        images: Whether there are such images.
+        weights: Whether there is an encoder that was trained before.
     """
-    if sentence is None:
+    if not sentences:
         return PUBLIC_DATA
-    return PublicData(public_images_used=True, pre_trained_weights_used=False, provenance=sentence)
+    return PublicData(public_images_used=images, pre_trained_weights_used=weights, provenance=" ".join(sentences))
 
 
 AUDIT: Final = Audit(

@@ -84,6 +84,11 @@ STARTED_FROM_PUBLIC: Final = (
     "(SHA-256 {sha256}). The guarantee does not cover them."
 )
 
+PUBLIC_ENCODER: Final = (
+    "Images were seen through the public encoder {name} (SHA-256 of its weights {sha256}), which was trained on other "
+    "images. The guarantee does not cover those."
+)
+
 GROUPED: Final = (
     "At most {records} training images belong to one {unit}, as the owner declared. The guarantee is about all of "
     "them together.",

@@ -20,7 +20,7 @@ from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.evaluation.report.spending import CurvePoint, SpendPoint, curve, spend_path
 from datalens_service.mechanisms import VonMisesFisherSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
-from datalens_service.models.public_source import PublicSource
+from datalens_service.models.public_source import PublicEncoder, PublicSource
 from datalens_service.privacy.accounting import (
     SLACK_UNITS_PER_DELTA,
     Charge,
@@ -98,17 +98,17 @@ class Scope(Frozen):
         unit: str,
         records_per_unit: int,
         result: str = "generator",
-        source: PublicSource | None = None,
+        public_inputs: tuple[str, ...] = (),
         *,
         groups_ignored: bool = False,
     ) -> Scope:
-        """The sentences with the owner's word for one privacy unit."""
+        """The sentences with the owner's word for one privacy unit, and those about public inputs of training."""
         wording = wording_of(result)
-        used = phrases.PUBLIC[-1] if source is None else started_from(source)
+        used = public_inputs or phrases.PUBLIC[-1:]
         grouped = phrases.GROUPED if records_per_unit > 1 else ()
         ignored = phrases.GROUPS_IGNORED if groups_ignored else ()
         return cls(
-            public=phrases.about((*phrases.PUBLIC[:-1], used, *grouped), unit, records_per_unit),
+            public=phrases.about((*phrases.PUBLIC[:-1], *used, *grouped), unit, records_per_unit),
             covered=phrases.about(wording.covered, unit),
             not_covered=phrases.about((*ignored, *wording.not_covered), unit),
             released=phrases.about(wording.released, unit),
@@ -160,7 +160,7 @@ def privacy_statement(
     groups_ignored: bool = False,
     lifetime: Lifetime | None = None,
     result: str = "generator",
-    source: PublicSource | None = None,
+    public_inputs: tuple[str, ...] = (),
 ) -> PrivacyStatement:
     """The privacy part of the report of one job.
 
@@ -173,7 +173,7 @@ def privacy_statement(
         unit: The owner's word for one privacy unit.
         records_per_unit: Most training images of one unit, public.
         groups_ignored: Whether every record is a unit although the upload said which belong together.
-        source: Public images that training started from.
+        public_inputs: As `describe_public_inputs`.
 
     Raises:
         LedgerCorrupt: Less was charged than the releases cost.
@@ -201,14 +201,19 @@ def privacy_statement(
         spend=spend_path(releases, charged, delta),
         accountant=_accountant(releases, slack_charged),
         noise=phrases.DIRECTIONS_NOISE if has_directions(releases) else phrases.NOISE,
-        scope=Scope.of(unit, records_per_unit, result, source, groups_ignored=groups_ignored),
+        scope=Scope.of(unit, records_per_unit, result, public_inputs, groups_ignored=groups_ignored),
         retention=phrases.RETENTION,
         lifetime=lifetime,
     )
 
 
-def started_from(source: PublicSource) -> str:
-    """The sentence about public images that training started from."""
+def describe_public_inputs(source: PublicSource | None, encoder: PublicEncoder | None) -> tuple[str, ...]:
+    """A sentence about public images that training started from, and one about an encoder; none without either."""
+    about_images = () if source is None else (_started_from(source),)
+    return about_images if encoder is None else (*about_images, phrases.PUBLIC_ENCODER.format(**encoder.model_dump()))
+
+
+def _started_from(source: PublicSource) -> str:
     classes = ", ".join(source.class_names).translate(_NO_BRACES)
     name = f" of the data set “{source.name.translate(_NO_BRACES)}”" if source.name else ""
     return phrases.STARTED_FROM_PUBLIC.format(

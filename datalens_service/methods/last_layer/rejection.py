@@ -45,7 +45,7 @@ _LEAST_PROPOSALS: Final = 20
 class Rejection(ScatteringGradients):
     """Parameters of the rejection method (docs/methods.md); constants were chosen on MNIST (docs/findings.md)."""
 
-    instead: ClassVar[str] = "guided"
+    instead: ClassVar[str] = "the method guided"
 
     name: Literal["rejection"] = "rejection"
     warm_start: Annotated[Shapes, BeforeValidator(named)] = Shapes(spread=1.6, accepted=1.0)
@@ -120,11 +120,11 @@ class RejectionRun(ScatteringGradientsRun):
 
     def may_stop_before(self, step: int) -> bool:
         """Gradients improve weights that released samples gave; the mean features must be there."""
-        return step > self._warm.steps
+        return step > self._start_steps
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """A release of the warm start, the mean features, or one gradient."""
-        if step != self._warm.steps:
+        if step != self._start_steps:
             super().step(step, account, noise)
             return
         mechanism = self._mean_features
@@ -146,7 +146,7 @@ class RejectionRun(ScatteringGradientsRun):
     def initial_generator(self) -> Generator:
         """The shapes by themselves."""
         if self._start is None:
-            self._start = self._warm.result()
+            self._start = self._shapes.result()
         return self._start
 
     def _redrawn_features(self) -> GroupedVectors:

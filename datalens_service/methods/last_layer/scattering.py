@@ -1,9 +1,10 @@
-"""Scattering: a linear classifier on fixed wavelet features, by noisy gradients over all records.
+"""Scattering: a linear classifier on fixed features, by noisy gradients over all records.
 
     moments → samples → a basis of features and first weights (post-processing);
     then, `steps` times, one noisy gradient of the linear layer over all records.
 
-Public images, if a job names some, are seen beside the samples.
+Features are fixed wavelets, or those of another public encoder, which needs neither basis nor start: then all of the
+budget is for gradients. Public images, if a job names some, are seen beside the samples.
 
 Tramèr and Boneh 2021, "Differentially private learning needs better features (or much more data)", train linear layers
 on scattering features with DP-SGD. Here released samples also say along which directions features vary: with a basis
@@ -13,11 +14,11 @@ that evens these out in part, the descent needs fewer steps, and noise falls on 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Upload
 from datalens_service.errors import InvalidSpec
@@ -30,21 +31,31 @@ from datalens_service.methods.public_start import check_same_size, spread_over
 from datalens_service.methods.sums.moments import Moments, MomentsRun
 from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
 from datalens_service.methods.sums.shapes import Shapes, ShapesRun
-from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_size, num_features
+from datalens_service.models.classifiers.sizes import MOST_FEATURES, largest_scattering_size
+from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEncoder
 from datalens_service.models.exact_products import exact_products, on_grid
+from datalens_service.models.public_source import PublicEncoder
 from datalens_service.privacy.accounting import NeighboringRelation, mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
+from datalens_service.voices import speak
 
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
-    from datalens_service.models.classifiers.scattering_features import FeatureBasis
+    from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
 Floats = NDArray[np.float32]
 
 # Of n·μ, for 60 steps: on a part of MNIST's training images, best at ε = 1 and at ε = 0.1.
 _RATE_PER_EVIDENCE: Final = 0.019
 _HIGHEST_RATE: Final = 300.0
+# The same without a basis, on parts of the training images of CIFAR-10 and of faces at ε = 1.
+_RATE_WITHOUT_BASIS: Final = 0.012
+
+
+def _is_scattering(encoder: Any) -> bool:
+    """Whether it is, as a request names it or already read."""
+    return isinstance(encoder, ScatteringEncoder) or named(encoder) == {"name": "scattering"}
 
 
 class ScatteringGradients(Method):
@@ -55,9 +66,9 @@ class ScatteringGradients(Method):
 
     starts_from_public_data: ClassVar[bool] = True
     instead: ClassVar[str]
-    """Method with the same kind of result for larger images."""
+    """What makes the same kind of result of larger images."""
 
-    warm_start: Moments | Shapes
+    warm_start: Moments | Shapes | None
     gradient_share: Number = Field(default=0.6, gt=0, lt=1, description="Share of μ² for the gradients.")
     steps: Integer = Field(default=60, ge=1, le=1000, description="Gradients, each over all records.")
     learning_rate: Number | None = Field(
@@ -79,12 +90,16 @@ class ScatteringGradients(Method):
             InfeasiblePlan: The noise would have to be larger than the sampler can draw.
             InvalidSpec: The images are too large.
         """
-        if not fits_scattering(schema):
-            raise InvalidSpec(
-                f"The images are too large for scattering features: choose the method {self.instead}, or prepare "
-                f"them at {largest_scattering_size(schema)} (⟦prepare_size⟧)."
-            )
-        start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
+        encoder = self.feature_encoder()
+        encoder.check(schema)
+        start = Plan(releases=())
+        if self.warm_start is not None:
+            if encoder.dimensions(schema) > MOST_FEATURES:
+                raise InvalidSpec(
+                    f"The images are too large for scattering features: choose {self.instead}, or prepare "
+                    f"them at {largest_scattering_size(schema)} (⟦prepare_size⟧)."
+                )
+            start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
         mechanism = CrossProductSum(
             left_dimensions=self.feature_dimensions(schema) + 1,
             right_dimensions=schema.num_classes,
@@ -94,19 +109,58 @@ class ScatteringGradients(Method):
         gradient = calibrated(mechanism, (units - start.units()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
+    def feature_encoder(self) -> Encoder:
+        """The public function that makes features of an image."""
+        return ScatteringEncoder()
+
     def feature_dimensions(self, schema: Schema) -> int:
-        """Features of one record; small images have fewer."""
-        return min(self.dimensions, num_features(schema), self.samples)
+        """Features of one record: all of the encoder, or a basis of as many samples; small images have fewer."""
+        features = self.feature_encoder().dimensions(schema)
+        return features if self.warm_start is None else min(self.dimensions, features, self.samples)
 
 
 class Scattering(ScatteringGradients):
     """Parameters of a classifier on its own, started from moments."""
 
     result: ClassVar[str] = "classifier"
-    instead: ClassVar[str] = "dp_sgd"
+    instead: ClassVar[str] = "⟦method.encoder⟧ imagenet-lite0, the method dp_sgd"
 
     name: Literal["scattering"] = "scattering"
-    warm_start: Annotated[Moments, BeforeValidator(named)] = Moments()
+    encoder: Annotated[AnyEncoder, Field(discriminator="name"), BeforeValidator(named)] = Field(
+        default=ScatteringEncoder(),
+        exclude_if=_is_scattering,
+        description="Public function that makes features of an image. With another than `scattering`, `warm_start` "
+        "is null unless named: all of μ² is for the gradients.",
+    )
+    warm_start: Annotated[Moments | None, BeforeValidator(named)] = Moments()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_encoders_start_from_nothing(cls, stated: Any) -> Any:
+        """The default is for wavelets."""
+        if isinstance(stated, dict) and not _is_scattering(stated.get("encoder", "scattering")):
+            return {"warm_start": None} | stated
+        return stated
+
+    @model_validator(mode="after")
+    def _samples_are_for_wavelets(self) -> Self:
+        """Samples say little to an encoder that has seen photographs."""
+        if self.warm_start is not None and not _is_scattering(self.encoder):
+            refusal = f"⟦method.warm_start⟧ does not apply with ⟦method.encoder⟧ {self.encoder.name}: let it be null."
+            raise ValueError(speak(refusal))
+        return self
+
+    def feature_encoder(self) -> Encoder:
+        """The one that was named."""
+        return self.encoder
+
+    def refusal_of_public_data(self) -> str:
+        """Public images are seen beside samples of a start."""
+        return "without ⟦method.warm_start⟧ features are those of the encoder alone." if self.warm_start is None else ""
+
+    def public_encoder(self) -> PublicEncoder | None:
+        """The encoder, if it has weights."""
+        return self.encoder.source()
 
     def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
@@ -131,13 +185,18 @@ class ScatteringGradientsRun(StatelessRun):
     ) -> None:
         self._parameters, self._dataset, self._randomness = parameters, dataset, randomness
         self._device = options.device
-        start = Plan(releases=plan.releases[:-1])
-        self._warm: MomentsRun | ShapesRun = parameters.warm_start.create_run(start, dataset, randomness, options)
+        start, warm_start = Plan(releases=plan.releases[:-1]), parameters.warm_start
+        self._start_steps = start.steps
+        self._warm: MomentsRun | ShapesRun | None = (
+            None if warm_start is None else warm_start.create_run(start, dataset, randomness, options)
+        )
         gradients = plan.releases[-1]
         if not isinstance(gradients.mechanism, CrossProductSum):
             raise TypeError("the last release of a scattering plan is a gradient")
         self._gradients, self._gradient_steps = gradients.mechanism, gradients.count
-        self._learning_rate = parameters.learning_rate or learning_rate_for(dataset.schema, gradients)
+        self._learning_rate = parameters.learning_rate or learning_rate_for(
+            dataset.schema, gradients, has_basis=warm_start is not None
+        )
         self._basis: FeatureBasis | None = None
         self._features: Floats | None = None
         self._public: Upload | None = None
@@ -154,15 +213,15 @@ class ScatteringGradientsRun(StatelessRun):
     @property
     def steps(self) -> int:
         """Those of the warm start, then one for each gradient."""
-        return self._warm.steps + self._gradient_steps
+        return self._start_steps + self._gradient_steps
 
     def may_stop_before(self, step: int) -> bool:
-        """Gradients improve weights that released samples gave."""
-        return step >= self._warm.steps
+        """Gradients improve weights that released samples, or earlier gradients, gave."""
+        return step >= max(1, self._start_steps)
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """A release of the warm start, or one gradient."""
-        if step < self._warm.steps:
+        if self._warm is not None and step < self._start_steps:
             self._warm.step(step, account, noise)
             return
         self._fit_basis()
@@ -171,25 +230,30 @@ class ScatteringGradientsRun(StatelessRun):
 
     def _classifier(self) -> Classifier:
         """The classifier with the average of its weights so far."""
-        from datalens_service.models.classifiers.scattering_features import as_classifier
+        from datalens_service.models.classifiers.encoded_features import as_classifier
 
         return as_classifier(self._fit_basis(), self._average)
 
     def _fit_basis(self) -> FeatureBasis:
         """The basis, and first weights, once the warm start is complete."""
-        from datalens_service.models.classifiers.scattering_features import FeatureBasis
+        from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
-        if self._basis is None:
-            parameters, schema = self._parameters, self._dataset.schema
+        if self._basis is not None:
+            return self._basis
+        parameters, schema, encoder = self._parameters, self._dataset.schema, self._parameters.feature_encoder()
+        if self._warm is None:
+            self._basis = FeatureBasis.of(encoder, schema, self._device)
+            self._weights = np.zeros((self._gradients.left_dimensions, schema.num_classes), dtype=np.float32)
+        else:
             images, labels = self._warm.result().sample(parameters.samples, seed=self._randomness.seed("samples"))
             seen, shown = self._beside_public(images, labels)
-            dimensions = parameters.feature_dimensions(schema)
-            seed = self._randomness.seed("basis")
-            self._basis = FeatureBasis.fit(schema, seen, dimensions, parameters.evenness, seed, self._device)
+            dimensions, seed = parameters.feature_dimensions(schema), self._randomness.seed("basis")
+            self._basis = FeatureBasis.of(encoder, schema, self._device, dimensions)
+            self._basis.fit(seen, parameters.evenness, seed)
             # Public images of other classes are last, and without a label here.
             features = self._basis.features(seen[: len(shown)])
             self._weights = fit_linear_classifier(features, shown, schema.num_classes)
-            self._average, self._velocity = self._weights, np.zeros_like(self._weights)
+        self._average, self._velocity = self._weights, np.zeros_like(self._weights)
         return self._basis
 
     def _beside_public(self, images: Images, labels: Labels) -> tuple[Images, Labels]:
@@ -229,7 +293,8 @@ class ScatteringRun(ScatteringGradientsRun):
         return self._classifier()
 
 
-def learning_rate_for(schema: Schema, gradients: PlannedRelease) -> float:
+def learning_rate_for(schema: Schema, gradients: PlannedRelease, *, has_basis: bool = True) -> float:
     """How far weights follow a gradient, from public numbers: noise walks them away in proportion to rate over n·μ."""
+    rate = _RATE_PER_EVIDENCE if has_basis else _RATE_WITHOUT_BASIS
     mu = mu_of_units(gradients.units(NeighboringRelation.ZERO_OUT))
-    return min(_HIGHEST_RATE, _RATE_PER_EVIDENCE * schema.num_units * mu)
+    return min(_HIGHEST_RATE, rate * schema.num_units * mu)

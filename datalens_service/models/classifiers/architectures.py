@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +11,11 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models.classifiers.sizes import num_features
-from datalens_service.models.scattering import MAPS, POOLING, Scattering
+from datalens_service.models.encoders import Encoder, ScatteringEncoder, read_encoder
+from datalens_service.models.encoders.network import EncoderNetwork
 
 _CENTER, _SCALE = 0.5, 2.0
 """Public constants: numbers in [0, 1] become numbers in [−1, 1]."""
-_GROUPS: Final = 27
 
 
 class Centered(nn.Module):
@@ -27,36 +26,34 @@ class Centered(nn.Module):
         return (images - _CENTER) * _SCALE
 
 
-class ScatteringFeatures(nn.Module):
-    """Scattering of an image, normalised in groups of channels, in the coordinates of a released basis, of length 1.
+class EncodedFeatures(nn.Module):
+    """Features of a public encoder, in the coordinates of a released basis, of length 1.
 
-    Every step looks at one image alone. The basis is a part of the released weights; `Scattering` fits it.
+    Every step looks at one image alone. Encoder and basis are parts of the released weights.
 
     Args:
-        dimensions: Length of the feature vector.
+        encoder: Whose features are about 1 long.
+        features: How many it has.
+        dimensions: Of the basis; None leaves the features as they are.
     """
 
     center: Tensor
     basis: Tensor
 
-    def __init__(self, schema: Schema, dimensions: int) -> None:
+    def __init__(self, encoder: EncoderNetwork, features: int, dimensions: int | None) -> None:
         super().__init__()
-        height, width = (-(-side // POOLING) for side in (schema.height, schema.width))
-        self.scattering = Scattering()
-        self.normalise = nn.GroupNorm(_GROUPS, MAPS * schema.channels, affine=False)
-        features = MAPS * schema.channels * height * width
-        self.register_buffer("center", torch.zeros(features))
-        self.register_buffer("basis", torch.eye(features, dimensions))
+        self.encoder = encoder
+        self.images_at_once = encoder.images_at_once
+        self.has_basis = dimensions is not None
+        self.width = features if dimensions is None else dimensions
+        if dimensions is not None:
+            self.register_buffer("center", torch.zeros(features))
+            self.register_buffer("basis", torch.eye(features, dimensions))
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, dimensions) vectors of length 1."""
-        return functional.normalize((self.raw(images) - self.center) @ self.basis, dim=1)
-
-    def raw(self, images: Tensor) -> Tensor:
-        """(n, features) before the basis; about 1 long."""
-        normalised = self.normalise(self.scattering(images)).flatten(start_dim=1)
-        features: Tensor = normalised / normalised.shape[1] ** 0.5
-        return features
+        """(n, width) vectors of length 1."""
+        features = self.encoder(images)
+        return functional.normalize((features - self.center) @ self.basis if self.has_basis else features, dim=1)
 
 
 def _small_cnn(schema: Schema) -> nn.Sequential:
@@ -101,9 +98,9 @@ def _linear(schema: Schema) -> nn.Sequential:
     return nn.Sequential(Centered(), nn.Flatten(), _output(schema.dimensions, schema))
 
 
-def scattering_network(schema: Schema, dimensions: int) -> nn.Sequential:
+def linear_probe(features: EncodedFeatures, schema: Schema) -> nn.Sequential:
     """A linear layer on fixed features (Tramèr and Boneh 2021)."""
-    return nn.Sequential(ScatteringFeatures(schema, dimensions), nn.Linear(dimensions, schema.num_classes))
+    return nn.Sequential(features, nn.Linear(features.width, schema.num_classes))
 
 
 ARCHITECTURES: dict[str, Callable[[Schema], nn.Sequential]] = {
@@ -126,13 +123,20 @@ def build_network(settings: dict[str, Any], schema: Schema, seed: int = 0) -> nn
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         match settings:
-            case {"architecture": "scattering", "dimensions": int(dimensions)} if (
-                0 < dimensions <= num_features(schema)
-            ):
-                return scattering_network(schema, dimensions).eval()
+            case {"architecture": "scattering", "dimensions": int(dimensions)}:
+                return _on_encoder(ScatteringEncoder(), schema, dimensions)
+            case {"architecture": "linear_probe", "encoder": dict(encoder), "dimensions": None | int() as dimensions}:
+                return _on_encoder(read_encoder(encoder), schema, dimensions)
             case {"architecture": str(architecture)} if architecture in ARCHITECTURES:
                 return _of_this_size(architecture, schema).eval()
     raise InvalidInput("The classifier's settings name no architecture of this product.")
+
+
+def _on_encoder(encoder: Encoder, schema: Schema, dimensions: int | None) -> nn.Sequential:
+    most = encoder.dimensions(schema)
+    if dimensions is not None and not 0 < dimensions <= most:
+        raise InvalidInput(f"The encoder {encoder.name} has no {dimensions} dimensions for these images.")
+    return linear_probe(EncodedFeatures(encoder.architecture(schema), most, dimensions), schema).eval()
 
 
 def _of_this_size(architecture: str, schema: Schema) -> nn.Sequential:

@@ -85,8 +85,9 @@ class Classifier:
         features = [np.zeros((0, width), dtype=np.float32)]
         parts = [np.zeros((0, schema.num_classes), dtype=np.float32)]
         with torch.no_grad():
-            for start in range(0, len(images), _BATCH):
-                pixels = torch.from_numpy(np.array(images[start : start + _BATCH].transpose(0, 3, 1, 2), order="C"))
+            batch = getattr(network[0], "images_at_once", _BATCH)
+            for start in range(0, len(images), batch):
+                pixels = torch.from_numpy(np.array(images[start : start + batch].transpose(0, 3, 1, 2), order="C"))
                 features.append(network[:-1](pixels.float() / 255).numpy())
                 parts.append(network[-1](torch.from_numpy(features[-1])).softmax(dim=1).numpy())
         return np.concatenate(features), np.concatenate(parts)

@@ -16,7 +16,18 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 from datalens_service.data.dataset import Schema
-from datalens_service.models.classifiers.architectures import Centered, ScatteringFeatures
+from datalens_service.models.classifiers.architectures import Centered, EncodedFeatures
+from datalens_service.models.encoders.lite0_network import (
+    CENTER,
+    SCALE,
+    SIDE,
+    Enlarged,
+    Lite0Network,
+    Residual,
+    SameConvolution,
+    UnitLength,
+)
+from datalens_service.models.encoders.scattering_network import ScatteringNetwork
 from datalens_service.models.scattering import Scattering, margins
 
 _OPSET, _IR_VERSION = 17, 8
@@ -71,13 +82,14 @@ def export(network: nn.Sequential, schema: Schema) -> bytes:
 
 
 def _layer(graph: Graph, layer: nn.Module, schema: Schema) -> None:
-    if isinstance(layer, nn.Sequential):
-        for inner in layer:
-            _layer(graph, inner, schema)
-        return
     if type(layer) not in _WRITERS:
         raise TypeError(f"no ONNX node is known for {type(layer).__name__}")
     _WRITERS[type(layer)](graph, layer, schema)
+
+
+def _sequential(graph: Graph, layers: nn.Sequential, schema: Schema) -> None:
+    for layer in layers:
+        _layer(graph, layer, schema)
 
 
 def _centered(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
@@ -116,7 +128,52 @@ def _flatten(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
     graph.add("Flatten", axis=1)
 
 
-def _scattering_features(graph: Graph, layer: ScatteringFeatures, schema: Schema) -> None:
+def _encoded_features(graph: Graph, layer: EncodedFeatures, schema: Schema) -> None:
+    """The encoder, then the basis if there is one."""
+    _layer(graph, layer.encoder, schema)
+    if layer.has_basis:
+        centered = graph.add("Sub", graph.last, graph.constant(layer.center.numpy()))
+        graph.add("MatMul", centered, graph.constant(layer.basis.numpy()))
+    _unit_length(graph, layer, schema)
+
+
+def _unit_length(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
+    vectors = graph.last
+    length = graph.add("ReduceL2", vectors, axes=[1], keepdims=1)
+    graph.add("Div", vectors, graph.add("Max", length, graph.number(1e-12)))
+
+
+def _enlarged(graph: Graph, _layer: nn.Module, schema: Schema) -> None:
+    """RGB images of 128×128 pixels in the range of the weights."""
+    scales = graph.constant(np.array([1, 1, SIDE / schema.height, SIDE / schema.width], dtype=np.float32))
+    graph.add("Resize", graph.last, "", scales, mode="linear", coordinate_transformation_mode="half_pixel")
+    centered = graph.add("Sub", graph.last, graph.number(CENTER))
+    scaled = graph.add("Mul", centered, graph.number(SCALE))
+    if schema.channels == 1:
+        graph.add("Concat", scaled, scaled, scaled, axis=1)
+
+
+def _same_convolution(graph: Graph, layer: SameConvolution, _schema: Schema) -> None:
+    weights = [graph.constant(part.detach().numpy()) for part in (layer.weight, layer.bias) if part is not None]
+    strides = {"strides": list(layer.stride), "group": layer.groups}
+    graph.add("Conv", graph.last, *weights, auto_pad="SAME_UPPER", **strides)
+
+
+def _residual(graph: Graph, layer: Residual, schema: Schema) -> None:
+    before = graph.last
+    _sequential(graph, layer, schema)
+    graph.add("Add", before, graph.last)
+
+
+def _relu6(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
+    graph.add("Clip", graph.last, graph.number(0), graph.number(6))
+
+
+def _global_average(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
+    graph.add("GlobalAveragePool")
+
+
+def _scattering_network(graph: Graph, layer: ScatteringNetwork, schema: Schema) -> None:
     """Scattering, then mean and deviation of each group of channels, then one vector."""
     _scattering(graph, layer.scattering, schema)
     groups = graph.constant(np.array([0, layer.normalise.num_groups, -1], dtype=np.int64))
@@ -127,10 +184,10 @@ def _scattering_features(graph: Graph, layer: ScatteringFeatures, schema: Schema
     graph.add("Flatten", graph.add("Div", centered, deviation), axis=1)
     height, width = (-(-side // 4) for side in (schema.height, schema.width))
     graph.add("Div", graph.last, graph.number((layer.normalise.num_channels * height * width) ** 0.5))
-    centered = graph.add("Sub", graph.last, graph.constant(layer.center.numpy()))
-    projected = graph.add("MatMul", centered, graph.constant(layer.basis.numpy()))
-    length = graph.add("ReduceL2", projected, axes=[1], keepdims=1)
-    graph.add("Div", projected, graph.add("Max", length, graph.number(1e-12)))
+
+
+def _lite0(graph: Graph, layer: Lite0Network, schema: Schema) -> None:
+    _layer(graph, layer.layers, schema)
 
 
 def _scattering(graph: Graph, layer: Scattering, schema: Schema) -> None:
@@ -167,6 +224,7 @@ def _scattering(graph: Graph, layer: Scattering, schema: Schema) -> None:
 
 
 _WRITERS: dict[type[nn.Module], Callable[[Graph, Any, Schema], None]] = {
+    nn.Sequential: _sequential,
     Centered: _centered,
     nn.Conv2d: _conv,
     nn.Linear: _linear,
@@ -175,5 +233,13 @@ _WRITERS: dict[type[nn.Module], Callable[[Graph, Any, Schema], None]] = {
     nn.ReLU: _relu,
     nn.Sigmoid: _sigmoid,
     nn.Flatten: _flatten,
-    ScatteringFeatures: _scattering_features,
+    EncodedFeatures: _encoded_features,
+    UnitLength: _unit_length,
+    Enlarged: _enlarged,
+    SameConvolution: _same_convolution,
+    Residual: _residual,
+    nn.ReLU6: _relu6,
+    nn.AdaptiveAvgPool2d: _global_average,
+    ScatteringNetwork: _scattering_network,
+    Lite0Network: _lite0,
 }

@@ -9,10 +9,10 @@ from typing import Final
 from datalens_service.data.dataset import Schema
 from datalens_service.data.image_sizes import ImageSize
 from datalens_service.errors import InvalidSpec
+from datalens_service.models.encoders.scattering import SCATTERING_MAPS, ScatteringEncoder
 
 MOST_FEATURES: Final = 2**15
 """Images of 3×64×64 have 62,208, whose basis no longer fits into memory."""
-_MAPS: Final = 81
 
 
 def _small_cnn(schema: Schema) -> int:
@@ -53,19 +53,14 @@ def num_weights(architecture: str, schema: Schema) -> int:
     return _SIZES[architecture](schema)
 
 
-def num_features(schema: Schema) -> int:
-    """Scattering features of an image: 81 maps of each channel, on a grid four times as coarse as the image."""
-    return _MAPS * schema.channels * -(-schema.height // 4) * -(-schema.width // 4)
-
-
 def fits_scattering(schema: Schema) -> bool:
     """Whether a classifier on scattering features can be trained on these images."""
-    return num_features(schema) <= MOST_FEATURES
+    return ScatteringEncoder().dimensions(schema) <= MOST_FEATURES
 
 
 def largest_scattering_size(schema: Schema) -> ImageSize:
     """The largest images of about these proportions that `fits_scattering` takes."""
-    cells = MOST_FEATURES // (_MAPS * schema.channels)
+    cells = MOST_FEATURES // (SCATTERING_MAPS * schema.channels)
     width, height = schema.width, schema.height
     return ImageSize(4 * math.isqrt(cells * width // height), 4 * math.isqrt(cells * height // width))
 

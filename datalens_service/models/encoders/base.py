@@ -9,21 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
-
 from datalens_service.data.dataset import Schema
+from datalens_service.models.public_source import PublicEncoder
+from datalens_service.strict import Frozen
 
 if TYPE_CHECKING:
     from datalens_service.models.encoders.network import EncoderNetwork
 
 
-class Encoder(BaseModel, ABC):
+class Encoder(Frozen, ABC):
     """Which encoder a request names; frozen, part of the spec, public.
 
     Those with weights name the SHA-256 of their file, too.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
 
@@ -38,6 +36,10 @@ class Encoder(BaseModel, ABC):
     @abstractmethod
     def dimensions(self, schema: Schema) -> int:
         """Length of the vector of one image."""
+
+    def source(self) -> PublicEncoder | None:
+        """What is said of its weights wherever the result goes; None without any."""
+        return None
 
     @abstractmethod
     def architecture(self, schema: Schema) -> EncoderNetwork:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.models.encoders.base import Encoder
+from datalens_service.models.public_source import PublicEncoder
 
 if TYPE_CHECKING:
     from datalens_service.models.encoders.lite0_network import Lite0Network
@@ -42,6 +43,10 @@ class ImagenetLite0(Encoder):
     def dimensions(self, schema: Schema) -> int:
         """1,280 for every size."""
         return _DIMENSIONS
+
+    def source(self) -> PublicEncoder:
+        """Name and hash."""
+        return PublicEncoder(name=self.name, sha256=self.sha256)
 
     def architecture(self, schema: Schema) -> Lite0Network:
         """Layers without weights; the same for every image."""

@@ -15,7 +15,8 @@ from datalens_service.models.encoders.network import EncoderNetwork
 
 SIDE: Final = 128
 """To which images are brought, in pixels."""
-_CENTER, _SCALE = 127 / 255, 255 / 128
+CENTER, SCALE = 127 / 255, 255 / 128
+"""Of the range in which the weights were learnt."""
 _FLOOR: Final = 1e-3
 _LAST_MAPS: Final = 1280
 
@@ -71,7 +72,7 @@ class Enlarged(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """(n, 3, 128, 128) of grey or RGB images in [0, 1]."""
         enlarged = functional.interpolate(images, (SIDE, SIDE), mode="bilinear", align_corners=False)
-        return ((enlarged - _CENTER) * _SCALE).expand(-1, 3, -1, -1)
+        return ((enlarged - CENTER) * SCALE).expand(-1, 3, -1, -1)
 
 
 class UnitLength(nn.Module):
@@ -97,6 +98,7 @@ class Lite0Network(EncoderNetwork):
                 maps = stage.maps
         pooled = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), UnitLength())
         self.layers = nn.Sequential(*layers, *_rectified(SameConvolution(maps, _LAST_MAPS, 1)), *pooled)
+        self.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
         """(n, 1280)."""
@@ -119,7 +121,7 @@ def fold_weights(network: Lite0Network, weights: dict[str, Tensor]) -> Lite0Netw
         gain = weights[norm + "weight"] / (weights[norm + "running_var"] + _FLOOR).sqrt()
         shift = weights[norm + "bias"] - gain * weights[norm + "running_mean"]
         layer.load_state_dict({"weight": weights[convolution] * gain[:, None, None, None], "bias": shift})
-    return network.requires_grad_(False)
+    return network
 
 
 def _block(maps: int, stage: _Stage, stride: int) -> nn.Sequential:

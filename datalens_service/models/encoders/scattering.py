@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from datalens_service.data.dataset import Schema
 from datalens_service.models.encoders.base import Encoder
 
 if TYPE_CHECKING:
     from datalens_service.models.encoders.scattering_network import ScatteringNetwork
+
+SCATTERING_MAPS: Final = 81
+"""Of one channel."""
 
 
 class ScatteringEncoder(Encoder):
@@ -20,8 +23,8 @@ class ScatteringEncoder(Encoder):
         """It takes every image."""
 
     def dimensions(self, schema: Schema) -> int:
-        """81 maps of each channel, on a grid four times as coarse as the image."""
-        return 81 * schema.channels * -(-schema.height // 4) * -(-schema.width // 4)
+        """Maps of each channel, on a grid four times as coarse as the image."""
+        return SCATTERING_MAPS * schema.channels * -(-schema.height // 4) * -(-schema.width // 4)
 
     def architecture(self, schema: Schema) -> ScatteringNetwork:
         """Filters are made, not learnt."""

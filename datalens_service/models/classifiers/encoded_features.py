@@ -1,0 +1,114 @@
+"""Features of a public encoder, in a basis that released samples may give, and the classifier on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Images, Schema
+from datalens_service.models.classifiers.architectures import EncodedFeatures, linear_probe
+from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.encoders import Encoder, ScatteringEncoder
+from datalens_service.models.exact_products import exact_products, on_grid
+
+Floats = NDArray[np.float32]
+
+_ROWS: Final = 8192
+_LONGEST: Final = 4.0
+"""Features are about 1 long, and so is their mean."""
+_FLOOR: Final = 0.01
+"""Part of the largest variance that is added to all, so that directions that hardly vary are not blown up."""
+
+_SMALL_CONSTANT: Final = 0.1
+"""Features that were never centred tell classes apart without a bias."""
+
+
+@dataclass(frozen=True)
+class FeatureBasis:
+    """Features of images, each of its own image alone.
+
+    Attributes:
+        network: Released: a public encoder, and a basis that depends on released samples.
+        encoder: Its name and hash.
+    """
+
+    network: EncodedFeatures
+    encoder: Encoder
+    schema: Schema
+
+    @classmethod
+    def of(cls, encoder: Encoder, schema: Schema, device: str, dimensions: int | None = None) -> FeatureBasis:
+        """The features of an encoder as they are, or the first of them until `fit`.
+
+        Args:
+                dimensions: Of the basis, if there will be one.
+        """
+        network = EncodedFeatures(encoder.load(schema), encoder.dimensions(schema), dimensions)
+        return cls(network.to(device).eval(), encoder, schema)
+
+    def fit(self, samples: Images, evenness: float, seed: int) -> None:
+        """Take the leading directions of samples' features, divided by a power of their variances.
+
+        Args:
+            samples: uint8 (n, height, width, channels), released.
+            evenness: The power; 0 leaves features as they are, ½ evens variances out.
+        """
+        network = self.network
+        raw = torch.from_numpy(network.encoder.encode(samples))
+        center = raw.mean(dim=0)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            _, lengths, directions = torch.svd_lowrank(raw - center, q=network.width, niter=4)
+        variances = lengths.square() / len(raw)
+        scale = (variances + _FLOOR * variances[0] + torch.finfo(torch.float32).tiny) ** -evenness
+        network.center.copy_(center)
+        network.basis.copy_(directions * scale)
+
+    def settings(self) -> dict[str, Any]:
+        """What `build_network` makes a classifier on these features from."""
+        dimensions = self.network.width if self.network.has_basis else None
+        if dimensions is not None and isinstance(self.encoder, ScatteringEncoder):
+            return {"architecture": "scattering", "dimensions": dimensions}
+        encoder = self.encoder.model_dump(mode="json")
+        return {"architecture": "linear_probe", "encoder": encoder, "dimensions": dimensions}
+
+    @property
+    def constant(self) -> float:
+        """What the bias sees beside features of length 1: much takes their share of the length that is summed."""
+        return 1.0 if self.network.has_basis else _SMALL_CONSTANT
+
+    def features(self, images: Images) -> Floats:
+        """(n, dimensions + 1) features with a constant, of length 1 together."""
+        features = np.concatenate(
+            [self._in_basis(images[start : start + _ROWS]) for start in range(0, len(images), _ROWS)]
+        )
+        features /= np.maximum(np.sqrt(np.einsum("ij,ij->i", features, features)), 1e-12)[:, None]
+        extended = np.concatenate([features, np.full((len(features), 1), self.constant)], axis=1)
+        return np.asarray(extended / (1 + self.constant**2) ** 0.5, dtype=np.float32)
+
+    def _in_basis(self, images: Images) -> NDArray[Any]:
+        """(n, dimensions) before they are scaled to length 1."""
+        raw = self.network.encoder.encode(images)
+        if not self.network.has_basis:
+            return raw
+        centered = raw - self.network.center.cpu().numpy()
+        # A row of a float product depends on where in the batch it stands; an exact one does not.
+        return exact_products(on_grid(centered, _LONGEST), self.network.basis.cpu().numpy())
+
+
+def as_classifier(basis: FeatureBasis, weights: Floats) -> Classifier:
+    """Features and a linear layer as one network.
+
+    Args:
+        weights: (dimensions + 1, classes); the last row is the bias.
+    """
+    network = linear_probe(basis.network, basis.schema)
+    scaled = torch.from_numpy(weights / np.float32((1 + basis.constant**2) ** 0.5))
+    linear = {"weight": scaled[:-1].T.contiguous(), "bias": scaled[-1] * basis.constant}
+    network[1].load_state_dict(linear)
+    tensors = {name: value.cpu().numpy().copy() for name, value in network.state_dict().items()}
+    return Classifier(basis.schema, basis.settings(), tensors)
