@@ -23,7 +23,7 @@ from deployments.deployment import MOMENTS, QUICK, Deployment
 
 FILES = ("generator.safetensors", "synthetic.npz", "samples.png", "card.json", "privacy.json")
 # Long enough to be killed in its middle.
-SLOW = {**MOMENTS, "evaluation": {"epochs": 100, "synthetic_images": 1000, "seeds": 1, "fidelity": []}}
+SLOW = {**MOMENTS, "evaluation": {"epochs": 40, "synthetic_images": 1000, "seeds": 1, "fidelity": []}}
 
 
 def run(local: Deployment, job: Job, observe: Callable[[str, int, int], None] | None = None) -> Job:
