@@ -126,7 +126,7 @@ def run(
     """
     plan = plan or spec.plan(dataset.schema)
     training = spec.method.create_run(plan, dataset, TrainingRandomness(spec.seed), options)
-    source = None if public is None else _start_from(public, training, spec)
+    source = _start_from(public, training, spec)
     steps_made = _train(training, account, observe or _silent, checkpoints, previews)
     cost = spec.summarize(plan, dataset.schema)
     extras = training.extras(cost.epsilon_at_plan, cost.delta)
@@ -151,11 +151,15 @@ def _describe_early_end(rationale: str, made: int, planned: int, is_start: bool)
     return f"{first} {last}".strip()
 
 
-def _start_from(public: Upload, training: TrainingRun, spec: TrainingSpec) -> PublicSource:
+def _start_from(public: Upload | None, training: TrainingRun, spec: TrainingSpec) -> PublicSource | None:
+    if public is None:
+        if spec.method.releases_public_images:
+            raise InvalidSpec(f"{spec.method.name} hands out public images, and was given none.")
+        return None
     if not isinstance(training, StartsFromPublic):
         raise InvalidSpec(f"{spec.method.name} does not start from public images.")
     training.start_from(public)
-    return describe_source(public)
+    return describe_source(public, verbatim=spec.method.releases_public_images)
 
 
 def _train(

@@ -80,8 +80,8 @@ PublicDataId = Annotated[
     Field(
         exclude_if=operator.not_,
         description="Id of a dataset whose records were declared public when it was uploaded. `dp_sgd`, "
-        "`scattering`, `rejection` and what starts from it begin with these; the guarantee does not cover it, and "
-        "report and card say so. Left out: none.",
+        "`scattering`, `rejection` and what starts from it begin with these, `labelled_pool` hands them out; the "
+        "guarantee does not cover it, and report and card say so. Left out: none.",
     ),
 ]
 
@@ -100,6 +100,8 @@ class TrainingSpec(Frozen):
 
     @model_validator(mode="after")
     def _public_data_has_a_use(self) -> Self:
+        if self.public_data is None and self.method.releases_public_images:
+            raise ValueError(speak(f"{self.method.name} hands out public images: name some in ⟦spec.public_data⟧."))
         if self.public_data is not None and not self.method.starts_from_public_data:
             raise ValueError(speak(_NO_PUBLIC_DATA + f"{self.method.name} does not start from public images."))
         refusal = self.method.refusal_of_public_data() if self.public_data is not None else ""

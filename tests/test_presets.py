@@ -8,6 +8,7 @@ from datalens_service.methods import (
     DataLens,
     Diffusion,
     Guided,
+    LabelledPool,
     Mixture,
     Moments,
     PooledMoments,
@@ -204,6 +205,16 @@ def test_the_purpose_teach_is_guided() -> None:
     assert preset("auto", MNIST, 1.0, "teach") == Guided(warm_start=Moments())
     widest = Guided(warm_start=Mixture(components=10), least_spread=1.25, **DESCENT)
     assert preset("auto", MNIST, 10.0, "teach") == widest
+
+
+@pytest.mark.parametrize("purpose", ["look", "teach"])
+def test_public_images_are_labelled_to_teach_where_features_fit(purpose: Purpose) -> None:
+    alone = preset("auto", MNIST, 1.0, purpose)
+    named = preset("auto", MNIST, 1.0, purpose, pool=True)
+    assert isinstance(named, LabelledPool) == (purpose == "teach")
+    assert purpose == "teach" or named == alone
+    large = MNIST.model_copy(update={"height": 256, "width": 256})
+    assert preset("auto", large, 1.0, "teach", pool=True) == preset("auto", large, 1.0, "teach")
 
 
 @pytest.mark.parametrize(("name", "purpose"), [("fast", "teach"), ("classifier", "teach"), ("auto", "sell")])

@@ -25,6 +25,7 @@ from datalens_service.evaluation.report.privacy_statement import (
     first_releases,
     privacy_statement,
 )
+from datalens_service.evaluation.report.result_wording import PUBLIC_IMAGES
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods.sums.record_sums import describe_working_size
 from datalens_service.plugins import find_origin
@@ -78,11 +79,17 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
         confusion=evaluation.confusion,
         attacked=bool(asked),
         attacks=findings_of(asked),
-        result=result.model.result,
+        result=_kind(result),
         served=settings.served,
         public_source=result.public_source,
         individual=result.extras.individual,
     )
+
+
+def _kind(result: Result) -> str:
+    """What is released, as reports call it."""
+    source = result.public_source
+    return PUBLIC_IMAGES if source is not None and source.verbatim else result.model.result
 
 
 def proof_for(database: Database, job_id: str, report: Report) -> AccountProof:
@@ -156,7 +163,7 @@ def _privacy(
         records_per_unit=schema.records_per_unit,
         groups_ignored=schema.groups_ignored,
         lifetime=_lifetime(database, job),
-        result=result.model.result,
+        result=_kind(result),
         public_inputs=describe_public_inputs(result.public_source, spec.method.public_encoder()),
     )
 

@@ -94,7 +94,7 @@ def _answers(model: ReleasedModel, holdout: Upload, settings: EvaluationSettings
 
 
 def _labels_of_classifier_a(generator: Generator, holdout: Upload, settings: EvaluationSettings, device: str) -> Labels:
-    images, labels = generator.sample(settings.synthetic_images, seed=0)
+    images, labels = generator.draw_training_set(settings.synthetic_images)
     return downstream.predicted(
         images,
         labels,

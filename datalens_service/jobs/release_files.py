@@ -16,6 +16,7 @@ import numpy as np
 
 from datalens_service.data.export import WRITERS, sample_grid
 from datalens_service.data.export.model_card import model_card
+from datalens_service.data.export.png import encode_png, encode_public_png
 from datalens_service.evaluation.report.build import Report
 from datalens_service.evaluation.report.card import card
 from datalens_service.evaluation.report.pictures import Pictures, draw_pictures
@@ -98,7 +99,8 @@ def sample_picture(generator: Generator) -> bytes:
     """PNG with ten images of each of the first fifty classes."""
     labels = np.repeat(np.arange(min(generator.schema.num_classes, _GRID_CLASSES)), _GRID_COLUMNS)
     images, _ = generator.sample(len(labels), labels=labels)
-    return sample_grid(images, labels, generator.schema, _GRID_COLUMNS)
+    encode = encode_public_png if generator.verbatim else encode_png
+    return sample_grid(images, labels, generator.schema, _GRID_COLUMNS, encode)
 
 
 def _written(folder: Path, file: ReleasedFile) -> JobFile:
@@ -118,7 +120,8 @@ def _pack_images(contents: ReleaseContents, generator: Generator) -> Path:
     """Images that can be handed out without drawing; every class in turn."""
     path = contents.folder / PACKED_IMAGES
     images, labels = generator.sample(contents.num_images)
-    WRITERS["npz"].write(path, images, labels, generator.schema, card(contents.report))
+    soft = generator.soft_labels(contents.num_images)
+    WRITERS["npz"].write(path, images, labels, generator.schema, card(contents.report), soft)
     return path
 
 

@@ -5,6 +5,7 @@ from datalens_service.methods.descent.diffusion import Diffusion
 from datalens_service.methods.descent.dp_gan import DpGan
 from datalens_service.methods.descent.dp_sgd import DpSgd
 from datalens_service.methods.last_layer.guided import Guided
+from datalens_service.methods.last_layer.labelled_pool import LabelledPool
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.methods.last_layer.scattering import Scattering
 from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusion
@@ -24,6 +25,7 @@ AnyMethod = (
     | DpSgd
     | Scattering
     | Shapes
+    | LabelledPool
     | Rejection
     | Diffusion
     | RejectionOrDiffusion
@@ -39,6 +41,7 @@ __all__ = [
     "DpSgd",
     "ExecutionOptions",
     "Guided",
+    "LabelledPool",
     "Method",
     "Mixture",
     "Moments",

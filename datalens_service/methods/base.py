@@ -169,10 +169,12 @@ class Method(Frozen, ABC):
     Attributes:
         result: Kind of released model that it makes: "generator" or "classifier".
         starts_from_public_data: Whether its runs have `StartsFromPublic.start_from`, for images declared public.
+        releases_public_images: Whether its generators hand such images out as they are, and need some.
     """
 
     result: ClassVar[str] = "generator"
     starts_from_public_data: ClassVar[bool] = False
+    releases_public_images: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, schema: Schema, units: int) -> Plan:

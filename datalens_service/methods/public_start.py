@@ -28,13 +28,21 @@ _MOST_IMAGES: Final = 60_000
 _QUARTER_TURNS, _HALF_TURNS = range(4), range(0, 4, 2)
 
 
-def describe_source(public: Upload) -> PublicSource:
-    """What is said of the public images wherever the result goes."""
+def describe_source(public: Upload, *, verbatim: bool = False) -> PublicSource:
+    """What is said of the public images wherever the result goes.
+
+    Args:
+        public: The images.
+        verbatim: Whether they are what is released.
+    """
     digest = hashlib.sha256(np.ascontiguousarray(public.train.images).tobytes())
     digest.update(np.ascontiguousarray(public.train.labels).tobytes())
     return PublicSource(
-        images=len(public.train), class_names=public.schema.class_names, sha256=digest.hexdigest()
-    )  # fmt: skip
+        images=len(public.train),
+        class_names=public.schema.class_names,
+        sha256=digest.hexdigest(),
+        verbatim=verbatim,
+    )
 
 
 def spread_over(split: Split, most: int) -> Split:

@@ -1,6 +1,8 @@
-"""What is said of public inputs of a job: images that a model started from, and an encoder with its weights."""
+"""What is said of public inputs: images that a model started from or hands out, and an encoder with its weights."""
 
 from __future__ import annotations
+
+import operator
 
 from pydantic import Field
 
@@ -14,6 +16,9 @@ class PublicSource(Frozen):
     images: int = Field(ge=1, description="How many.")
     class_names: tuple[str, ...] = Field(description="Of the public set; one class stands for images without labels.")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the pixels and labels, in their order.")
+    verbatim: bool = Field(
+        default=False, exclude_if=operator.not_, description="Whether these are what is released, as they are."
+    )
 
 
 class PublicEncoder(Frozen):

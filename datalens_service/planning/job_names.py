@@ -34,6 +34,7 @@ METHOD_TITLES: Final[dict[str, str]] = {
     "datalens": "DataLens",
     "moments": "Moments",
     "pooled_moments": "Pooled moments",
+    "labelled_pool": "Labelled pool",
     "mixture": "Mixture",
     "guided": "Guided",
     "dp_sgd": "DP-SGD",

@@ -2,7 +2,8 @@
 
     auto       images that look like the private ones. Small grey ones: rejection or, where the records show objects
                and are many, diffusion; with the purpose `teach` guided, widened. Images in colour, large ones, and
-               those with too little evidence to train a classifier: fast
+               those with too little evidence to train a classifier: fast. With that purpose and public images named:
+               labelled_pool
     fast       pooled moments, or where the budget pays for it moments, or a mixture
     diffusion  images with texture: a denoiser that starts from images of rejection, or guided, and learns from records
     large      the same with a larger network, for a graphics processor
@@ -36,6 +37,7 @@ from datalens_service.methods import (
     DpGan,
     DpSgd,
     Guided,
+    LabelledPool,
     Mixture,
     Moments,
     PateGan,
@@ -137,12 +139,13 @@ _EPSILON_1: Final = _Published(noise_stddev=5000, top_k=200, threshold=0.7, z_di
 _EPSILON_10: Final = _Published(noise_stddev=800, top_k=300, threshold=0.2, z_dim=50)
 
 
-def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look") -> AnyMethod:
+def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look", *, pool: bool = False) -> AnyMethod:
     """Parameters of a method for a data set.
 
     Args:
         name: Key of `PRESETS`.
         purpose: What images of `auto` are for.
+        pool: Whether public images of the same size are at hand.
 
     Raises:
         InvalidSpec: There is no such preset or purpose, or the preset has only one.
@@ -155,6 +158,8 @@ def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look")
         return PRESETS[name](schema, epsilon)
     if name != "auto":
         raise InvalidSpec(f"The purpose {purpose!r} is one of the preset auto, not of {name}.")
+    if pool and schema.num_classes > 1 and fits_scattering(schema):
+        return LabelledPool(classifier=Scattering(warm_start=moments_for(schema)))
     return _teaching(schema, epsilon)
 
 

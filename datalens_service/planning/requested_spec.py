@@ -72,7 +72,13 @@ class RequestedSpec(Frozen):
         Raises:
             InvalidSpec: The preset has no such purpose, or something does not go with the method it chooses.
         """
-        method = self.method or preset(self.preset or DEFAULT_PRESET, schema, self.epsilon, self.purpose or "look")
+        method = self.method or preset(
+            self.preset or DEFAULT_PRESET,
+            schema,
+            self.epsilon,
+            self.purpose or "look",
+            pool=self.public_data is not None,
+        )
         try:
             return TrainingSpec.model_validate(self._stated(method.model_dump()))
         except ValidationError as error:

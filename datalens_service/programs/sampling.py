@@ -51,7 +51,7 @@ def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: 
         raise WorkerUnavailable(
             f"Drawing from this generator needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
         ) from error
-    write(out_path, images, labels, generator.schema, card)
+    write(out_path, images, labels, generator.schema, card, generator.soft_labels(n, seed=seed))
 
 
 def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int, format: str, out_path: Path) -> None:
@@ -69,11 +69,12 @@ def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int
     """
     write = _writer(format)
     with np.load(packed_path, allow_pickle=False) as packed:
-        images, labels = packed["train_images"], packed["train_labels"]
+        images, labels, soft = packed["train_images"], packed["train_labels"], packed.get("label_probabilities")
     if not 1 <= n <= len(labels):
         raise InvalidInput(f"⟦download.n⟧ must lie between 1 and {len(labels)}.")
     shape = (-1, schema.height, schema.width, schema.channels)
-    write(out_path, images[:n].reshape(shape), labels[:n].astype(np.int64).reshape(-1), schema, card)
+    classes = labels[:n].astype(np.int64).reshape(-1)
+    write(out_path, images[:n].reshape(shape), classes, schema, card, None if soft is None else soft[:n])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -114,6 +114,7 @@ def _accept_rehearsal(database: Database, tenant_id: str, request: AuditRequest,
     schema = datasets.get(database, target.dataset_id).schema
     _check_attacks(request, schema, quote.spec.method)
     if request.membership is not None:
+        _check_needs_no_pool(quote.spec.method)
         quote.spec.plan(schema.model_copy(update={"num_units": units_per_model(schema.num_units)}))
     # The parts are smaller than the whole; δ stays that of the job which is rehearsed.
     rehearsed = target.model_copy(update={"spec": quote.spec})
@@ -132,6 +133,7 @@ def _accept_released(database: Database, tenant_id: str, request: AuditRequest, 
         raise InvalidSpec("A released model is audited with test images as non-members, and the dataset has none.")
     if membership is not None and membership.needs_references:
         _check_units(dataset.schema)
+        _check_needs_no_pool(TrainingSpec.model_validate(job.spec).method)
     check_groups(dataset.schema.class_names, request.groups)
     if request.inverts:
         check_invertible(dataset.schema, TrainingSpec.model_validate(job.spec).method)
@@ -154,6 +156,11 @@ def _check_attacks(request: AuditRequest, schema: Schema, method: AnyMethod | No
         _check_units(schema)
     if request.inverts:
         check_invertible(schema, method)
+
+
+def _check_needs_no_pool(method: AnyMethod) -> None:
+    if method.releases_public_images:
+        raise InvalidSpec(f"Models of an audit start from no public images, and {method.name} hands some out.")
 
 
 def _check_units(schema: Schema) -> None:

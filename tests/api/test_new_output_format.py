@@ -28,7 +28,7 @@ from datalens_service.data.export.provenance import provenance
 from datalens_service.data.export.writer import Writer
 
 
-def write(path, images, labels, schema, card):
+def write(path, images, labels, schema, card, soft_labels=None):
     header = {"shape": images.shape, "provenance": json.loads(provenance(card))}
     path.write_bytes(json.dumps(header).encode() + b"\\n" + images.tobytes())
 

@@ -59,7 +59,7 @@ def resealed(content: dict[str, Any]) -> bytes:
     return json.dumps(content).encode()
 
 
-OPTIONAL = {"attacks", "anonymity", "confusion", "individual_epsilon"}
+OPTIONAL = {"attacks", "anonymity", "confusion", "individual_epsilon", "public_images"}
 OPTIONAL_WITHIN = {
     "ReportDocument": OPTIONAL,
     "Guarantee": {"slack"},

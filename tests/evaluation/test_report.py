@@ -14,6 +14,7 @@ from datalens_service.evaluation.report import phrases as wording_module
 from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
 from datalens_service.evaluation.report.card import card
 from datalens_service.evaluation.report.summary import usefulness
+from datalens_service.models.public_source import PublicSource
 from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import report, statement
 
@@ -206,3 +207,15 @@ def test_preparation_and_working_size_are_in_report_card_and_datasheet() -> None
         assert sentence not in datasheet(card(silent), 10, name="x", spdx="CC0-1.0")
     assert "cropped in the centre to 28 by 28 pixels" in settings.sentence()
     assert "Values from -5 to 90 became 0 to 255." in settings.sentence()
+
+
+def test_a_report_of_public_images_calls_nothing_synthetic():
+    source = PublicSource(images=3, class_names=("thing",), sha256="0" * 64, verbatim=True)
+    figures = [measure(name, "owner", "private", 60.0) for name in ("accuracy", "floor_averages", "ceiling")]
+    made = report(*figures).model_copy(update={"public_source": source, "result": "public images"})
+    view = owner_view(made)
+    assert (view["synthetic"], view["public_images"], card(made)["synthetic"]) == (False, True, False)
+    texts = [view["summary"], view["usefulness"], [(one["title"], one["meaning"]) for one in view["measures"]]]
+    assert view["measures"]
+    assert "synthetic" not in json.dumps(texts)
+    assert "Public images with private labels" in owner_html(made)

@@ -15,6 +15,7 @@ from datalens_service.methods import (
     DpGan,
     DpSgd,
     Guided,
+    LabelledPool,
     Mixture,
     Moments,
     PateGan,
@@ -75,7 +76,8 @@ class ContributionCase:
     @property
     def spec(self) -> TrainingSpec:
         """A job with little noise, so that what is learnt from one step matters in the next."""
-        return TrainingSpec(method=self.method, epsilon=8.0, delta=1e-3)
+        public = "ds_pool" if self.method.releases_public_images else None
+        return TrainingSpec(method=self.method, epsilon=8.0, delta=1e-3, public_data=public)
 
     def dataset(self, rng: np.random.Generator) -> Dataset:
         """Any records; one unit is as extreme as an image can be, and the only one of its class."""
@@ -266,6 +268,10 @@ CASES: tuple[ContributionCase, ...] = (
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
     *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records) for records in (1, 2, 3)),
     *(ContributionCase(Scattering(encoder=encoder, warm_start=None, steps=2), 2, tried=2) for encoder in _ENCODERS),
+    *(
+        ContributionCase(LabelledPool(classifier=Scattering(warm_start=_MOMENTS, **_SCATTERING)), records, tried=2)
+        for records in (1, 2, 3)
+    ),
     *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=2) for records in (1, 2, 3)),
     *(ContributionCase(_REJECTION, records, tried=2) for records in (1, 2, 3)),
     *(ContributionCase(_EITHER, records, tried=1) for records in (1, 3)),

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from datalens_service.data import dataset as datasets
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.mechanisms import DistributedGradients, GradientChunk, Mechanism, PartialGradients
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.mechanisms.cross_product import OuterProductFactors
@@ -71,7 +71,17 @@ def record(spec: TrainingSpec, dataset: Dataset, earlier: Recording | None = Non
     coins = {} if earlier is None else dict(enumerate(step.coins for step in earlier.steps))
     release = _recording_release(steps, account if earlier is None else earlier.account, coins, draws=earlier is None)
     with mock.patch.object(Mechanism, "release", release):
-        return Recording(steps, account, run(spec, dataset, account=account))
+        return Recording(steps, account, run(spec, dataset, account=account, public=_pool(spec, dataset.schema)))
+
+
+def _pool(spec: TrainingSpec, schema: Schema) -> Upload | None:
+    """Public images without labels, always the same, for a job that names some."""
+    if spec.public_data is None:
+        return None
+    public = schema.model_copy(update={"class_names": ("thing",), "num_units": 30, "records_are_public": True})
+    shape = (30, schema.height, schema.width, schema.channels)
+    images = np.random.default_rng(7).integers(0, 256, shape).astype(np.uint8)
+    return Upload(public, Split(images, np.zeros(len(images), dtype=np.int64)), None)
 
 
 def neighbor(schema: Schema, split: Split, key: bytes) -> Dataset:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.data.export import sample_grid
-from datalens_service.data.export.png import encode_png
+from datalens_service.data.export.png import encoder_for
 from datalens_service.errors import InvalidInput
 
 COLUMNS: Final = 10
@@ -37,9 +39,10 @@ def draw_page(path: Path, schema: Schema, label: int, page: int) -> bytes:
         InvalidInput: There is no such class.
     """
     shown = _of_class(path, schema, label)[page * IMAGES_PER_PAGE : (page + 1) * IMAGES_PER_PAGE]
+    encode = _encoder(path)
     # A row of the picture stands where a class does in a grid of samples.
     lines = schema.model_copy(update={"class_names": tuple(map(str, range(COLUMNS)))})
-    return sample_grid(shown, np.arange(len(shown), dtype=np.int64) // COLUMNS, lines, COLUMNS)
+    return sample_grid(shown, np.arange(len(shown), dtype=np.int64) // COLUMNS, lines, COLUMNS, encode)
 
 
 def draw_image(path: Path, schema: Schema, label: int, number: int) -> bytes:
@@ -56,7 +59,13 @@ def draw_image(path: Path, schema: Schema, label: int, number: int) -> bytes:
     if not 0 <= number < len(images):
         raise InvalidInput("The class has no such image.")
     factor = max(1, _LARGE_SIDE // max(schema.height, schema.width))
-    return encode_png(images[number].repeat(factor, axis=0).repeat(factor, axis=1))
+    return _encoder(path)(images[number].repeat(factor, axis=0).repeat(factor, axis=1))
+
+
+def _encoder(path: Path) -> Callable[[Images], bytes]:
+    """Makes a PNG that says what packed images are."""
+    with np.load(path, allow_pickle=False) as stock:
+        return encoder_for(json.loads(str(stock["provenance"])))
 
 
 def _of_class(path: Path, schema: Schema, label: int) -> Images:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from datalens_service.data.export.licence import LICENCES
-from datalens_service.data.export.provenance import TRAINED_ALGORITHMIC_MEDIA
+from datalens_service.data.export.provenance import TRAINED_ALGORITHMIC_MEDIA, is_verbatim
 
 Json = dict[str, Any]
 
@@ -85,6 +85,7 @@ class DataFile:
 
 def croissant(card: Mapping[str, Any], file: DataFile, *, name: str, spdx: str, description: str) -> Json:
     """The JSON-LD document."""
+    public = is_verbatim(card)
     return {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -95,11 +96,11 @@ def croissant(card: Mapping[str, Any], file: DataFile, *, name: str, spdx: str, 
         "datePublished": card["date"],
         "license": LICENCES[spdx].url,
         "url": "https://example.org/replace-with-the-address-of-publication",
-        "citeAs": f"{name}, synthetic images made by {card['product']['name']} {card['product']['version']}.",
+        "citeAs": f"{name}, {_kind(card)} made by {card['product']['name']} {card['product']['version']}.",
         "creator": {"@type": "Organization", "name": "The holder of the private records"},
-        "keywords": ["synthetic", "differential-privacy", "image-classification"],
+        "keywords": ["public-images" if public else "synthetic", "differential-privacy", "image-classification"],
         "isLiveDataset": False,
-        "digitalSourceType": TRAINED_ALGORITHMIC_MEDIA,
+        **({} if public else {"digitalSourceType": TRAINED_ALGORITHMIC_MEDIA}),
         **_responsible_use(card),
         **_provenance(card),
         "distribution": _distribution(file),
@@ -110,7 +111,9 @@ def croissant(card: Mapping[str, Any], file: DataFile, *, name: str, spdx: str, 
 def _responsible_use(card: Mapping[str, Any]) -> Json:
     privacy = card["privacy"]
     return {
-        "rai:dataCollection": "No image was collected: all were drawn from a generator.",
+        "rai:dataCollection": "The images are public ones, unchanged; their labels were learned from private images."
+        if is_verbatim(card)
+        else "No image was collected: all were drawn from a generator.",
         "rai:dataLimitations": "Images of a class look like that class; rare cases may be missing. "
         + " ".join(privacy["not_covered"]),
         "rai:dataBiases": "Biases of the private records are learned like everything else that is common in them.",
@@ -120,17 +123,25 @@ def _responsible_use(card: Mapping[str, Any]) -> Json:
     }
 
 
+def _kind(card: Mapping[str, Any]) -> str:
+    """What the images are, in words."""
+    return "labels of public images" if is_verbatim(card) else "synthetic images"
+
+
 def _provenance(card: Mapping[str, Any]) -> Json:
     product = card["product"]
     software = {"@type": "prov:SoftwareAgent", "name": product["name"], "version": product["version"]}
     activity = {
         "@type": "prov:Activity",
-        "name": f"Training with method {card['method']} and drawing from the generator",
+        "name": f"Training with method {card['method']}",
         "prov:wasAssociatedWith": software,
         "prov:endedAtTime": card["date"],
     }
-    source = {"@type": "prov:Entity", "name": "A private data set that is not published"}
-    return {"prov:wasGeneratedBy": activity, "prov:wasDerivedFrom": source}
+    sources = [{"@type": "prov:Entity", "name": "A private data set that is not published"}]
+    if is_verbatim(card):
+        public = card["public_images"]
+        sources.append({"@type": "prov:Entity", "name": public["name"], "identifier": f"sha256:{public['sha256']}"})
+    return {"prov:wasGeneratedBy": activity, "prov:wasDerivedFrom": sources[0] if len(sources) == 1 else sources}
 
 
 def _distribution(file: DataFile) -> list[Json]:
@@ -193,7 +204,7 @@ def _records(file: DataFile) -> Json | None:
     else:
         return None
     record_set: Json = {"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": fields}
-    return {**record_set, "description": "One synthetic image per record."}
+    return {**record_set, "description": "One image per record."}
 
 
 def _field(identifier: str, kind: str, **more: Any) -> Json:

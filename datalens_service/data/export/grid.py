@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -17,15 +18,18 @@ _MAXIMUM_ROWS: Final = 50
 _BACKGROUND: Final = 255
 
 
-def sample_grid(images: Images, labels: Labels, schema: Schema, columns: int = 10) -> bytes:
+def sample_grid(
+    images: Images, labels: Labels, schema: Schema, columns: int = 10, encode: Callable[[Images], bytes] = encode_png
+) -> bytes:
     """PNG with the first `columns` images of every class, one class per row, at most 50 rows.
 
     Args:
-        images: uint8 (n, height, width, channels), synthetic: the PNG says so.
+        images: uint8 (n, height, width, channels), released.
         labels: int64 (n,).
         columns: Images per class; places stay blank where a class has fewer.
+        encode: Makes a PNG that says what the images are.
     """
-    return encode_png(grid(images, labels, schema, columns))
+    return encode(grid(images, labels, schema, columns))
 
 
 def grid(images: Images, labels: Labels, schema: Schema, columns: int = 10) -> Images:

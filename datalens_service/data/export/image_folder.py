@@ -11,15 +11,24 @@ from typing import Any, Final
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.fixed_zip import fixed_entry
-from datalens_service.data.export.png import encode_png
+from datalens_service.data.export.png import encoder_for
 from datalens_service.data.export.provenance import provenance
-from datalens_service.data.export.writer import ArchivePlace, Writer
+from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer
 
 _NAME_LENGTH: Final = 64
 
 
-def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
+def write(
+    path: Path,
+    images: Images,
+    labels: Labels,
+    schema: Schema,
+    card: dict[str, Any],
+    soft_labels: SoftLabels | None = None,
+) -> None:
     """Write `<class>/<number>.png`, `classes.json` (names and folders in label order) and `card.json`.
+
+    Soft labels are in `metadata.csv`: the file's name, its class, then one column for each class in label order.
 
     PNG does not get smaller by packing, so entries are stored.
     """
@@ -28,9 +37,12 @@ def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(fixed_entry("card.json", zipfile.ZIP_STORED), provenance(card))
         archive.writestr(fixed_entry("classes.json", zipfile.ZIP_STORED), json.dumps(classes, ensure_ascii=False))
-        for number, (image, label) in enumerate(zip(images, labels, strict=True)):
-            entry = fixed_entry(f"{folders[label]}/{number:08d}.png", zipfile.ZIP_STORED)
-            archive.writestr(entry, encode_png(image))
+        names = [f"{folders[label]}/{number:08d}.png" for number, label in enumerate(labels)]
+        if soft_labels is not None:
+            archive.writestr(fixed_entry("metadata.csv", zipfile.ZIP_DEFLATED), _table(names, folders, soft_labels))
+        encode = encoder_for(card)
+        for name, image in zip(names, images, strict=True):
+            archive.writestr(fixed_entry(name, zipfile.ZIP_STORED), encode(image))
 
 
 WRITER: Final = Writer(
@@ -41,6 +53,16 @@ WRITER: Final = Writer(
     write=write,
     archived_as=ArchivePlace("data/train", "image/png"),
 )
+
+
+def _table(names: list[str], folders: tuple[str, ...], soft_labels: SoftLabels) -> str:
+    """CSV that loaders of class folders know; folders are safe names of classes."""
+    head = ",".join(["file_name", "label", *(f"probability_{folder}" for folder in folders)])
+    rows = [
+        ",".join([name, name.partition("/")[0], *(f"{share:.6g}" for share in shares)])
+        for name, shares in zip(names, soft_labels, strict=True)
+    ]
+    return "\n".join([head, *rows, ""])
 
 
 def class_folders(class_names: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,11 +13,18 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.provenance import provenance
-from datalens_service.data.export.writer import ArchivePlace, Writer
+from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer
 
 
-def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
-    """Write `train_images`, `train_labels`, `class_names` and `provenance` (JSON text).
+def write(
+    path: Path,
+    images: Images,
+    labels: Labels,
+    schema: Schema,
+    card: dict[str, Any],
+    soft_labels: SoftLabels | None = None,
+) -> None:
+    """Write `train_images`, `train_labels`, `class_names`, `provenance` (JSON text), and `label_probabilities` if any.
 
     Grey images lose their channel axis, as in MedMNIST: (n, height, width).
     """
@@ -27,6 +34,8 @@ def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict
         "class_names": np.array(schema.class_names, dtype=np.str_),
         "provenance": np.array(provenance(card), dtype=np.str_),
     }
+    if soft_labels is not None:
+        arrays["label_probabilities"] = soft_labels
     with zipfile.ZipFile(path, "w") as archive:
         for name, values in arrays.items():
             entry = fixed_entry(f"{name}.npy", zipfile.ZIP_DEFLATED)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from datalens_service.data.export.licence import LICENCES
+from datalens_service.data.export.provenance import is_verbatim
 from datalens_service.data.preparation_settings import PrepareSettings
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
@@ -15,6 +16,12 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000
 def description(card: Mapping[str, Any], count: int) -> str:
     """The data set in one paragraph."""
     images, privacy = card["images"], card["privacy"]
+    if is_verbatim(card):
+        return (
+            f"{count} public images of {images['width']} by {images['height']} pixels, as they were published, with "
+            f"labels of {len(images['class_names'])} classes that were learned from private images with "
+            f"({privacy['epsilon']}, {privacy['delta']})-differential privacy for one {privacy['unit']}."
+        )
     return (
         f"{count} synthetic images of {images['width']} by {images['height']} pixels in {len(images['class_names'])} "
         f"classes, drawn from a generator that was trained on private images with ({privacy['epsilon']}, "
@@ -34,7 +41,7 @@ def dataset_card(card: Mapping[str, Any], count: int, *, name: str, spdx: str, p
         f"license: {LICENCES[spdx].hub_id}",
         f"pretty_name: {json.dumps(name, ensure_ascii=False)}",
         "task_categories: [image-classification]",
-        "tags: [synthetic, differential-privacy]",
+        f"tags: [{'public-images' if is_verbatim(card) else 'synthetic'}, differential-privacy]",
         f"size_categories: [{json.dumps(_size(count))}]",
         "configs:",
         "- config_name: default",
@@ -68,11 +75,11 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str) -> s
         "are no splits, no duplicates on purpose, and no links to people.",
         "Collection process": "Nothing was collected for this data set. The private images were labelled by whoever "
         "holds them.",
-        "Preprocessing, cleaning, labelling": f"{_preprocessing(card)} A label is what the generator was asked for.",
+        "Preprocessing, cleaning, labelling": f"{_preprocessing(card)} {_labels(card)}",
         "Uses": "Image classification, benchmarks of methods, software tests. Not for conclusions about single people, "
         "about rare cases, or about how often something occurs: class sizes were chosen, not measured.",
-        "Distribution": f"Licence: {LICENCES[spdx].name}. Images and metadata are marked as synthetic in machine-"
-        "readable form; leave the marking in.",
+        "Distribution": f"Licence: {LICENCES[spdx].name}. Images and metadata are marked in machine-readable "
+        "form as what they are; leave the marking in.",
         "Maintenance": "The holder of the private records can draw more images from the same generator at no further "
         "cost in privacy.",
     }
@@ -103,10 +110,24 @@ def _public(card: Mapping[str, Any]) -> list[str]:
     if source is None:
         return []
     name = f" of “{_plain(source['name'])}”" if source["name"] else ""
+    if is_verbatim(card):
+        return [
+            f"- The images are {source['images']:,} images{name} that were declared public, or some of them, unchanged "
+            f"(SHA-256 {source['sha256']}). The guarantee covers their labels, not them; their own licence holds."
+        ]
     return [
         f"- Training started from {source['images']:,} images{name} that were declared public (SHA-256 "
         f"{source['sha256']}). The guarantee does not cover them."
     ]
+
+
+def _labels(card: Mapping[str, Any]) -> str:
+    """Where a label comes from."""
+    if is_verbatim(card):
+        return (
+            "Labels come from noisy sums over private images. A label is drawn in proportion to the soft labels beside."
+        )
+    return "A label is what the generator was asked for."
 
 
 def _preprocessing(card: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ named labels, while every other Parquet reader sees PNG bytes and integers.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,19 +15,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.data.export.png import encode_png
+from datalens_service.data.export.png import encoder_for
 from datalens_service.data.export.provenance import provenance
-from datalens_service.data.export.writer import ArchivePlace, Writer
+from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer
 
 _ROWS_PER_GROUP: Final = 1000
 
 
-def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
-    """Write columns `image` (struct of bytes and path) and `label` (int64); the card is in the schema metadata."""
-    columns = _columns(schema, card)
+def write(
+    path: Path,
+    images: Images,
+    labels: Labels,
+    schema: Schema,
+    card: dict[str, Any],
+    soft_labels: SoftLabels | None = None,
+) -> None:
+    """Write columns `image` (struct of bytes and path), `label` (int64) and, if there are any, `label_probabilities`.
+
+    The card is in the schema metadata.
+    """
+    columns = _columns(schema, card, soft=soft_labels is not None)
     # Every PNG repeats the same marking, which zstd packs away and a dictionary would not.
     with pq.ParquetWriter(path, columns, compression="zstd", use_dictionary=False) as writer:
-        for group in _groups(images, labels, columns):
+        for group in _groups(images, labels, soft_labels, encoder_for(card), columns):
             writer.write_table(group)
 
 
@@ -41,21 +51,34 @@ WRITER: Final = Writer(
 )
 
 
-def _columns(schema: Schema, card: dict[str, Any]) -> pa.Schema:
-    features = {
+def _columns(schema: Schema, card: dict[str, Any], *, soft: bool) -> pa.Schema:
+    features: dict[str, Any] = {
         "image": {"_type": "Image"},
         "label": {"names": list(schema.class_names), "_type": "ClassLabel"},
     }
+    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    fields = [("image", image), ("label", pa.int64())]
+    if soft:
+        features["label_probabilities"] = {"feature": {"dtype": "float32", "_type": "Value"}, "_type": "List"}
+        fields.append(("label_probabilities", pa.list_(pa.float32())))
     metadata = {
         "huggingface": json.dumps({"info": {"features": features}}, ensure_ascii=False),
         "provenance": provenance(card),
     }
-    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    return pa.schema([("image", image), ("label", pa.int64())], metadata=metadata)
+    return pa.schema(fields, metadata=metadata)
 
 
-def _groups(images: Images, labels: Labels, columns: pa.Schema) -> Iterator[pa.Table]:
+def _groups(
+    images: Images,
+    labels: Labels,
+    soft_labels: SoftLabels | None,
+    encode: Callable[[Images], bytes],
+    columns: pa.Schema,
+) -> Iterator[pa.Table]:
     for start in range(0, len(images), _ROWS_PER_GROUP):
         block = images[start : start + _ROWS_PER_GROUP]
-        rows = [{"bytes": encode_png(image), "path": f"{number:08d}.png"} for number, image in enumerate(block, start)]
-        yield pa.table({"image": rows, "label": labels[start : start + _ROWS_PER_GROUP]}, schema=columns)
+        rows = [{"bytes": encode(image), "path": f"{number:08d}.png"} for number, image in enumerate(block, start)]
+        table: dict[str, Any] = {"image": rows, "label": labels[start : start + _ROWS_PER_GROUP]}
+        if soft_labels is not None:
+            table["label_probabilities"] = list(soft_labels[start : start + _ROWS_PER_GROUP])
+        yield pa.table(table, schema=columns)

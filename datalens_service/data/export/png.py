@@ -1,16 +1,18 @@
-"""PNG files that say they are synthetic."""
+"""PNG files that say what they are: synthetic, public, or private."""
 
 from __future__ import annotations
 
 import io
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from PIL import Image, PngImagePlugin
 
 from datalens_service.data.dataset import Images
-from datalens_service.data.export.provenance import XMP
+from datalens_service.data.export.provenance import XMP, is_verbatim
 from datalens_service.errors import InvalidInput
 
+PUBLIC: Final = "A public image, as it was published. Its labels were learned from private records."
 PRIVATE: Final = "Private records. For their owner only; not to be passed on."
 
 _CHANNELS: Final = (1, 3)
@@ -30,6 +32,23 @@ def encode_png(image: Images) -> bytes:
     return _encoded(image, marking)
 
 
+def encode_public_png(image: Images) -> bytes:
+    """One public image as PNG, with a comment that it is no synthetic one.
+
+    Args:
+        image: uint8 (height, width, 1 or 3).
+
+    Raises:
+        InvalidInput: The image is neither grey nor RGB.
+    """
+    return _commented(image, PUBLIC)
+
+
+def encoder_for(card: Mapping[str, Any]) -> Callable[[Images], bytes]:
+    """How images with this card become PNG."""
+    return encode_public_png if is_verbatim(card) else encode_png
+
+
 def encode_private_png(image: Images) -> bytes:
     """Real records as PNG, with a comment that they are for their owner only.
 
@@ -39,8 +58,12 @@ def encode_private_png(image: Images) -> bytes:
     Raises:
         InvalidInput: The image is neither grey nor RGB.
     """
+    return _commented(image, PRIVATE)
+
+
+def _commented(image: Images, comment: str) -> bytes:
     marking = PngImagePlugin.PngInfo()
-    marking.add_text("Comment", PRIVATE)
+    marking.add_text("Comment", comment)
     return _encoded(image, marking)
 
 

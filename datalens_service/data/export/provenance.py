@@ -1,8 +1,9 @@
-"""What every exported file says about itself: that it is synthetic, and the card."""
+"""What every exported file says about itself: whether it is synthetic, and the card."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 TRAINED_ALGORITHMIC_MEDIA: Final = "http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"
@@ -18,7 +19,13 @@ XMP: Final = (
 """XMP packet that says the same inside a PNG."""
 
 
+def is_verbatim(card: Mapping[str, Any]) -> bool:
+    """Whether images are public ones as they are, so that no model made them."""
+    return bool((card.get("public_images") or {}).get("verbatim"))
+
+
 def provenance(card: dict[str, Any]) -> str:
-    """The card as canonical JSON, with `synthetic` and `digital_source_type` set whatever the card says."""
-    statement = {**card, "synthetic": True, "digital_source_type": TRAINED_ALGORITHMIC_MEDIA}
+    """The card as canonical JSON, with `synthetic` and, if so, `digital_source_type` set whatever the card says."""
+    made = {} if is_verbatim(card) else {"digital_source_type": TRAINED_ALGORITHMIC_MEDIA}
+    statement = {**card, "synthetic": not is_verbatim(card), **made}
     return json.dumps(statement, sort_keys=True, ensure_ascii=False, allow_nan=False)

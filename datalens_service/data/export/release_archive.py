@@ -21,7 +21,7 @@ from datalens_service.data.export.croissant import DataFile, croissant
 from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.licence import licence_text
 from datalens_service.data.export.pages import dataset_card, datasheet, description
-from datalens_service.data.export.provenance import provenance
+from datalens_service.data.export.provenance import is_verbatim, provenance
 from datalens_service.signatures import SigningKey
 
 SUMS: Final = "SHA256SUMS"
@@ -33,6 +33,13 @@ _NOTICE: Final = (
     "The images in this data set are synthetic: they were drawn from a generator and show nobody and nothing real.\n"
     "They are marked as such (IPTC Digital Source Type trainedAlgorithmicMedia); leave the marking in when you pass "
     "them on.\n"
+)
+
+
+_PUBLIC_NOTICE: Final = (
+    "The images in this data set are public ones, as they were published; no model made them. Their labels were\n"
+    "learned from private images under differential privacy. README.md names where they come from: that licence holds."
+    "\n"
 )
 
 
@@ -102,7 +109,8 @@ def _copy_images(images: Path, place: ArchivePlace, archive: zipfile.ZipFile) ->
 
 
 def _pictures(folder: zipfile.ZipFile) -> list[str]:
-    return [name for name in folder.namelist() if name.endswith(".png")]
+    """Images, and the table of soft labels that loaders expect beside them."""
+    return [name for name in folder.namelist() if name.endswith((".png", ".csv"))]
 
 
 def _texts(card: dict[str, Any], data: DataFile, count: int, name: str, spdx: str) -> dict[str, bytes]:
@@ -115,7 +123,7 @@ def _texts(card: dict[str, Any], data: DataFile, count: int, name: str, spdx: st
         "croissant.json": _json(metadata),
         "provenance.json": provenance(card),
         "LICENSE": licence_text(spdx),
-        "NOTICE": _NOTICE,
+        "NOTICE": _PUBLIC_NOTICE if is_verbatim(card) else _NOTICE,
     }
     return {file: text.encode() for file, text in texts.items()}
 

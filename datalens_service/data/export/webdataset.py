@@ -13,22 +13,36 @@ from pathlib import Path
 from typing import Any, Final
 
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.data.export.png import encode_png
+from datalens_service.data.export.png import encoder_for
 from datalens_service.data.export.provenance import provenance
-from datalens_service.data.export.writer import ArchivePlace, Writer
+from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer
 
 CARD: Final = "__card.json__"
 CLASSES: Final = "__classes.json__"
 
 
-def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
-    """Write the card, the class names in label order, and two files per image: PNG and label as text."""
+def write(
+    path: Path,
+    images: Images,
+    labels: Labels,
+    schema: Schema,
+    card: dict[str, Any],
+    soft_labels: SoftLabels | None = None,
+) -> None:
+    """Write the card, the class names in label order, and per image PNG, label as text and, if any, soft labels."""
+    encode = encoder_for(card)
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         _add(archive, CARD, provenance(card).encode())
         _add(archive, CLASSES, json.dumps({"class_names": schema.class_names}, ensure_ascii=False).encode())
         for number, (image, label) in enumerate(zip(images, labels, strict=True)):
-            _add(archive, f"{number:08d}.png", encode_png(image))
+            _add(archive, f"{number:08d}.png", encode(image))
             _add(archive, f"{number:08d}.cls", str(int(label)).encode())
+            if soft_labels is not None:
+                _add(
+                    archive,
+                    f"{number:08d}.json",
+                    json.dumps({"label_probabilities": soft_labels[number].tolist()}).encode(),
+                )
 
 
 WRITER: Final = Writer(

@@ -6,20 +6,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from datalens_service.data.dataset import Images, Labels, Schema
+
+SoftLabels = NDArray[np.float32]
+"""(n, classes) probabilities of every class."""
 
 
 class Write(Protocol):
     """Writes one format."""
 
-    def __call__(self, path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
-        """Write a file that states it is synthetic; equal input gives equal bytes.
+    def __call__(
+        self,
+        path: Path,
+        images: Images,
+        labels: Labels,
+        schema: Schema,
+        card: dict[str, Any],
+        soft_labels: SoftLabels | None = None,
+    ) -> None:
+        """Write a file that states whether it is synthetic; equal input gives equal bytes.
 
         Args:
             path: File to create or replace; not written atomically.
             images: uint8 (n, height, width, channels), released.
             labels: int64 (n,), in [0, num_classes).
             card: JSON-compatible and public.
+            soft_labels: Beside the labels, where the model has some.
         """
 
 

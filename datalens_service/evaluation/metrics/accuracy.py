@@ -12,6 +12,7 @@ from datalens_service.data.dataset import Images, Labels
 from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark
 from datalens_service.evaluation.metrics.classifiers import RESIDUAL, STANDARD, ClassifierArchitecture
 from datalens_service.evaluation.metrics.context import Context
+from datalens_service.evaluation.metrics.downstream import Targets
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts
 from datalens_service.evaluation.settings import EvaluationSettings
@@ -24,13 +25,13 @@ REAL: Final = "labels after training on real images"
 def _accuracy(context: Context, classifier: ClassifierArchitecture) -> Outcome:
     benchmark = context.benchmark(classifier)
     labels = context.once((SYNTHETIC, classifier), lambda: _trained_on_samples(context.generator, benchmark))
-    return _outcome(benchmark, labels, _drawn(benchmark), benchmark.settings.epochs)
+    return _outcome(benchmark, labels, _drawn(benchmark, context.generator), benchmark.settings.epochs)
 
 
 def _moments(context: Context, classifier: ClassifierArchitecture) -> Outcome:
     benchmark = context.benchmark(classifier)
     labels = _trained_on_samples(context.moments_generator, benchmark)
-    return _outcome(benchmark, labels, _drawn(benchmark), benchmark.settings.epochs)
+    return _outcome(benchmark, labels, _drawn(benchmark, context.moments_generator), benchmark.settings.epochs)
 
 
 def _upper_bound(context: Context, classifier: ClassifierArchitecture) -> Outcome:
@@ -46,16 +47,17 @@ def _outcome(benchmark: ClassifierBenchmark, labels: list[Labels], training_set:
     return Outcome(tuple(benchmark.accuracies(labels)), benchmark.protocol(training_set, epochs))
 
 
-def _drawn(benchmark: ClassifierBenchmark) -> str:
-    return f"{benchmark.settings.synthetic_images:,} synthetic images"
+def _drawn(benchmark: ClassifierBenchmark, generator: Generator) -> str:
+    kind = "public images with soft labels" if generator.verbatim else "synthetic images"
+    return f"{benchmark.settings.synthetic_images:,} {kind}"
 
 
 def _trained_on_samples(generator: Generator, benchmark: ClassifierBenchmark) -> list[Labels]:
     """Labels by a classifier that saw images of `generator`; every seed draws its own."""
     count, progress = benchmark.settings.synthetic_images, benchmark.progress
 
-    def draw(seed: int) -> tuple[Images, Labels]:
-        return generator.sample(count, seed=seed, observe=lambda _drawn, _count: progress.pulse())
+    def draw(seed: int) -> tuple[Images, Targets]:
+        return generator.draw_training_set(count, seed=seed, observe=lambda _drawn, _count: progress.pulse())
 
     return benchmark.predictions(draw, benchmark.settings.epochs)
 

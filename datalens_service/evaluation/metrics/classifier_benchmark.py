@@ -14,7 +14,7 @@ from datalens_service.evaluation.metrics.reference import Reference
 from datalens_service.evaluation.settings import EvaluationSettings
 
 Observe = Callable[[int, int], None]
-Draw = Callable[[int], tuple[Images, Labels]]
+Draw = Callable[[int], tuple[Images, downstream.Targets]]
 
 
 @dataclass
@@ -73,7 +73,7 @@ class ClassifierBenchmark:
         """What was done, for a reader who wants to do it again."""
         return f"{trained_by(self.classifier, self.settings, epochs, training_set)}; tested on {self.reference.name}"
 
-    def _predicted(self, images: Images, labels: Labels, epochs: int, seed: int) -> Labels:
+    def _predicted(self, images: Images, labels: downstream.Targets, epochs: int, seed: int) -> Labels:
         return downstream.predicted(
             images,
             labels,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Images, Labels
 from datalens_service.evaluation.metrics.classifiers import STANDARD, ClassifierArchitecture
@@ -22,11 +23,13 @@ _TEST_BATCH = 1024
 _LEARNING_RATE = 1e-3
 
 Observe = Callable[[int, int], None]
+Targets = Labels | NDArray[np.float32]
+"""Labels (n,), or soft labels (n, classes)."""
 
 
 def accuracy(
     train_images: Images,
-    train_labels: Labels,
+    train_labels: Targets,
     test_images: Images,
     test_labels: Labels,
     num_classes: int,
@@ -42,7 +45,7 @@ def accuracy(
 
     Args:
         train_images: uint8 (n, height, width, channels), sides from 4.
-        train_labels: int64 (n,) in [0, num_classes).
+        train_labels: int64 (n,) in [0, num_classes), or soft labels.
         test_images: uint8 (m, height, width, channels).
         test_labels: int64 (m,).
         epochs: Passes over the training set; the network after the last one is tested.
@@ -64,7 +67,7 @@ def accuracy(
 
 def predicted(
     train_images: Images,
-    train_labels: Labels,
+    train_labels: Targets,
     test_images: Images,
     num_classes: int,
     *,
@@ -92,7 +95,7 @@ def predicted(
 
 def trained(
     images: Images,
-    labels: Labels,
+    labels: Targets,
     num_classes: int,
     *,
     epochs: int,
@@ -117,7 +120,7 @@ def trained(
     return network
 
 
-def _on(device: str, images: Images, labels: Labels) -> tuple[torch.Tensor, torch.Tensor]:
+def _on(device: str, images: Images, labels: Targets) -> tuple[torch.Tensor, torch.Tensor]:
     """Images (still bytes) and labels as tensors on `device`."""
     import torch
 

@@ -43,7 +43,7 @@ SINGLING_OUT: Final = Question(
     "No released figure or image belongs to one record: each comes from noisy sums over many. Whoever accuses "
     "1 in 1,000 outsiders falsely finds at most {found} % of those who took part.",
     "The bound is about one {unit}. Who is in the data set with several {unit}s is protected less.",
-    "No released weight belongs to one record: each comes from noisy sums over many. Whoever accuses 1 in 1,000 "
+    "No released number belongs to one record: each comes from noisy sums over many. Whoever accuses 1 in 1,000 "
     "outsiders falsely finds at most {found} % of those who took part.",
 )
 LINKABILITY: Final = Question(
@@ -53,8 +53,8 @@ LINKABILITY: Final = Question(
     "on one account, whose limit bounds them all together.",
     "Releases from other data sets about the same people have accounts of their own; their losses add up. Nobody but "
     "you can know whether there are any.",
-    "The release has no identifiers and no images. Jobs on the same data set draw on one account, whose limit bounds "
-    "them all together.",
+    "The release has no identifiers and no images of records. Jobs on the same data set draw on one account, "
+    "whose limit bounds them all together.",
 )
 INFERENCE: Final = Question(
     "Inference",

@@ -42,7 +42,7 @@ from datalens_service.evaluation.report.privacy_statement import (
     has_sampling,
 )
 from datalens_service.evaluation.report.required_fields import REQUIRED_FIELDS
-from datalens_service.evaluation.report.result_wording import wording_of
+from datalens_service.evaluation.report.result_wording import PUBLIC_IMAGES, wording_of
 from datalens_service.evaluation.report.summary import summary, usefulness
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
@@ -124,10 +124,13 @@ def releasable_view(report: Report) -> dict[str, Any]:
 def _document(view: View, report: Report) -> ReportDocument:
     """One of the two, not yet sealed."""
     method, journal, individual = report.method, report.journal, report.individual
+    public = report.result == PUBLIC_IMAGES
+    images = "released" if public else "synthetic"
     return ReportDocument(
         format=FORMAT,
         view=view,
         synthetic=wording_of(report.result).synthetic,
+        public_images=True if public else None,
         product=report.product,
         date=report.date,
         contact=report.contact or disclosures.UNKNOWN_CONTACT,
@@ -138,10 +141,10 @@ def _document(view: View, report: Report) -> ReportDocument:
         ),
         index=tuple(IndexEntry(field=name, title=one.title, paths=one.paths) for name, one in REQUIRED_FIELDS.items()),
         summary=tuple(summary(method.name, report.privacy, report.result, _about_method(report))),
-        usefulness=tuple(usefulness(report.measures)),
+        usefulness=tuple(usefulness(report.measures, images)),
         anonymity=anonymity_of(report.privacy, report.result),
         measures_notice=phrases.OWNER_NOTICE if view == "owner" else phrases.WITHHELD,
-        measures=tuple(map(MeasureSection.from_measure, report.measures)),
+        measures=tuple(MeasureSection.from_measure(one, images) for one in report.measures),
         per_class=report.per_class,
         unavailable=report.unavailable,
         confusion=report.confusion,

@@ -108,7 +108,7 @@ class Card(Finite):
     """The public essence of a report."""
 
     format: Literal["datalens-card/1"] = FORMAT
-    synthetic: bool = Field(default=True, description="Whether images are released; false for a classifier.")
+    synthetic: bool = Field(default=True, description="Whether synthetic images are released.")
     product: Product
     date: datetime.date
     method: str
@@ -116,7 +116,7 @@ class Card(Finite):
         default=None, exclude_if=operator.not_, description="The package that brought the method, if it is a plug-in."
     )
     public_images: PublicSource | None = Field(
-        default=None, exclude_if=operator.not_, description="Public images that training started from, if any."
+        default=None, exclude_if=operator.not_, description="Public images that went into it, if any."
     )
     encoder: PublicEncoder | None = Field(
         default=None, exclude_if=operator.not_, description="Public encoder through which images are seen, if any."

@@ -43,7 +43,7 @@ FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
 UNSEALED: Final = "0" * 64
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
-_OPTIONAL: Final = frozenset({"anonymity", "attacks", "confusion", "individual_epsilon"})
+_OPTIONAL: Final = frozenset({"anonymity", "attacks", "confusion", "individual_epsilon", "public_images"})
 _OPTIONAL_WITHIN: Final = frozenset(
     {"plugin", "slack", "records_are_public", "preparation", "groups_ignored", "confidence_interval"}
 )
@@ -127,10 +127,11 @@ class MeasureSection(Measure):
     status_label: str
 
     @classmethod
-    def from_measure(cls, measure: Measure) -> MeasureSection:
-        """The figure beside what its metric says of itself."""
+    def from_measure(cls, measure: Measure, images: str = "synthetic") -> MeasureSection:
+        """The figure beside what its metric says of itself, with another word for `images` that are not synthetic."""
         metric, label = METRICS[measure.name], STATUS_LABELS[measure.status]
-        return cls(**measure.model_dump(), title=metric.title, meaning=metric.meaning, status_label=label)
+        title, meaning = (text.replace("synthetic", images) for text in (metric.title, metric.meaning))
+        return cls(**measure.model_dump(), title=title, meaning=meaning, status_label=label)
 
 
 class IndividualSection(IndividualFigures):
@@ -184,6 +185,9 @@ class ReportDocument(Finite):
     format: Literal["datalens-report/3"]
     view: Literal["owner", "releasable"]
     synthetic: bool = Field(description="Whether synthetic images are released; false for a classifier.")
+    public_images: Literal[True] | None = Field(
+        default=None, description="Public images are released as they are; left out where they are not."
+    )
     product: Product
     date: datetime.date
     contact: str = Field(min_length=1)

@@ -47,7 +47,7 @@ def page(view: dict[str, Any], pictures: Pictures | None) -> str:
     # Every drawing escapes its own texts.
     drawings = {name: Markup(svg) for name, svg in _drawings(view, pictures).items()}  # noqa: S704
     return environment.get_template("report.html.j2").render(
-        view={"attacks": None, "confusion": None, "individual_epsilon": None, **view},
+        view={"attacks": None, "public_images": False, "confusion": None, "individual_epsilon": None, **view},
         privacy=view["privacy"],
         schema=view["dataset"]["public_schema"],
         drawings=drawings,

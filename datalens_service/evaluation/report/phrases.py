@@ -89,6 +89,12 @@ PUBLIC_ENCODER: Final = (
     "images. The guarantee does not cover those."
 )
 
+LABELLED_PUBLIC: Final = (
+    "The released images are public ones, unchanged: {images} images{name} that the owner had declared public, with "
+    "the classes {classes} (SHA-256 {sha256}), or some of them. Only their new labels are private knowledge. The "
+    "guarantee does not cover the images."
+)
+
 GROUPED: Final = (
     "At most {records} training images belong to one {unit}, as the owner declared. The guarantee is about all of "
     "them together.",

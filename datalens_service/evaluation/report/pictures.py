@@ -46,6 +46,13 @@ class Pictures:
     samples: Images
     labels: Labels
     neighbours: tuple[NeighbourRow, ...]
+    public: bool = False
+    """Whether these are public images as they are."""
+
+    @property
+    def kind(self) -> str:
+        """In a word."""
+        return "public" if self.public else "synthetic"
 
 
 def draw_pictures(generator: Generator, packed: int) -> Pictures:
@@ -59,7 +66,7 @@ def draw_pictures(generator: Generator, packed: int) -> Pictures:
     labels = np.repeat(np.arange(min(classes, MOST_CLASSES)), COLUMNS)
     samples, _ = generator.sample(len(labels), labels=labels)
     images, given = generator.sample(max(min(packed, _POOL), classes))
-    return Pictures(samples, labels, neighbours(images, given, min(classes, MOST_NEIGHBOUR_ROWS)))
+    return Pictures(samples, labels, neighbours(images, given, min(classes, MOST_NEIGHBOUR_ROWS)), generator.verbatim)
 
 
 def neighbours(images: Images, labels: Labels, rows: int) -> tuple[NeighbourRow, ...]:

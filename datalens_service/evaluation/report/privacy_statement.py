@@ -216,9 +216,8 @@ def describe_public_inputs(source: PublicSource | None, encoder: PublicEncoder |
 def _started_from(source: PublicSource) -> str:
     classes = ", ".join(source.class_names).translate(_NO_BRACES)
     name = f" of the data set “{source.name.translate(_NO_BRACES)}”" if source.name else ""
-    return phrases.STARTED_FROM_PUBLIC.format(
-        images=f"{source.images:,}", name=name, classes=classes, sha256=source.sha256
-    )
+    said = phrases.LABELLED_PUBLIC if source.verbatim else phrases.STARTED_FROM_PUBLIC
+    return said.format(images=f"{source.images:,}", name=name, classes=classes, sha256=source.sha256)
 
 
 def has_directions(releases: Sequence[PlannedRelease]) -> bool:

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from datalens_service.evaluation.report.result_wording import PUBLIC_IMAGES
+
 Status = Literal["charged", "post-processing", "owner only, not charged", "not covered", "none"]
 Audience = Literal["owner", "owner and operators", "nobody"]
 
-GENERATOR: Final = frozenset({"generator"})
+GENERATOR: Final = frozenset({"generator", PUBLIC_IMAGES})
 CLASSIFIER: Final = frozenset({"classifier"})
 
 TUNING: Final = (

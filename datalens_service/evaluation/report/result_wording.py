@@ -1,4 +1,4 @@
-"""Sentences of a report that depend on what was released: a generator of images, or a classifier."""
+"""Sentences of a report that depend on what was released: a generator, public images with labels, or a classifier."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class ResultWording(NamedTuple):
     """What a report says of one kind of released model; `{unit}` is the owner's word for a privacy unit.
 
     Attributes:
-        synthetic: Whether images are released.
+        synthetic: Whether synthetic images are released.
         made: What it is, before "from {n} private {unit}s".
         studied: What somebody studies who wants to tell whether one unit took part.
         covered: What the guarantee covers.
@@ -36,6 +36,37 @@ _GENERATOR: Final = ResultWording(
     not_covered=phrases.NOT_COVERED,
     released=phrases.RELEASED,
     never_released=phrases.NEVER_RELEASED,
+)
+_PUBLIC_IMAGES: Final = ResultWording(
+    synthetic=False,
+    made="These are public images, as they were published, with labels of their own. Which label belongs to which was "
+    "learned",
+    studied="the labels, and everything that is released with them,",
+    covered=(
+        "Labels: everything that labels, and the choice of images, tell of private images came out of the releases "
+        "listed here. Each was charged to the budget before its noise was drawn.",
+        "Everything computed from those releases alone: the labels, a classifier that gave them, and figures about the "
+        "labelled images.",
+        phrases.COVERED[2],
+    ),
+    not_covered=(
+        "The public images. They show what, and whom, they showed before: rights and licence stay as they were, and "
+        "people in them are people.",
+        *phrases.NOT_COVERED[:4],
+        "What is true of everybody. The labels show how classes differ, and conclusions drawn from that may concern "
+        "people who took no part.",
+        phrases.NOT_COVERED[5],
+    ),
+    released=(
+        "Public images, unchanged, with labels.",
+        "The classifier that labelled them, if one did.",
+        phrases.RELEASED[2],
+    ),
+    never_released=(
+        phrases.NEVER_RELEASED[0],
+        "Votes, gradients and sums before the noise, losses, class counts, logs.",
+        phrases.NEVER_RELEASED[3],
+    ),
 )
 _CLASSIFIER: Final = ResultWording(
     synthetic=False,
@@ -62,7 +93,10 @@ _CLASSIFIER: Final = ResultWording(
                     phrases.NEVER_RELEASED[3]),
 )  # fmt: skip
 
-_WORDING: Final = {"generator": _GENERATOR, "classifier": _CLASSIFIER}
+PUBLIC_IMAGES: Final = "public images"
+"""What a generator is called that hands out public images as they are."""
+
+_WORDING: Final = {"generator": _GENERATOR, PUBLIC_IMAGES: _PUBLIC_IMAGES, "classifier": _CLASSIFIER}
 _MODEL: Final = ResultWording(
     synthetic=False,
     made="This is a model of images. It learned",

@@ -38,7 +38,7 @@ def summary(
     ]
 
 
-def usefulness(measures: Sequence[Measure]) -> list[str]:
+def usefulness(measures: Sequence[Measure], images: str = "synthetic") -> list[str]:
     """What the figures say about using the images; as private as the figures it is given."""
     value: dict[str, float] = {measure.name: measure.value for measure in measures}
     if "classifier_accuracy" in value:
@@ -46,7 +46,7 @@ def usefulness(measures: Sequence[Measure]) -> list[str]:
     if "accuracy" not in value:
         return []
     sentences = [
-        f"A classifier that has seen only synthetic images labels {value['accuracy']:.1f} % of the real test images "
+        f"A classifier that has seen only {images} images labels {value['accuracy']:.1f} % of the real test images "
         "correctly."
     ]
     if "ceiling" in value:

@@ -18,10 +18,11 @@ from safetensors.numpy import save_file
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidInput
+from datalens_service.models.generators import pool
 from datalens_service.models.generators.gaussian import gaussian, mixture
 from datalens_service.models.released import ReleasedFile
 
-Tensors = dict[str, NDArray[np.float32]]
+Tensors = dict[str, NDArray[Any]]
 Draw = Callable[[Tensors, dict[str, Any], Schema, Labels, np.random.Generator], NDArray[np.float32]]
 
 Observe = Callable[[int, int], None]
@@ -80,6 +81,7 @@ def _draw_diffusion(
 KINDS: dict[str, Draw] = {
     "gaussian": gaussian.draw,
     "mixture": mixture.draw,
+    "pool": pool.draw,
     "network": _draw_network,
     "guided": _draw_guided,
     "shapes": _draw_shapes,
@@ -96,7 +98,7 @@ class Generator:
         kind: Key of `KINDS`.
         schema: Public schema of the data set it imitates.
         settings: JSON-compatible architecture settings.
-        tensors: Its numbers, float32.
+        tensors: Its numbers, float32; public images are bytes.
     """
 
     result: ClassVar[str] = "generator"
@@ -133,6 +135,30 @@ class Generator:
             if observe is not None:
                 observe(min(start + batch, n), n)
         return np.concatenate(parts), labels
+
+    def draw_training_set(
+        self, n: int, *, seed: int = 0, observe: Observe | None = None
+    ) -> tuple[Images, Labels | NDArray[np.float32]]:
+        """Images for a classifier to learn from, with soft labels where the model has some; arguments as `sample`."""
+        images, labels = self.sample(n, seed=seed, observe=observe)
+        soft = self.soft_labels(n, seed=seed)
+        return images, labels if soft is None else soft
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether its images are public ones as they are, and no model made them."""
+        return self.kind == "pool"
+
+    def soft_labels(self, n: int, *, seed: int = 0) -> NDArray[np.float32] | None:
+        """(n, classes) of the images that `sample` draws with this seed, where a model knows more than their class."""
+        if not self.verbatim:
+            return None
+        labels = np.arange(n, dtype=np.int64) % self.schema.num_classes
+        parts = [
+            pool.draw_soft_labels(self.tensors, labels[start : start + _BATCH], np.random.default_rng([seed, start]))
+            for start in range(0, n, _BATCH)
+        ]
+        return np.concatenate(parts)
 
     def _recall(self, seed: int, start: int, labels: Labels) -> Images:
         """A batch as it was drawn before, or anew; only whole ones with every class in turn are remembered."""

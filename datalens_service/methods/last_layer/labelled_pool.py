@@ -1,0 +1,139 @@
+"""Labelled pool: public images with labels that a privately trained classifier gives them.
+
+    the releases of `scattering` → a classifier; its probabilities of every public image (post-processing)
+
+What PATE was for (Papernot et al. 2017, "Semi-supervised knowledge transfer for deep learning from private training
+data"), without its price for each answer: the classifier is released, so its answers are free. A student that learns
+from public images and soft labels sees no private record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
+
+from datalens_service.data.dataset import Dataset, Schema, Split, Upload
+from datalens_service.mechanisms import Account
+from datalens_service.methods.base import ExecutionOptions, Extras, Method, Plan, named
+from datalens_service.methods.last_layer.scattering import Scattering
+from datalens_service.methods.sums.record_sums import StatelessRun
+from datalens_service.models.public_source import PublicEncoder
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.strict import Number
+
+if TYPE_CHECKING:
+    from datalens_service.models.generators.generator import Generator
+
+# Times chance: below it a classifier says nothing of an image.
+_ABOVE_CHANCE: Final = 1.5
+
+
+class LabelledPool(Method):
+    """Parameters of a classifier that labels public images."""
+
+    starts_from_public_data: ClassVar[bool] = True
+    releases_public_images: ClassVar[bool] = True
+
+    name: Literal["labelled_pool"] = "labelled_pool"
+    classifier: Annotated[Scattering, BeforeValidator(named)] = Scattering()
+    temperature: Number = Field(
+        default=1.0, ge=0.1, le=10, description="Divides the logarithms of probabilities: below 1 labels are sharper."
+    )
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """The releases of the classifier.
+
+        Raises:
+            InfeasiblePlan: As `Scattering.plan`.
+            InvalidSpec: As `Scattering.plan`.
+        """
+        return self.classifier.plan(schema, units)
+
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """That released images are those of the pool."""
+        return ("Public images are handed out as they are; their labels are what is learned from private ones.",)
+
+    def rationale(self) -> str:
+        """They are to be learnt from."""
+        return "Public images teach classifiers: a privately trained one says how likely each is of every class."
+
+    def public_encoder(self) -> PublicEncoder | None:
+        """That of the classifier."""
+        return self.classifier.public_encoder()
+
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> LabelledPoolRun:
+        """A run of the classifier's releases."""
+        return LabelledPoolRun(self, plan, dataset, randomness, options)
+
+
+def tell_apart(soft_labels: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Weights with which images are drawn: their probability of the likeliest class, or none if that is near chance.
+
+    Args:
+        soft_labels: (n, classes).
+
+    Returns:
+        (n, classes).
+    """
+    likeliest = soft_labels == soft_labels.max(axis=1, keepdims=True)
+    told = likeliest & (soft_labels >= _ABOVE_CHANCE / soft_labels.shape[1])
+    # A class that is nowhere the likeliest has the images that come nearest to it.
+    return np.where(told | ~told.any(axis=0), soft_labels, np.float32(0))
+
+
+class LabelledPoolRun(StatelessRun):
+    """The run of a classifier, whose result is a pool with its labels."""
+
+    def __init__(
+        self,
+        parameters: LabelledPool,
+        plan: Plan,
+        dataset: Dataset,
+        randomness: TrainingRandomness,
+        options: ExecutionOptions,
+    ) -> None:
+        self._parameters, self._schema = parameters, dataset.schema
+        self._teacher = parameters.classifier.create_run(plan, dataset, randomness, options)
+
+    def start_from(self, public: Upload) -> None:
+        """Take the pool without its labels; features of wavelets are fitted to it, too.
+
+        Raises:
+            InvalidSpec: The images have another size.
+        """
+        images = np.asarray(public.train.images)
+        unlabelled = Split(images, np.zeros(len(images), dtype=np.int64))
+        schema = public.schema.model_copy(update={"class_names": ("image",)})
+        self._teacher.start_from(Upload(schema, unlabelled, None))
+        self._pool = images
+
+    @property
+    def steps(self) -> int:
+        """Those of the classifier."""
+        return self._teacher.steps
+
+    def may_stop_before(self, step: int) -> bool:
+        """As the classifier."""
+        return self._teacher.may_stop_before(step)
+
+    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
+        """A release of the classifier."""
+        self._teacher.step(step, account, noise)
+
+    def result(self) -> Generator:
+        """The pool, labelled by the classifier so far."""
+        from datalens_service.models.generators.generator import Generator
+        from datalens_service.models.generators.pool import pack
+
+        likely = self._teacher.result().predict(self._pool).astype(np.float64) ** (1 / self._parameters.temperature)
+        soft_labels = (likely / likely.sum(axis=1, keepdims=True)).astype(np.float32)
+        return Generator("pool", self._schema, {}, pack(self._pool, tell_apart(soft_labels), soft_labels))
+
+    def extras(self, epsilon: float, delta: float) -> Extras:
+        """The classifier, which is released, too."""
+        return Extras(self._teacher.result().files())

@@ -1,0 +1,105 @@
+"""Public images with private labels: what is released, what it costs, and that it needs a pool."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from datalens_service.data.dataset import Dataset, Split, Upload
+from datalens_service.errors import InvalidSpec
+from datalens_service.methods import LabelledPool, Scattering
+from datalens_service.methods.last_layer.labelled_pool import tell_apart
+from datalens_service.methods.sums.moments import Moments
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.run import Result, run
+from datalens_service.spec import TrainingSpec
+
+from .test_dp_sgd import stripes
+
+TEACHER = Scattering(warm_start=Moments(subspace_dimensions=8), steps=3, samples=200, dimensions=20)
+
+
+def spec_of(method: LabelledPool | Scattering, public: str | None = "ds_1") -> TrainingSpec:
+    return TrainingSpec(method=method, epsilon=20.0, delta=1e-4, public_data=public)
+
+
+def pool(private: Dataset) -> Upload:
+    """Images like the private ones, under the name of one class, and half of them turned by a quarter."""
+    like = stripes(seed=1)
+    images = np.concatenate([like.train.images, np.rot90(like.train.images, axes=(1, 2))])
+    schema = like.schema.model_copy(
+        update={"class_names": ("thing",), "num_units": len(images), "records_are_public": True}
+    )
+    return Upload(schema, Split(images, np.zeros(len(images), np.int64)), None)
+
+
+def made(method: LabelledPool | Scattering, private: Dataset, public: Upload, account: MemoryAccount) -> Result:
+    return run(spec_of(method), private, account=account, public=public)
+
+
+def test_the_pool_is_released_with_labels_of_the_classifier_at_its_price() -> None:
+    private = stripes()
+    public, units = pool(private), spec_of(TEACHER).limit_units(private.schema)
+    account = MemoryAccount(units)
+    released = made(LabelledPool(classifier=TEACHER), private, public, account)
+    # Over the same noisy sums the classifier by itself is the same, at the same price.
+    charges = list(account.charges)
+    teacher = made(TEACHER, private, public, account)
+    assert account.charges == charges
+    tensors = released.generator.tensors
+    said = teacher.model.predict(public.train.images)
+    np.testing.assert_allclose(tensors["soft_labels"], said[said.max(axis=1) >= 0.75], rtol=1e-5, atol=1e-6)
+    assert [file.name for file in released.extras.files] == ["classifier.safetensors", "classifier.onnx"]
+    assert released.public_source.verbatim
+    assert not teacher.public_source.verbatim
+
+
+def test_an_encoder_serves_the_classifier_and_is_named() -> None:
+    encoded = LabelledPool.model_validate({"classifier": {"name": "scattering", "encoder": "imagenet-lite0"}})
+    assert encoded.classifier.warm_start is None
+    assert encoded.public_encoder() is not None
+    assert LabelledPool().public_encoder() is None
+
+
+def test_a_student_learns_the_private_classes_from_public_images() -> None:
+    private = stripes()
+    account = MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
+    released = made(LabelledPool(classifier=TEACHER), private, pool(private), account).generator
+    images, labels = released.sample(200, seed=1)
+    known = stripes(seed=1).train
+    classes = {image.tobytes(): label for image, label in zip(known.images, known.labels, strict=True)}
+    seen = [
+        (classes[image.tobytes()], label)
+        for image, label in zip(images, labels, strict=True)
+        if image.tobytes() in classes
+    ]
+    right = [own == given for own, given in seen]
+    assert np.mean(right) > 0.8
+
+
+def test_images_of_which_nothing_is_said_are_not_drawn() -> None:
+    soft_labels = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
+    np.testing.assert_allclose(tell_apart(soft_labels), [[0.9, 0], [0, 0], [0, 0.8]])
+    np.testing.assert_allclose(tell_apart(soft_labels[:2]), [[0.9, 0.1], [0, 0.4]])
+
+
+def test_a_lower_temperature_makes_labels_sharper() -> None:
+    private = stripes()
+    account = MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
+    soft, sharp = (
+        made(LabelledPool(classifier=TEACHER, temperature=value), private, pool(private), account).generator
+        for value in (1.0, 0.25)
+    )
+    means = [model.tensors["soft_labels"].max(axis=1).mean() for model in (soft, sharp)]
+    assert means[0] < means[1]
+
+
+def test_without_a_pool_it_is_refused_before_anything_is_charged() -> None:
+    with pytest.raises(ValidationError, match="name some in public_data"):
+        spec_of(LabelledPool(classifier=TEACHER), None)
+    private = stripes()
+    account = MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
+    with pytest.raises(InvalidSpec, match="public images"):
+        run(spec_of(LabelledPool(classifier=TEACHER)), private, account=account)
+    assert account.charges == []
