@@ -15,8 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 ROOT: Final = Path(__file__).parents[1]
 ROOMS: Final = ("datalens_service", "api", "workers")
 PRODUCT: Final = {
@@ -132,16 +130,3 @@ def stale_names(tree: ast.Module) -> list[str]:
 def test_names_in_docstrings_exist() -> None:
     found = {path: stale_names(tree) for path, tree in PRODUCT.items()}
     assert {path: names for path, names in found.items() if names} == {}
-
-
-@pytest.mark.parametrize("name", ["total", "images_per_unit", "Mechanism.total", "mechanisms.base.total", "base_2.py"])
-def test_a_name_that_is_gone_is_seen(name: str) -> None:
-    tree = ast.parse(f'class Sum(Mechanism):\n    """Noise on `{name}` and `exact_sum`."""')
-    assert stale_names(tree) == [name]
-
-
-def test_an_argument_that_is_gone_is_seen() -> None:
-    tree = ast.parse(
-        'def add(left, right):\n    """Sum.\n\n    Args:\n        left: One.\n        other: Two.\n    """'
-    )
-    assert stale_names(tree) == ["other"]

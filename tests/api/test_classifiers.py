@@ -169,13 +169,6 @@ def test_pixels_are_whole_numbers_of_a_byte(client: TestClient, classifier_id: s
     assert reply.status_code == 422, reply.text
 
 
-def test_of_two_equal_members_none_wins(client: TestClient, classifier_id: str) -> None:
-    body = b'{"images": [[[1]]], "images": [[[2]]]}'
-    headers = {"Content-Type": "application/json"}
-    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", content=body, headers=headers)
-    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "duplicate_member")
-
-
 @pytest.mark.parametrize("images", [[], [[]], [[[1, 2], [3]]], [[[0] * 9] * 9]])
 def test_images_of_another_shape_are_refused(client: TestClient, classifier_id: str, images: Any) -> None:
     reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", json={"images": images})

@@ -178,18 +178,6 @@ def test_units_of_several_records_are_declared_and_shown(client: TestClient) -> 
     assert noise[1] == pytest.approx(4 * noise[0], rel=1e-3)
 
 
-def test_records_do_not_come_back_with_other_units(client: TestClient) -> None:
-    declared = {**CONFIRMED, "records_per_unit": "4"}
-    first = client.post("/v1/datasets", files={"file": npz(groups=PATIENTS)}, data={"epsilon": "10", **declared})
-    again = client.post("/v1/datasets", files={"file": npz(groups=PATIENTS)}, data=declared)
-    assert (first.status_code, again.status_code) == (201, 201)
-    others = np.array([f"ward {index // 4}" for index in range(200)])
-    for upload, fields in ((npz(), CONFIRMED), (npz(groups=others), declared)):
-        reply = client.post("/v1/datasets", files={"file": upload}, data=fields)
-        assert reply.status_code == 422
-        assert "other privacy units" in reply.json()["detail"]
-
-
 @pytest.mark.parametrize(
     ("groups", "declared", "code"),
     [

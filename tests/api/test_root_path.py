@@ -249,38 +249,6 @@ def test_scripts_write_every_address_by_url(script: Path) -> None:
     assert SCRIPT_LITERAL.findall(script.read_text()) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ('<a href="/jobs">', False),
-        ('<a href="{{ place }}">', False),
-        ('<form data-send="POST /v1/jobs">', False),
-        ('<a href="{{ url("/jobs/" ~ id) }}">', True),
-        ('<form data-send="POST {{ url("/v1/jobs") }}">', True),
-        ('<a href="{{ url("/?" ~ {"after": 1} | urlencode) }}">', True),
-        ('<a href="{{ url("/a") }}{{ b }}">', False),
-    ],
-)
-def test_the_look_at_templates_would_notice(text: str, written: bool) -> None:
-    [value] = ATTRIBUTE.findall(text)
-    assert bool(WRITTEN.fullmatch(value)) == written
-
-
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ('send("GET", "/v1/jobs")', False),
-        ("fetch(`/v1/jobs/${id}`)", False),
-        ("a.href = '/jobs'", False),
-        ('cookie = "a=1; path=/jobs"', False),
-        ("fetch(url(`/v1/jobs/${id}`))", True),
-        ('location.assign(url("/sign-in"))', True),
-    ],
-)
-def test_the_look_at_scripts_would_notice(text: str, written: bool) -> None:
-    assert (SCRIPT_LITERAL.search(text) is None) == written
-
-
 def test_the_path_of_a_request_is_read_in_one_place() -> None:
     """Elsewhere, one would forget that the root path may stand before it."""
     reading = re.compile(r"""scope\[["']path|\burl\.path\b|\burl_for\(|\bbase_url\b""")

@@ -3,7 +3,6 @@
 import io
 import json
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -204,13 +203,3 @@ def test_what_is_private_comes_when_it_is_opened(owner: Visitor, upload: Path) -
     counts = [int(count) for count in bars.locator("b").all_text_contents()]
     assert widths == pytest.approx([100 * count / max(counts) for count in counts])
     owner.shows("18-private")
-
-
-def test_axe_would_notice(open_browser: Callable[..., Visitor]) -> None:
-    visitor = open_browser()
-    visitor.page.goto("/sign-in")
-    assert visitor.violations() == []
-    visitor.page.evaluate(
-        "document.querySelector('label[for=key]').remove(); document.getElementById('key').placeholder = ''"
-    )
-    assert any(found.startswith("label: ") for found in visitor.violations())

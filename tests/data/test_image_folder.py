@@ -16,7 +16,7 @@ from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, Limits
 from datalens_service.data.untrusted.source import open_source
 from datalens_service.errors import InvalidDataset
 
-from .builders import Contents, encoded, grey, random_images, write_npz, write_zip
+from .builders import Contents, encoded, grey, random_images, write_zip
 
 
 def read(folder: Path, contents: Contents, limits: Limits = DEFAULT_LIMITS) -> Upload:
@@ -305,13 +305,6 @@ def test_flipped_bits_inside_an_image_are_refused_or_read(tmp_path: Path, file_f
 def recognised(path: Path) -> bool:
     with open_source(path, DEFAULT_LIMITS) as source:
         return image_folder.READER.recognises(source, AS_IT_IS)
-
-
-def test_recognises_by_contents(tmp_path: Path) -> None:
-    assert recognised(write_zip(tmp_path / "a", {"x/1.jpeg": encoded(PIXELS, "JPEG")}))
-    assert not recognised(write_zip(tmp_path / "b", {"x/1.png": b"text"}))
-    assert not recognised(write_zip(tmp_path / "c", {"__MACOSX/1.png": grey()}))
-    assert not recognised(write_npz(tmp_path / "d", images=np.zeros(3)))
 
 
 def test_metadata_does_not_reach_the_records(tmp_path: Path) -> None:

@@ -321,13 +321,6 @@ def recognised(path: Path) -> bool:
         return npz.READER.recognises(source, AS_IT_IS)
 
 
-def test_recognises_by_contents(tmp_path: Path) -> None:
-    assert recognised(write_npz(tmp_path / "a", images=IMAGES))
-    assert not recognised(write_zip(tmp_path / "b", {"images.npy": b"text"}))
-    (tmp_path / "c").write_bytes(npy_bytes(IMAGES))
-    assert not recognised(tmp_path / "c")
-
-
 def test_uncompressed_npz(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, images=IMAGES, labels=LABELS)

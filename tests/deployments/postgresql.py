@@ -38,7 +38,9 @@ class Cluster:
 
     def serve(self) -> None:
         """Start the server on the cluster, again if it was stopped or killed."""
-        settings = ["listen_addresses=", "max_connections=200"]
+        # Databases come and go: nobody vacuums, and no other server follows.
+        unneeded = ["autovacuum=off", "wal_level=minimal", "max_wal_senders=0"]
+        settings = ["listen_addresses=", "max_connections=200", *unneeded]
         options = ["-D", str(self._data), "-k", str(self._folder), *(part for one in settings for part in ("-c", one))]
         with (self._folder / "log").open("ab") as log:
             self._server = subprocess.Popen(

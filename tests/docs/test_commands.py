@@ -179,21 +179,6 @@ def test_no_reason_is_given_for_a_command_that_is_on_no_page():
     assert [pattern for pattern in NOT_RUN if not any(re.match(pattern, text) for text in commands)] == []
 
 
-@pytest.mark.parametrize(
-    ("command", "unknown"),
-    [
-        ("datalens jobs submit --dataset scans --epsilon 1 | cat --all", ["--dataset"]),
-        ("docker compose exec api datalens keys make", ["make"]),
-        ("torchrun -m datalens_service.cli train --eps 1", ["--eps"]),
-        ("python -m benchmarks.utility --rows auto", ["--rows"]),
-        ("scripts/nothing", ["scripts/nothing"]),
-        ("pip install 'datalens-service[worker,gpu]'", ["gpu"]),
-    ],
-)
-def test_a_word_that_nothing_knows_is_found(command: str, unknown: list[str]):
-    assert find_unknown_words(command) == unknown
-
-
 def test_a_command_that_fails_or_answers_otherwise_is_an_error(tmp_path: Path):
     right = Command("README.md", 1, "bash", "read -p 'Sure? [y/N]: ' said; echo; echo $said", "Sure? [y/N]: \ny")
     rehearsal = Rehearsal(tmp_path, [right], None, {})

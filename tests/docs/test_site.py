@@ -65,10 +65,6 @@ def test_no_page_loads_anything_from_another_host(site: Path):
     assert re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)\"']+", styles) == []
 
 
-def test_a_foreign_script_would_be_seen():
-    assert Resources('<script src="https://cdn.example/x.js"></script>').foreign == ["https://cdn.example/x.js"]
-
-
 def test_the_reference_has_every_operation_of_the_api(site: Path):
     described = create_app(Settings(data_dir=Path("never-opened"))).openapi()["paths"]
     assert json.loads((site / "openapi.json").read_text())["paths"] == described

@@ -120,13 +120,6 @@ def test_a_run_that_lost_a_release_of_its_start_hands_out_the_start() -> None:
     assert f"ended after {start} of {start + SMALL['steps']} planned releases" in result.rationale
 
 
-def test_what_is_released_is_a_function_of_noisy_sums() -> None:
-    """Other records over the same noisy sums give the same generator, bit by bit."""
-    books = account()
-    first = train(start(bars()), books).sample(6)[0]
-    np.testing.assert_array_equal(train(start(bars(5)), books).sample(6)[0], first)
-
-
 def test_gradients_move_images_towards_records() -> None:
     """Sums without noise, after a start that knows nothing."""
     run = start(bars(), pretraining_steps=0, steps=150, path=8)

@@ -183,13 +183,6 @@ def test_fewer_samples_than_widths():
     assert generator.sample(1, seed=0)[0].shape[0] == 1
 
 
-def test_units_of_several_records_are_priced_in_every_release():
-    plan = METHOD.plan(crosses(records_per_unit=4).schema, UNITS)
-    assert {release.mechanism.records_per_unit for release in plan.releases} == {4}
-    assert 0.999 * UNITS < plan.units() <= UNITS
-    trained(crosses(records_per_unit=4), METHOD, MemoryAccount(UNITS))
-
-
 def test_what_a_record_adds_does_not_depend_on_how_many_others_there_are():
     """Bit by bit, and networks see private images in blocks of one size."""
     dataset = crosses()

@@ -62,13 +62,6 @@ def test_there_is_no_generator_before_the_last_release():
         fitted(dataset, METHOD, MemoryAccount(UNITS // 2))
 
 
-def test_units_of_several_records_are_priced_in_every_release():
-    plan = METHOD.plan(two_kinds(4).schema, UNITS)
-    assert {release.mechanism.records_per_unit for release in plan.releases} == {4}
-    assert 0.999 * UNITS < plan.units() <= UNITS
-    fitted(two_kinds(4), METHOD, MemoryAccount(UNITS))
-
-
 def test_requests_that_cannot_work_are_refused():
     schema = two_kinds().schema
     with pytest.raises(InfeasiblePlan, match="raise epsilon"):

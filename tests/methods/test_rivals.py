@@ -75,13 +75,6 @@ def test_a_run_goes_on_from_drawn_states(method):
 
 
 @each_rival
-def test_what_is_released_is_a_function_of_noisy_sums(method):
-    """Other records over the same noisy sums give the same generator, bit by bit."""
-    account = MemoryAccount(UNITS)
-    np.testing.assert_array_equal(trained(method, stripes(), account), trained(method, stripes(5), account))
-
-
-@each_rival
 def test_prices_take_no_data(method):
     accounts = [MemoryAccount(UNITS), MemoryAccount(UNITS)]
     for seed, account in enumerate(accounts):

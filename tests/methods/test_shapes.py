@@ -65,13 +65,6 @@ def test_there_is_no_generator_before_the_last_release():
         fitted(dataset, method, MemoryAccount(UNITS // 2))
 
 
-def test_units_of_several_records_are_priced_in_every_release():
-    plan = Shapes().plan(bars(3).schema, UNITS)
-    assert {release.mechanism.records_per_unit for release in plan.releases} == {3}
-    assert plan.units() <= UNITS
-    fitted(bars(3), Shapes(), MemoryAccount(UNITS))
-
-
 def test_requests_that_cannot_work_are_refused():
     schema = bars().schema
     with pytest.raises(InfeasiblePlan, match="raise epsilon"):

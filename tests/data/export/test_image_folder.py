@@ -2,10 +2,8 @@ import json
 import zipfile
 from pathlib import Path, PurePosixPath
 
-import numpy as np
 import pytest
 
-from datalens_service.data import read_upload
 from datalens_service.data.export import image_folder
 from datalens_service.data.export.image_folder import class_folders
 
@@ -29,14 +27,6 @@ def test_layout(tmp_path: Path, release: Release) -> None:
         classes = json.loads(archive.read("classes.json"))
         assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
     assert classes == {"class_names": list(release.schema.class_names), "folders": ["0_T-shirt_top", "1_Übergang", "2"]}
-
-
-def test_our_own_reader_reads_it(tmp_path: Path, release: Release) -> None:
-    image_folder.write(tmp_path / "a", *release)
-    _, train, _ = read_upload(tmp_path / "a")
-    order = np.argsort(release.labels, kind="stable")
-    np.testing.assert_array_equal(train.images, release.images[order])
-    np.testing.assert_array_equal(train.labels, release.labels[order])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import numpy as np
 
-from datalens_service.data import read_upload
 from datalens_service.data.export import npz
 
 from .conftest import Release
@@ -17,11 +16,3 @@ def test_keys_shapes_and_types_are_those_of_medmnist(tmp_path: Path, release: Re
         np.testing.assert_array_equal(arrays["train_labels"], release.labels)
         assert arrays["train_labels"].dtype == np.int64
         assert arrays["class_names"].tolist() == list(release.schema.class_names)
-
-
-def test_our_own_reader_reads_it(tmp_path: Path, release: Release) -> None:
-    npz.write(tmp_path / "a", *release)
-    schema, train, _ = read_upload(tmp_path / "a")
-    assert schema.class_names == release.schema.class_names
-    np.testing.assert_array_equal(train.images, release.images)
-    np.testing.assert_array_equal(train.labels, release.labels)
