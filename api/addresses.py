@@ -4,8 +4,6 @@ Inside, an address is written from `/` on. Pages and documents write it by `addr
 `http.reverse_proxy` does the same to headers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """The web application: routes, middleware, and what it opens when it starts."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

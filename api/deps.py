@@ -1,7 +1,5 @@
 """What handlers ask for: the opened services, and a caller with a valid key."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """The files that describe the API, made from the code. What is in git a test compares; `build/` is for releases."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

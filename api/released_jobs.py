@@ -1,7 +1,5 @@
 """What all downloads of a job share: its state, formats, licences, and answers with a stored file."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import Depends, Query, Request, Response

@@ -4,8 +4,6 @@ A checkpoint saves time, never privacy: charges and noisy sums are in the ledger
 checkpoint are replayed from there.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

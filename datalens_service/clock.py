@@ -1,7 +1,5 @@
 """The present, and how precisely an instant may be told."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime
 from typing import Final

@@ -1,7 +1,5 @@
 """Objects of one kind made from those of another that have members of the same names."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 Kind = TypeVar("Kind")

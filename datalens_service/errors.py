@@ -31,8 +31,6 @@ A `detail` says what to change and never contains a private value. It names fiel
 (`voices.py`), so that each reader gets the words of the interface in front of them.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from datalens_service.voices import speak

@@ -1,7 +1,5 @@
 """What a feature extractor of another package owes, tried on made-up images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 What libraries log takes the same form: uvicorn, Celery and SQLAlchemy write through here as well.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import traceback

@@ -9,8 +9,6 @@ the exact sum by what is charged at most, and by the same whatever another unit 
 A private mean, norm, count or choice breaks that. Sums get no noise here: nobody has these records.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Python's own readers take more than a person means: `float("1_0")` is 10, `int("
 two equal members win and knows NaN.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """What a job does now: its row, its events and the API say it by these words."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -9,8 +9,6 @@
 Whoever installs a package beside this product trusts it with private records, as they trust the product.
 """
 
-from __future__ import annotations
-
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ Nothing is probed for. Which executor and which database are used is what stands
 that is nearly the name of a setting is refused: what it was to set would silently keep its default.
 """
 
-from __future__ import annotations
-
 import difflib
 import ipaddress
 import os

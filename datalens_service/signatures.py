@@ -7,8 +7,6 @@ One installation has one key for good: HKDF-SHA256 (RFC 5869) of its secret. A s
 a document, not that what it says is true (docs/decisions/0008-signing-what-leaves.md).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which source this is, for reports and proofs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -3,8 +3,6 @@
 An int counts as a float, as JSON has one kind of number; 1.0 does not count as an int.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field

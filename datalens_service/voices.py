@@ -8,8 +8,6 @@ settings of the evaluation and variables of the operator follow a rule (`RULES`)
 A text that is kept for a later reader is kept as it is, with its names as `⟦name⟧`, and spoken when it is shown.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

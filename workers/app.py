@@ -4,8 +4,6 @@ Celery only wakes workers. Which job runs where, how often it was tried and whet
 database, so every setting here may lose or repeat a message, but none may start a job unasked.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from celery import Celery

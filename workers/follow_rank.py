@@ -3,8 +3,6 @@
 It reads records and computes teachers. It knows no database, holds no lease, charges nothing and draws no noise.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import os

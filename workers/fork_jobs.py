@@ -4,8 +4,6 @@ It imports what a job needs, which takes seconds, and then forks a process for e
 has one thread of Python, no record, no database and no GPU, so a forked process begins as one that was started anew.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

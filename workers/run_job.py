@@ -12,8 +12,6 @@ Where torchrun or a batch system started several of them that know of each other
 first does the job, the others compute teachers for it. Without an id the job is the next one of the queue.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import os

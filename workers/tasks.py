@@ -1,7 +1,5 @@
 """The one task, and the worker behind it."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

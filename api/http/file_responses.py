@@ -1,7 +1,5 @@
 """Files as answers: a strong ETag from their content, ranges, and 304 for what the client has already."""
 
-from __future__ import annotations
-
 import base64
 from email.utils import formatdate
 from pathlib import Path

@@ -4,8 +4,6 @@ Nothing here depends on private records: states, times of submission, and what t
 are named by their random ids, never by what somebody called them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Final

@@ -3,8 +3,6 @@
 Only proxies that the operator trusts are believed: anybody can send their headers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any, Final

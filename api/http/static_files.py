@@ -1,7 +1,5 @@
 """Styles and scripts of the pages and Swagger UI. No build step: what lies in `static/` is what browsers get."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """How requests are read: JSON without ambiguous members, text of forms and queries in one notation."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence

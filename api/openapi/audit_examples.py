@@ -1,7 +1,5 @@
 """Examples of audits for the API description; the figures are of no private record."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The API description: what operations say about their answers, and the document made from all of it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """The example of a proof: made as a worker makes one, so that `datalens verify` accepts it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 

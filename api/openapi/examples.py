@@ -1,7 +1,5 @@
 """Examples for the API description, computed by the same code that answers requests."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 

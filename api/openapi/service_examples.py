@@ -1,7 +1,5 @@
 """Examples for the API description: keys, journals, webhooks, files and generators."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Pages beside the keys: webhooks and their deliveries, the audit journal, usage. Changes are requests to `/v1`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response

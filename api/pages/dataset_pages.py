@@ -1,7 +1,5 @@
 """Pages of datasets: list, upload, budget and journal. Every change is a request to `/v1`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, get_args
 

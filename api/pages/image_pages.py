@@ -1,7 +1,5 @@
 """Released images of a job, class by class."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response

@@ -1,7 +1,5 @@
 """Pages of jobs and audits: list, progress, comparison and report. Every change is a request to `/v1`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Query, Request, Response

@@ -1,7 +1,5 @@
 """The form of a job and its price, before anything is reserved."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final
 from uuid import uuid4
 

@@ -1,7 +1,5 @@
 """Pages that need no key: signing in and out, the key that signs, and the API reference (Swagger UI, served by us)."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Signing in through an OpenID provider, beside API keys."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import structlog

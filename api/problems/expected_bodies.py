@@ -3,8 +3,6 @@
 Kinds of bodies and their examples are those of the API description, so no operation can be without them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

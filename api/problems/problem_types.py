@@ -3,8 +3,6 @@
 `/problems/{slug}`, a page of the site and the OpenAPI document are made from this list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import wrap

@@ -3,8 +3,6 @@
 Values are never repeated: only limits and names that the API itself declares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

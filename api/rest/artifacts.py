@@ -1,7 +1,5 @@
 """The files of a job one by one, and addresses that fetch a releasable one without a key."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Annotated, Final
 

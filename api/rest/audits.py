@@ -1,7 +1,5 @@
 """Audits: attack a method or a released model, for the owner of the records alone."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Query, Response, status

@@ -1,7 +1,5 @@
 """Classifiers: list them, read their cards, predict. Their files are among those of their jobs."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Changes of a dataset: its confirmation, which opens the budget, and its name, tags and notes."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Response

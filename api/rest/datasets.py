@@ -1,7 +1,5 @@
 """Datasets: upload, look at, delete, and the account that pays for each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final

@@ -1,7 +1,5 @@
 """What a job made, as files: report, proof, synthetic images, classifier."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated, Final
 

@@ -1,7 +1,5 @@
 """What happens to a job: as a list, and as a stream that goes on where a client was cut off."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

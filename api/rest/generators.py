@@ -1,7 +1,5 @@
 """Generators: draw more from them, take them along, bring them in."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any, Final
 

@@ -1,7 +1,5 @@
 """Is the process alive, can it do its work, and how does the whole service fare?"""
 
-from __future__ import annotations
-
 import os
 from typing import Literal
 

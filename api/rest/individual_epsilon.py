@@ -1,7 +1,5 @@
 """Individual ε of one record, for whoever holds the record."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

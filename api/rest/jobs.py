@@ -1,7 +1,5 @@
 """Jobs: submit, look at, pause, go on with, cancel, repeat."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Header, Query, Response, status

@@ -1,7 +1,5 @@
 """What the caller's tenant has used, and who did what in it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query

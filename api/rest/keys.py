@@ -1,7 +1,5 @@
 """API keys of the caller's tenant: make, narrow, let expire, rotate, revoke."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Annotated
 

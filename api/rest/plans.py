@@ -1,7 +1,5 @@
 """Plans: what a training request would cost, before anything runs."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Body

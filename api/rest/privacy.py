@@ -1,7 +1,5 @@
 """The account of a dataset: its journal in pages, and the one way to raise its limit."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Query

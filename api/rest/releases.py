@@ -1,7 +1,5 @@
 """The page of everything that a tenant has released: the only one that consumers see."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Self

@@ -1,7 +1,5 @@
 """The public key with which proofs, reports and archives of this installation can be checked."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter
 
 from api.deps import ServicesDep

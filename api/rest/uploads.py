@@ -1,7 +1,5 @@
 """Resumable uploads: tus 1.0 with creation, checksum, termination and expiration."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Annotated, Any, Final
 

@@ -1,7 +1,5 @@
 """Webhooks: notifications of job state changes, and their deliveries."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Response, status

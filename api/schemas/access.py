@@ -1,7 +1,5 @@
 """API keys, the audit journal and usage, as requests and answers."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Self
 

@@ -1,7 +1,5 @@
 """Audits: what was asked, how far they are, and what they found. For the owner alone."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Self
 

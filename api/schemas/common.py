@@ -1,7 +1,5 @@
 """What requests and answers look like. ε that was spent is rounded up, ε that remains is rounded down."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, Generic, Self, TypeVar

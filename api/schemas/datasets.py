@@ -1,7 +1,5 @@
 """What uploads, their validation and their deletion look like."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Final, Literal, Self
 

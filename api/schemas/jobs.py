@@ -1,7 +1,5 @@
 """What jobs look like, and what may be asked of them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import datetime, timedelta

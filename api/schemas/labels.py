@@ -1,7 +1,5 @@
 """Names, tags and notes as requests give them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints

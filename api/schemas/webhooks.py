@@ -1,7 +1,5 @@
 """Webhooks and their deliveries, as requests and answers."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from typing import Annotated, Any, Self

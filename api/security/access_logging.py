@@ -1,7 +1,5 @@
 """Notes every call that is to be noted, before its answer leaves: without the note there is no answer."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Who calls, where a browser calls: a cookie that scripts cannot read, and a token that only our pages know."""
 
-from __future__ import annotations
-
 import hmac
 from typing import Final
 

@@ -3,8 +3,6 @@
 An operation that is missing here is for owners only and is audited; a test demands that none is missing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -6,8 +6,6 @@ Without such a broker, and while it does not answer, each process counts for its
 address, a key then gets up to k times as much. What must hold exactly, budgets, is in the database.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -4,8 +4,6 @@ The cookie is sent when another site leads here (`SameSite=lax`), which the sess
 removed by the first answer of the provider, and is worth nothing without the code that answers it.
 """
 
-from __future__ import annotations
-
 import base64
 import hmac
 import json

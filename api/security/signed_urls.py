@@ -6,8 +6,6 @@ A grant names tenant, job, file, digest, audience, the key that asked for it, an
 invalidates the signature. Revoking a key revokes its URLs.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Literal
 

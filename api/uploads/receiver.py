@@ -4,8 +4,6 @@ The key is checked before the first byte is read, and no more than a chunk is in
 for the name of a data set alone.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import fcntl

@@ -4,8 +4,6 @@ A chunk counts once it is on the disk and noted in the database. Without a check
 connection broke counts as well; with one, all of a chunk counts or nothing.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import fcntl

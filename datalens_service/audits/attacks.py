@@ -1,7 +1,5 @@
 """The registry of attacks, and the scores of those that tell members from others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final, NamedTuple
 

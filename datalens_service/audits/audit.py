@@ -3,8 +3,6 @@
 Figures depend on private records: they are for the owner alone, and not to be passed on.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Annotated, Final, Literal, Protocol

@@ -3,8 +3,6 @@
 Geiping et al. 2020, "Inverting Gradients". The attacker knows network, weights and label of a record.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """How gradient inversion searches, and how near it came: figures for the owner alone."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Literal
 
 import numpy as np

@@ -3,8 +3,6 @@
 Every figure is a lower bound on what an attacker can do. A weak attack proves nothing; a strong one proves leakage.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Final

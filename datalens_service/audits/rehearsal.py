@@ -4,8 +4,6 @@ The owner knows who was in, so the attack can be scored. Nothing is charged and 
 leaves the process but figures for the owner. They depend on private records: they are not to be passed on.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -4,8 +4,6 @@ Attacks that need reference models train them here, on training records that are
 they are scored: nothing leaves the process but figures for the owner.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

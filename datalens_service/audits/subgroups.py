@@ -1,7 +1,5 @@
 """Loss threshold by class and by group: chosen on one half of the candidates, scored on the other half."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

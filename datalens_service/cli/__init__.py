@@ -1,7 +1,5 @@
 """The command line `datalens`."""
 
-from __future__ import annotations
-
 import os
 
 

@@ -1,7 +1,5 @@
 """The commands, and what happens when one fails."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

@@ -1,7 +1,5 @@
 """The question before something ends for good; the pages ask about the same things."""
 
-from __future__ import annotations
-
 import sys
 from typing import TextIO
 

@@ -1,7 +1,5 @@
 """What a command says when it fails: one sentence or a JSON object, and an exit code; never a traceback."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum

@@ -4,8 +4,6 @@ An exception in the middle of a transaction may leave the database locked by thi
 checked between steps cannot, and no step is paid twice.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from contextlib import suppress

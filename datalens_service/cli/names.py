@@ -1,7 +1,5 @@
 """Ids of jobs and data sets, by id or by the name that their owner gave them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final, Protocol
 

@@ -1,7 +1,5 @@
 """What the owner of an upload should know of how it was read: on stderr, beside the result."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 

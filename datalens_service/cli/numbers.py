@@ -1,7 +1,5 @@
 """Options that are numbers or sizes, in plain notation only: Python itself would read `1_0` as 10."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

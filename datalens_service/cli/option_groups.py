@@ -1,7 +1,5 @@
 """Options that several commands take together: a parameter whose type is a data class stands for one for each field."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps

@@ -1,7 +1,5 @@
 """What `train` and `demo` say at the end: where everything is, what was spent, what came of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

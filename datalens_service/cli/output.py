@@ -3,8 +3,6 @@
 With `--json`, stdout holds exactly one JSON object, also if the command fails: `{"error": {…}}` then.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Progress bars on stderr: one per phase of a job, with the ε it has spent; one for an upload."""
 
-from __future__ import annotations
-
 from types import TracebackType
 from typing import Self
 

@@ -1,7 +1,5 @@
 """Standard streams as they come: closed, full, with nobody at the other end, or unable to show every character."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -1,7 +1,5 @@
 """Addresses of services, and how a connection to one is configured."""
 
-from __future__ import annotations
-
 import ipaddress
 from typing import Any, Final
 

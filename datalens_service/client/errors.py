@@ -1,7 +1,5 @@
 """What both clients raise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from datalens_service.client.models import ValidationInfo

@@ -1,7 +1,5 @@
 """Parser for the event stream of a job (Server-Sent Events)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from pydantic import ValidationError

@@ -1,7 +1,5 @@
 """Response bodies, as far as the client reads them. Members that a newer server adds are ignored."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, Literal
 

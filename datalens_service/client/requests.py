@@ -1,7 +1,5 @@
 """Every request of the API as a value: what it sends and how its response is parsed. Shared by both clients."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Callable, Mapping

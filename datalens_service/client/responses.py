@@ -1,7 +1,5 @@
 """Responses of the service: parsed, or turned into a `ClientError` that says what to change."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar

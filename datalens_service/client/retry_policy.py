@@ -1,7 +1,5 @@
 """Which errors are retried, after which delay, and for how long."""
 
-from __future__ import annotations
-
 import time
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Labelled image sets: reading, keeping, dealing to shards and exporting them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from datalens_service.data.assembly import assemble, with_preparation, with_public_test

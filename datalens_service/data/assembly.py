@@ -3,8 +3,6 @@
 Names come first, since they become public; then who belongs together; pixels last, as they take longest.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A labelled image set: a public schema and private records."""
 
-from __future__ import annotations
-
 import operator
 from dataclasses import dataclass, field
 from typing import Annotated, Final, NamedTuple

@@ -4,8 +4,6 @@
 C. Kaynak, UCI Machine Learning Repository, CC BY 4.0).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -3,8 +3,6 @@
 A name alone decides for most patterns (`looks_identifying`); a few show only in the set of all names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Final

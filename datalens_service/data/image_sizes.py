@@ -1,7 +1,5 @@
 """How large images may be, and how a size is written."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Final, NamedTuple
 

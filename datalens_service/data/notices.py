@@ -4,8 +4,6 @@ A notice is a stable code, a count and a few names; the sentence belongs to the 
 `Source.notices` while they read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Final

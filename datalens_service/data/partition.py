@@ -9,8 +9,6 @@ behind it to other shards; the guarantee then rests on the key being secret, whi
 before (docs/privacy.md, "Secrets").
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 

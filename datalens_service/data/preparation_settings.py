@@ -1,7 +1,5 @@
 """What the owner chooses for all images when they are brought to one size; public."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Any, Self
 

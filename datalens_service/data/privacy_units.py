@@ -5,8 +5,6 @@ each training image and the owner declares, in public, how many records and clas
 with a unit that holds more is refused (`dataset.check_units`), so every cost may rest on the declaration.
 """
 
-from __future__ import annotations
-
 import hashlib
 import unicodedata
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """What an owner chooses for the reading of an upload; public, and the same for every record."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints

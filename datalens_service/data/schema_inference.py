@@ -1,7 +1,5 @@
 """A look at classes and images for what is usually a mistake: too few, nearly black, constant or repeated ones."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator
 from typing import Final

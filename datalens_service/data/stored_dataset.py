@@ -4,8 +4,6 @@ The files are memory-mapped, so a job starts without reading them whole. The par
 whoever copies the folder does not learn which record trained which teacher.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Figures one by one: one that fails is reported as unavailable and leaves the others as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final, TypeVar
 

@@ -1,7 +1,5 @@
 """Measures a released classifier on the owner's test images: accuracy, and which class is taken for which."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, Protocol, runtime_checkable
 

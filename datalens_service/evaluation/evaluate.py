@@ -4,8 +4,6 @@ What reads private images here is not charged and goes to the owner alone; what 
 observer hears (steps done, steps in all) depends on settings and public numbers only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final

@@ -4,8 +4,6 @@ Only domains that the operator names get mail, so that nobody can write to stran
 attempts and their record are those of webhooks; an attempt that is repeated has the same Message-ID.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import smtplib

@@ -1,7 +1,5 @@
 """Opening the store as the settings say: with an audit, or in a job process beside one that was audited."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

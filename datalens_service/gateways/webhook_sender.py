@@ -9,8 +9,6 @@ Every API process runs one sender; a row that one of them has claimed is left al
 process that dies in between sends the message again: the id stays the same, so that receivers can tell.
 """
 
-from __future__ import annotations
-
 import http.client
 import ipaddress
 import socket

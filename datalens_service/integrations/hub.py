@@ -4,8 +4,6 @@ What leaves is the archive that anybody may download (`GET /v1/jobs/{id}/dataset
 as `datalens verify` does: its signed sums know every file, and ε is recomputed from the proof.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Figures of a job in MLflow: those that anybody may see, from the releasable report alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Where a job trains."""
 
-from __future__ import annotations
-
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.spec import Device
 

@@ -3,8 +3,6 @@
 train ──▶ package ──▶ model is ready ──▶ evaluate ──▶ state the figures ──▶ end
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """How a job process ends."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

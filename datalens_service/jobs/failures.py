@@ -1,7 +1,5 @@
 """What a failed job says about itself: the problem on its row, safe to show."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

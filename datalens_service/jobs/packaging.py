@@ -4,8 +4,6 @@ They are stored twice: as soon as training has ended, so that nobody waits for f
 figures are there, those files again that state them.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from typing import Any

@@ -5,8 +5,6 @@ or remove, the files of its successor. The successor takes the last checkpoint a
 its job: the worker that ends it removes the files, and `remove_leftovers` removes what a crash left.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Rank 0 does the job. The others first learn where the records are, then compute teachers until it shuts them down.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path

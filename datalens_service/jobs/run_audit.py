@@ -1,7 +1,5 @@
 """The work of an audit: train what is attacked, attack it, and keep figures for the owner. No model is stored."""
 
-from __future__ import annotations
-
 from datalens_service.audits.audit import AuditResult, AuditSettings, Train
 from datalens_service.audits.reconstruction import NO_MODEL, Reconstruction, invert_records
 from datalens_service.audits.rehearsal import rehearse

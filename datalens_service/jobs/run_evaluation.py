@@ -1,7 +1,5 @@
 """Measuring a released model: figures for the owner, and those that may be passed on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial

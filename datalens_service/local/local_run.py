@@ -7,8 +7,6 @@ A run that was killed goes on when it is started again with the same settings: o
 at a time (a lock that dies with its process), so whoever gets the lock knows that the earlier worker is gone.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -3,8 +3,6 @@
 A unit counts once, whatever it holds: by its first record. Claim, proof and tests: docs/mechanisms/accuracy.md.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Literal, NamedTuple, final
 

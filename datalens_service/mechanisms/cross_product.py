@@ -4,8 +4,6 @@ Both factors are rounded to integer grids; the rounding is inside the sensitivit
 and the noise an exact discrete Gaussian. Claim, proof and tests: docs/mechanisms/cross_product.md.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Literal, NamedTuple, final

@@ -4,8 +4,6 @@ GroupedVectors are rounded to an integer grid; the rounding is inside the sensit
 and the noise an exact discrete Gaussian. Claim, proof and tests: docs/mechanisms/moments.md.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from fractions import Fraction

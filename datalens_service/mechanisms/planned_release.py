@@ -1,7 +1,5 @@
 """Releases as they are planned, charged and reported."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field

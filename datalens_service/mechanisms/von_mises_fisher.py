@@ -5,8 +5,6 @@ Deep Learning", Algorithm 1), in passes over a partition of the units, with an (
 to each unit, not to the sum. Claim, proof and tests: docs/mechanisms/von_mises_fisher.md.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """An `Account` whose step 0 is a later step of the job, for a run that begins after other releases."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

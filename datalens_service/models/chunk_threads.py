@@ -3,8 +3,6 @@
 The operations of a chunk are many and small. Split over threads, each of them waits for all; chunks do not.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -4,8 +4,6 @@ Which coordinates stay depends on the private row. That is sound because noise g
 length of a row is what the mechanism's guard checks.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ It learns from released numbers only; what it says is post-processing. The netwo
 output for a class is the logit of "this is a real image of that class".
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

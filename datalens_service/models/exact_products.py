@@ -4,8 +4,6 @@ A library for linear algebra adds in an order that depends on the number of rows
 other records. Sums of integers below 2^53 are exact in float64: in any order they give the same bits.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final
 

@@ -5,8 +5,6 @@ outputs. For one record the gradient of the weights is the outer product of the 
 Per-Example Gradient Computations").
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -9,8 +9,6 @@ The gradient of a linear layer's weights is an outer product, of the gradient at
 (`LinearTaps`). It is written to its place in a row once, and by nothing else.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -3,8 +3,6 @@
 A new kind of released model is one class with these members, in one file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol

@@ -6,8 +6,6 @@ when the package is imported; Intel oneMKL developer guide, "Obtaining Numerical
 a process that multiplied matrices before the import.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Final

@@ -8,8 +8,6 @@ Coefficients of the coarser wavelets are computed at every second pixel, as in t
 their moduli are smooth.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -3,8 +3,6 @@
 All of it is post-processing of what a mechanism handed out: it may be repeated, averaged and replayed.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any, NamedTuple
 

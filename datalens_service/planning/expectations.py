@@ -4,8 +4,6 @@ The table (`expectations.json`, made by `benchmarks/expectations.py`) has two da
 is expected between them.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math

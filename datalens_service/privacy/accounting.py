@@ -13,8 +13,6 @@ Noise is discrete: N_Z(v, σ²) is, up to a factor 1 ± 2.8e-77 per coordinate, 
 continuous N(v, σ² − 9). Charging Δ²/(σ² − 9) therefore covers it (docs/mechanisms/discrete_gaussian.md).
 """
 
-from __future__ import annotations
-
 import math
 from enum import StrEnum
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Ways to draw batches whose releases are charged as one, before the first of them."""
 
-from __future__ import annotations
-
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 

@@ -1,7 +1,5 @@
 """Accounts in memory: a budget filter for notebooks and tests, and the account of what is never handed out."""
 
-from __future__ import annotations
-
 from typing import Any, final
 
 import numpy as np

@@ -6,8 +6,6 @@ its slack δ₀; both add up over an account, and ε is read off at δ − Σ δ
 docs/mechanisms/poisson_sampling.md. Curves come from dp_accounting, whose discretisation never lies below the truth.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -5,8 +5,6 @@ rounded up to public levels, so that the price of a level is known before traini
 guarantee of every unit is the ε of the job. Claim and proof: docs/mechanisms/individual_histogram.md.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from fractions import Fraction

@@ -4,8 +4,6 @@ dp_accounting's own way walks over all losses in Python, seconds for a single pr
 numpy, and are compared with it at some losses each time.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

@@ -5,8 +5,6 @@ batches there are. Batches follow from the number of the draw and public values 
 its batch is over, and the run ends with fewer steps. Claim and proof: docs/mechanisms/von_mises_fisher.md.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Final, Self

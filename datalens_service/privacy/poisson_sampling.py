@@ -5,8 +5,6 @@ that every process books the same integers, and recomputed before the first char
 proof: docs/mechanisms/poisson_sampling.md.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from fractions import Fraction

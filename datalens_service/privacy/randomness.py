@@ -11,8 +11,6 @@ The sampler is Canonne, Kamath & Steinke 2020 ("The Discrete Gaussian for Differ
 1 to 3, with t = σ in Algorithm 3 and vectorised by rounds. Only integers take part.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

@@ -5,8 +5,6 @@ distributions are convolved (Doroshenko et al. 2022), pessimistically: the resul
 for ε ≤ 100 it lies above it by less than `RESOLUTION`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ was in a batch. Shuffled batches are not Poisson samples: counting them as such 
 (Chua et al. 2024; Annamalai et al. 2024).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, Final

@@ -5,8 +5,6 @@ is uniform among the directions orthogonal to x. All of it in float64: the sampl
 the guarantee assumes (docs/mechanisms/von_mises_fisher.md). In float32 cosines are visibly biased.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Final

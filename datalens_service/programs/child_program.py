@@ -3,8 +3,6 @@
 Whoever starts one and the program itself agree on what its exit status means.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

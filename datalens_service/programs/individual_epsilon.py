@@ -6,8 +6,6 @@ process of its own, because it needs torch:
     python -m datalens_service.programs.individual_epsilon ITERATES IMAGES LABELS OUT
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import secrets

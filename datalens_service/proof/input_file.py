@@ -3,8 +3,6 @@
 Whoever gives the wrong file is told which one it is and which one to give; that is no verdict on anybody.
 """
 
-from __future__ import annotations
-
 import struct
 import zipfile
 import zlib

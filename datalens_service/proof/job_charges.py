@@ -6,8 +6,6 @@ The chain begins with a hash of the job's id and counts from 1, so that it tells
 or entry of the journal is in it, nor whether other jobs or uploads share the account. No database here.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import operator

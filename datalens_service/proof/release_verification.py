@@ -1,7 +1,5 @@
 """Are the files of a release those that an installation signed? An archive, packed or not, and a report."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

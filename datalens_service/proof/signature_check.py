@@ -1,7 +1,5 @@
 """Where a document comes from: the line of a verdict about its signature."""
 
-from __future__ import annotations
-
 from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict

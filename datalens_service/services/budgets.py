@@ -1,7 +1,5 @@
 """Raising a lifetime budget: an act of the owner with a reason, on the account's journal and on the audit journal."""
 
-from __future__ import annotations
-
 from sqlalchemy.orm import Session
 
 from datalens_service.store.access import access_log

@@ -1,7 +1,5 @@
 """What the claims of a verified ID token grant: a mapping of the operator, and nothing that it does not name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 

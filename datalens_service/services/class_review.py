@@ -1,7 +1,5 @@
 """What the owner of an upload looks at before its class names become public and its budget opens. Private."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Final, Self
 

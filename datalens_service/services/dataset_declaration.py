@@ -1,7 +1,5 @@
 """What an owner declares of a dataset: its name and classes, its privacy unit, its budget."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AliasChoices, Field, StringConstraints, field_validator, model_validator

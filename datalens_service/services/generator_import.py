@@ -4,8 +4,6 @@ A file is taken if safetensors reads it, its header names a kind and a schema th
 of its own draws an image of each class from it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

@@ -7,8 +7,6 @@ What was confirmed beforehand goes both steps at once. In between, an upload has
 nothing else: no account, no fingerprints, no objects in a store.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -3,8 +3,6 @@
 Before the API starts, `begin_audit` has refused a database that does not belong to its log.
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Final
 

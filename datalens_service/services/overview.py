@@ -3,8 +3,6 @@
 Everything is read from the database when it is asked for, so every replica of the API gives the same answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -3,8 +3,6 @@
 an upload ──▶ confined process: images.npy ──▶ process with torch: probabilities.npy ──▶ answer
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """What a training request costs the account of its data set."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

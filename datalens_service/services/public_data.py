@@ -1,7 +1,5 @@
 """Whether a job may start from a data set: only from one that was declared public when it was uploaded."""
 
-from __future__ import annotations
-
 from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.methods.public_start import check_same_size
 from datalens_service.store.access import tenants

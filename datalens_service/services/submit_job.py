@@ -1,7 +1,5 @@
 """Submitting a job, the main verb of the product: reserve what it costs, and tell workers of it."""
 
-from __future__ import annotations
-
 from datalens_service.gateways.dispatch import Dispatcher
 from datalens_service.planning.job_names import default_name
 from datalens_service.services.pricing import Quote

@@ -4,8 +4,6 @@ What a job has packed is sliced; more than that, or another seed, is drawn. A pr
 need torch, which the API runs without, and up to a million images take minutes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """What is kept of how an upload was read, for its owner alone; it is deleted with the data."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict

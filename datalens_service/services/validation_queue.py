@@ -4,8 +4,6 @@ The database says what is to be done and the lock on a file who does it: a servi
 the next one that starts or looks. What comes of it goes to the owner's report and nowhere else.
 """
 
-from __future__ import annotations
-
 import fcntl
 import threading
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ When `transaction()` returns, its content has reached the disk; when it raises, 
 the connection breaks in the middle of the commit nobody can tell; that is StoreUnavailable as well.
 """
 
-from __future__ import annotations
-
 import functools
 import sqlite3
 import threading

@@ -4,8 +4,6 @@ Clocks of workers differ. A worker whose clock is a minute fast would find every
 whose clock is slow would take leases that have ended already (docs/decisions/0053-one-queue-one-clock.md).
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from sqlalchemy import func, select

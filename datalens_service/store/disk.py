@@ -1,7 +1,5 @@
 """Disks: what a rename or a new file needs to survive a power cut, and what it means when one is full."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """The secret of an installation: the keys of fingerprints, signatures and cookies are derived from it."""
 
-from __future__ import annotations
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 

@@ -1,7 +1,5 @@
 """Names, tags and notes that people give to jobs and datasets: for finding them, without any effect on them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

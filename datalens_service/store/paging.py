@@ -4,8 +4,6 @@ Rows are ordered by their exact times, which do not leave: a cursor names a row 
 up the rest. If the row is gone, the page begins with the whole second, so that nothing is left out.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 `audit_entries` is a journal like that of an account, one chain per tenant; triggers refuse to change or delete it.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, Final
 

@@ -8,8 +8,6 @@ reservations and fingerprints, and to lower a spend.
 All numbers of privacy are BIGINT ledger units (1e-15 of μ²).
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Uploads that are no data set yet: whoever asks for one as if it were is told what it waits for."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from sqlalchemy import Connection, select

@@ -4,8 +4,6 @@ They share its session, so whoever kills the job process kills them too. Their s
 holds open and never writes to: its end says that rank 0 is gone, however it went.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

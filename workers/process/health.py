@@ -5,8 +5,6 @@ interrupt a job. Each worker touches a file of its own, which it keeps locked, s
 told from those of workers that hang. `--ready` asks instead whether broker and database answer.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl

@@ -7,8 +7,6 @@
 The database is the queue. What wakes the loop only shortens the wait: a job is never tied to a message.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -1,7 +1,5 @@
 """The process of one job, from outside: start it, watch it, end it, and give its lease up when it is dead."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

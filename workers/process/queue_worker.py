@@ -3,8 +3,6 @@
 A message only wakes it. Jobs whose message was lost, or that were interrupted, are found at its next turn.
 """
 
-from __future__ import annotations
-
 import threading
 
 from datalens_service.settings import Settings

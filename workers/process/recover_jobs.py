@@ -1,7 +1,5 @@
 """What has to be done for jobs whose workers were lost, by whoever is alive."""
 
-from __future__ import annotations
-
 import structlog
 
 from datalens_service.jobs.private_folder import remove_leftovers

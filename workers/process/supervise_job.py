@@ -8,8 +8,6 @@
 How often a job may be lost is counted in its row (`leases.claim_next`).
 """
 
-from __future__ import annotations
-
 import threading
 import time
 

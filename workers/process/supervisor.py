@@ -4,8 +4,6 @@ Several may run on one database: claims decide who gets a job. A supervisor that
 processes running; they hold their leases themselves, and the next supervisor counts them.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """What attacks found, as the owner sees it on pages. For the owner alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 

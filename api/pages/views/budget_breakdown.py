@@ -1,7 +1,5 @@
 """Gauges: how a budget is divided. Shares are of μ², which adds up; ε does not."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

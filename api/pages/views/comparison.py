@@ -1,7 +1,5 @@
 """Two jobs side by side: what they were asked for, what they reached, and where their parameters differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What several pages show of datasets and jobs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from api.deps import Services

@@ -1,7 +1,5 @@
 """Numbers, times and names as people read them; ε that was spent is rounded up, ε that remains is rounded down."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Final
 

@@ -3,8 +3,6 @@
 A page of it is built from a portion of the journal, whose length does not matter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The phases of a job, as a page shows them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Literal
 

@@ -1,7 +1,5 @@
 """The form of a job that is being planned, and the training request it stands for."""
 
-from __future__ import annotations
-
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, Field, ValidationError

@@ -1,7 +1,5 @@
 """How good the result of a job is: private figures for the owner, those of the releasable report for others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple

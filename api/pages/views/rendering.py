@@ -1,7 +1,5 @@
 """Pages from templates, with headers that let a page load and run nothing but our own files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Who looks at a page."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """`datalens audits`: attacks by a service, on its datasets and on what its jobs released."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """`datalens datasets`: upload, list and show the data sets of a service."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`datalens demo`: the whole way on real images that come with scikit-learn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Final
 

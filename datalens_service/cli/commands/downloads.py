@@ -1,7 +1,5 @@
 """`datalens jobs files`, `download` and `report`: what a job has made, as files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path

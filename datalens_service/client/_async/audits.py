@@ -1,7 +1,5 @@
 """Requests about audits: attack a method or a released model, and read what was found."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests about classifiers: download one, and predict with it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

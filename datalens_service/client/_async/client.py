@@ -1,7 +1,5 @@
 """The client: a connection and all methods of the API."""
 
-from __future__ import annotations
-
 from types import TracebackType
 from typing import Self
 

@@ -1,7 +1,5 @@
 """Requests about datasets and uploads."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """HTTP connections to one service."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 # Generated from _async by scripts/unasync. Do not edit.
 """Requests about audits: attack a method or a released model, and read what was found."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 # Generated from _async by scripts/unasync. Do not edit.
 """Requests about classifiers: download one, and predict with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

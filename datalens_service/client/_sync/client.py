@@ -1,8 +1,6 @@
 # Generated from _async by scripts/unasync. Do not edit.
 """The client: a connection and all methods of the API."""
 
-from __future__ import annotations
-
 from types import TracebackType
 from typing import Self
 

@@ -1,8 +1,6 @@
 # Generated from _async by scripts/unasync. Do not edit.
 """Requests about datasets and uploads."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 # Generated from _async by scripts/unasync. Do not edit.
 """HTTP connections to one service."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Every file says that it is synthetic and carries the card, and equal input gives equal bytes.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from datalens_service.data.export import image_folder, npz, parquet, webdataset

@@ -1,7 +1,5 @@
 """Zip entries that are the same bytes on every run and every system."""
 
-from __future__ import annotations
-
 import zipfile
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Terms under which whoever makes a data set may publish it; nobody chooses them for him."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -1,7 +1,5 @@
 """README.md of a released model, with the YAML that model hubs read: a model index of what was measured."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

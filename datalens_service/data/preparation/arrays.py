@@ -4,8 +4,6 @@ How a number becomes a byte is a function of its type, of its own image and of p
 another one.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 Attributes and transforms by DICOM PS3.3, sections C.7.6.3 (pixels), C.11.1 (modality) and C.11.2 (window).
 """
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Iterator

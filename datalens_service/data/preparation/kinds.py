@@ -1,7 +1,5 @@
 """Which files can be prepared, told from their name and first bytes: nothing here decodes an image."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from datalens_service.data.untrusted.images import MAGIC

@@ -1,7 +1,5 @@
 """One encoded image becomes pixels of the chosen size and mode: a function of that image and the settings alone."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """Upload formats: one module per format, one line each in `_FORMATS`."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from numpy.lib import format as npy

@@ -1,7 +1,5 @@
 """What every reader hands out: an index of records whose pixels nobody has decoded yet."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum

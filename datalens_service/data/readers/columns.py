@@ -1,7 +1,5 @@
 """Which columns of a table hold files, labels and groups: by the names that the owner declares, else the usual ones."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple

@@ -4,8 +4,6 @@ A table comes first, then the folder between class and image, then the patient I
 must put all files of one patient ID into one group.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -6,8 +6,6 @@
 Contents say what is images and what is labels. A name with `t10k` or `test` in it belongs to the test split.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import math

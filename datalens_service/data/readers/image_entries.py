@@ -4,8 +4,6 @@ Notes, licences and what desktops leave behind are ignored and counted. Tables a
 ignored: they may say something of the images.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -13,8 +13,6 @@ Anything else that is not an image is refused. Records are ordered by name, clas
 images have the size and mode (8-bit grey or RGB) of the first; an EXIF orientation is applied, other metadata dropped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final

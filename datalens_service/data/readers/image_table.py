@@ -8,8 +8,6 @@ several images, "group" or "patient" (`columns.py` has all names). Labels in the
 that contradict the table are refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

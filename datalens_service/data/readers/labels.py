@@ -5,8 +5,6 @@ classes of these names, in ascending order. Words are classes in sorted order. N
 take their places.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

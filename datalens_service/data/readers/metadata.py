@@ -5,8 +5,6 @@ of groups, or both, under their usual names or those that the owner declares. Co
 columns, as the line of names has them. Tables are UTF-8, UTF-16 with a byte order mark, or what the owner declares.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

@@ -16,8 +16,6 @@ preparation, integers of more bits are read through the chosen window. Labels ar
 floats, (n,) or (n, 1), or one-hot rows, (n, classes).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ A folder of such a name beside other folders may be a class as well (a "train" b
 refused, unless its owner names the classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 

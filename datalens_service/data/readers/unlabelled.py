@@ -1,7 +1,5 @@
 """Images without labels, for a classifier: one picture, an archive of pictures, or an NPZ."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple

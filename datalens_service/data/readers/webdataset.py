@@ -7,8 +7,6 @@
 A file "__classes.json__" or "classes.json" with "class_names", as our own export writes it, names the numbers.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Everywhere: limits on memory, processor time, size and number of files. On Linux
 other programs, no looking into other processes (seccomp), and no writing outside one folder (Landlock).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

@@ -3,8 +3,6 @@
 The records lie in its folder afterwards; `exchange.py` says how it is asked and how it answers.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from typing import Final

@@ -3,8 +3,6 @@
 As `decode.py`, with images that have no labels; it leaves them as `images.npy` in its folder.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from typing import Final

@@ -5,8 +5,6 @@ read in its folder. Whatever a hostile file does to it, nothing else is hurt: it
 place to write to.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """Reading a file from a stranger in a process of its own, which is killed when it takes too long."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What all archives have in common: entries with names that are labels, never paths."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator

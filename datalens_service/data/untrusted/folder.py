@@ -1,7 +1,5 @@
 """A folder of this machine as an archive, so that one reader serves both."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ process that decodes for the service does (`decode.py`). What it warns about is 
 not reach the pixels.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How much of an upload is read before it is refused."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

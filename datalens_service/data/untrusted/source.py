@@ -1,7 +1,5 @@
 """An uploaded file or a folder, opened once for all readers: compression taken off, the names in an archive checked."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -3,8 +3,6 @@
 Gzip around a tar is taken off first (`source.py`), so that entries can be read in any order.
 """
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Iterator

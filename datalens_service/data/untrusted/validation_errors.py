@@ -1,7 +1,5 @@
 """What is wrong with single files of an upload: for its owner only, because names are private."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

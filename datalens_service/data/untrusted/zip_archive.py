@@ -3,8 +3,6 @@
 Nothing is ever extracted to disk, so names are labels and not paths; those that try to be paths are refused.
 """
 
-from __future__ import annotations
-
 import stat
 import zipfile
 import zlib

@@ -1,7 +1,5 @@
 """Metrics of the report: one module each, one line each in `_REGISTERED`."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from datalens_service.evaluation.metrics import accuracy, baselines, fidelity, holdout, released_classifier

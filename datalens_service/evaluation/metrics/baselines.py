@@ -8,8 +8,6 @@ The averages are computed on private images but neither released nor charged: th
 owner alone. The noise is therefore seeded, and kept apart from the noise that protects anything.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Final

@@ -5,8 +5,6 @@ kernel of KID knows numbers around 1. It says nothing about other kinds of image
 with each other only where the weights are the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Accuracy on a dataset that was set aside: a noisy count that the job charges to that dataset's account."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from datalens_service.evaluation.metrics.metric import Metric

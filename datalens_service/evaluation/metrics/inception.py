@@ -4,8 +4,6 @@ The file is a pickle of tensors. It is used only if its digest begins as the pub
 without running code; torch-fidelity, which would run code, gets to see no other.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

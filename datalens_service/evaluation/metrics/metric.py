@@ -1,7 +1,5 @@
 """One metric of the report: what it is called, what it reads, and how it is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

@@ -9,8 +9,6 @@ reference   also the images of `reference`    as the owner declared these images
 training    also private training images      for the owner alone
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

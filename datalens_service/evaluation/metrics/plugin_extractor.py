@@ -4,8 +4,6 @@ A plug-in is a function from uint8 images (n, height, width, channels) to float 
 class scores, so there is no inception score under it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 from collections.abc import Callable

@@ -6,8 +6,6 @@ features are averages over all places: they tell edges, textures and colours apa
 image shows. Weights are the same for all images with as many channels, so figures can be compared from job to job.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any, Final

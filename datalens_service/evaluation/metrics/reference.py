@@ -5,8 +5,6 @@ hold-out    private images that no release of the job read: for the owner alone
 private     the private training images: for the owner alone, and never in a bundle
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ An extractor that was trained on few images may not tell noise from photographs;
 Spoiled images and distances of a private reference are as private as the reference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Final
 

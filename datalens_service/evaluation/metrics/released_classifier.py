@@ -1,7 +1,5 @@
 """Accuracy of a released classifier; `evaluation/classification.py` and the hold-out of a job measure it."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from datalens_service.evaluation.metrics import holdout

@@ -1,7 +1,5 @@
 """What attacks found, as reports state it: figures in the owner's copy, and where they lie in the other one."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from pydantic import Field

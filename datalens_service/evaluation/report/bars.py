@@ -1,7 +1,5 @@
 """Figures as bars: accuracy on one scale, and every other figure beside a baseline and an upper bound."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

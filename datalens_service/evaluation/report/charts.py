@@ -1,7 +1,5 @@
 """Two drawings of the privacy loss: the ε-δ curve, and ε release by release."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Colours and fonts come from the page (classes bar, axis, curve, …), so that dr
 print.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 from xml.etree import ElementTree

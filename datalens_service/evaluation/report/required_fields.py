@@ -3,8 +3,6 @@
 The list is the union of what NIST SP 800-226, "How to DP-fy ML" and the OpenDP registry of deployments ask for.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 

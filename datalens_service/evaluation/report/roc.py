@@ -1,7 +1,5 @@
 """A drawing of what a membership attack reached: its ROC curve beside the one that μ allows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """How the privacy loss grew release by release, and every pair of ε and δ that it amounts to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 

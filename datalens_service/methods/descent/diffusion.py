@@ -8,8 +8,6 @@ Denoising diffusion by DP-SGD is from Dockhorn et al. 2023, "Differentially Priv
 random. Gradients and their price are those of docs/mechanisms/gradient_sum.md and poisson_sampling.md.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

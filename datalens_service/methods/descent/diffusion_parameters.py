@@ -1,7 +1,5 @@
 """Parameters of a denoiser that learns from noisy clipped gradients."""
 
-from __future__ import annotations
-
 import operator
 from typing import Annotated, ClassVar, Final, Literal
 

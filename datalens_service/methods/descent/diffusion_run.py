@@ -1,7 +1,5 @@
 """The training loop of a denoiser: noisy gradients of records move it, after it has learned from released samples."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import partial

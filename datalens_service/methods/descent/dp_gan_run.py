@@ -1,7 +1,5 @@
 """The training loop of DP-GAN: noisy gradients of records and exact ones of generated images move a discriminator."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

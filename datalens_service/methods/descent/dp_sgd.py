@@ -6,8 +6,6 @@ drawn by Poisson sampling. A step is one `GradientSum` with exact noise. Sampled
 a partition (docs/mechanisms/von_mises_fisher.md).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

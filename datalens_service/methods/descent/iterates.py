@@ -4,8 +4,6 @@ They are released values, θ₀ … θ_{T−1}: the weights before each step, be
 that individual ε needs, so that it is computed without the data set, the service or the job.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plans of noisy directions: passes over a partition of the units, with the least noise that fits into ε and δ."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -3,8 +3,6 @@
 What a plan costs follows from public numbers alone: n, the expected batch, the number of steps, ε and δ.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

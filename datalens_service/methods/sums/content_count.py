@@ -4,8 +4,6 @@ Guarantee: that of `VectorSum` (docs/mechanisms/moments.md). A record enters wit
 (models/generators/outlines/content.py).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -3,8 +3,6 @@
 DataLens (CCS 2021); options of our own are marked in docs/methods.md.
 """
 
-from __future__ import annotations
-
 from typing import final
 
 from datalens_service.data.dataset import Dataset

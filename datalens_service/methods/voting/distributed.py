@@ -4,8 +4,6 @@ Rank 0 leads: it sends a command before each step of its own teachers. The other
 account, no student and no source of noise.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Jordon, Yoon and van der Schaar 2019, "PATE-GAN: Generating Synthetic Data with 
 student discriminator never sees a record. Scores and their price are those of docs/mechanisms/label_scores.md.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, final
 
 from pydantic import BeforeValidator, Field

@@ -1,7 +1,5 @@
 """The training loop of PATE-GAN: teachers score, the student learns the scores, the generator follows the student."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple

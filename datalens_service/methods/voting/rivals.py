@@ -7,8 +7,6 @@ for Learning Differentially Private Generators", without its lots (docs/mechanis
 They were methods of their own in version 1.0: requests and stored jobs may name them in the place of `datalens`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

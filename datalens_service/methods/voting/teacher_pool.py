@@ -3,8 +3,6 @@
 Everything here is private, but for the settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Each step: the student proposes images, every teacher trains on its own shard an
 on how each image should move, and the student follows the noisy sum. Only that sum leaves the teachers.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The network of an encoder, and features of many images by it."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scattering of an image, normalised in groups of its channels."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Final
 
 from torch import Tensor, nn

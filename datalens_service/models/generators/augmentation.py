@@ -4,8 +4,6 @@ They depend on no data. Samples of a Gaussian are smooth where records have clot
 learns from smooth samples alone takes a texture for an outline.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

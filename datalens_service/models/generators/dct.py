@@ -3,8 +3,6 @@
 Two-dimensional DCT-II, orthonormal, frequencies in the zig-zag order of JPEG (ITU-T T.81, annex A.3.6).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Samples for requested classes, as a classifier sees them: it decides which request a sample fills."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

@@ -1,7 +1,5 @@
 """What a rank asks of its teachers, whether they are networks or known in closed form."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 

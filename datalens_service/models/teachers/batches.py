@@ -1,7 +1,5 @@
 """Batches for teachers, each from its own shard only."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Teachers are private and their votes are integers of bounded length however they
 teachers may be rounded as coarsely as pays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final

@@ -5,8 +5,6 @@ every synthetic image in which direction it should move. Everything here is priv
 released a noisy sum of it; losses are never computed as numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final

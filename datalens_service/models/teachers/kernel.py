@@ -10,8 +10,6 @@ towards the records, and away from the other images, so that they do not become 
 until a mechanism has released a noisy sum of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

@@ -12,8 +12,6 @@ images never take part in automatic differentiation. Features carry the batch in
 private images of each teacher, then S shared ones.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A partition lies within one group of teachers, and its bounds follow from public
 partition and ranks keep whole partitions, so that every product and every draw is the same for any number of ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 

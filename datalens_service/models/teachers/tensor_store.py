@@ -4,8 +4,6 @@
 the current block may lie on disk. The numbers are the same to the last bit wherever they lie.
 """
 
-from __future__ import annotations
-
 import math
 import mmap
 import os

@@ -4,8 +4,6 @@ Planes are (n, maps, height, width, B) with the batch innermost: every copy then
 a convolution with each of n kernels is one batched matrix product.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import torch

@@ -6,8 +6,6 @@ sessions. The form token is a signature of the same random part for another purp
 a browser send the cookie does not know it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from dataclasses import dataclass

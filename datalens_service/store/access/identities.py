@@ -5,8 +5,6 @@ within a tenant. Its role and scopes are those of the last sign-in, and it ends 
 organisation is locked out after half a day at the latest, and an owner who revokes the row locks out at once.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from datetime import timedelta

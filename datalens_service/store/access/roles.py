@@ -1,7 +1,5 @@
 """What a key may do: a role holds scopes, and a key may be narrowed to some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final

@@ -4,8 +4,6 @@ Each purpose has a key of its own, derived from the secret of the installation b
 is refused for another. Every API process has the same keys, and a restored database keeps them.
 """
 
-from __future__ import annotations
-
 import hashlib
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """What a tenant has used: counts, bytes and seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TypedDict

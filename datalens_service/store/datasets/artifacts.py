@@ -5,8 +5,6 @@ leaves behind, a row never points to other bytes. Private files (`releasable=Fal
 `releasable`, and never leave the local disk.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@ Both take a finished file under a name that holds its digest, and return when it
 written afterwards never points to half a file. A copy from an object store is checked against its digest.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tempfile

@@ -9,8 +9,6 @@ Beside it stands a keyed hash of the unit that the record came with, if units we
 back must belong to the same unit, or budgets counted per unit would not add up (decision 0004).
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections.abc import Collection, Iterable, Mapping, Sequence

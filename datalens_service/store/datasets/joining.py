@@ -3,8 +3,6 @@
 That two uploads share a record depends on the records, so this stands in answers to the owner and nowhere else.
 """
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session

@@ -4,8 +4,6 @@ With the database comes the key of its fingerprints, so whoever can read it can 
 records. Nothing rests on the mode of the data folder alone, nor on the umask that the service was started with.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

@@ -10,8 +10,6 @@ moved, left out or appended, and a file under the name of another, are refused b
 The length is not hidden.
 """
 
-from __future__ import annotations
-
 import os
 from typing import IO, Final
 

@@ -6,8 +6,6 @@ charge to it is refused. No event, webhook, bundle or report on a job tells of i
 own, for the owner alone, and goes with the data.
 """
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass
 from typing import Any, Final

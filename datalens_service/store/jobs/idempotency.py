@@ -1,7 +1,5 @@
 """The same request under the same key, chosen by the client, is the same job."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Which jobs a list shows."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from datetime import MAXYEAR, datetime, timedelta

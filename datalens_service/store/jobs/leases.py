@@ -5,8 +5,6 @@ was stopped, declared lost and woken again is refused (`StaleLease`) however lat
 a silent worker may be replaced, never who may write, and it is the database's: clocks of workers take no part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ of the job that it measures, within moments. It is never in the queue. If its wo
 row ends as failed; what was charged stays charged, and a stored sum is used again.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from uuid import uuid4
 

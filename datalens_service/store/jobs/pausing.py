@@ -1,7 +1,5 @@
 """Pausing a job and going on with it. Neither changes what it reserved, charged or stored."""
 
-from __future__ import annotations
-
 from datalens_service.errors import StateConflict
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import events

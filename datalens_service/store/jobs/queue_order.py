@@ -8,8 +8,6 @@ Shares are counted when a worker asks. Workers that ask at the same instant see 
 by as many jobs as there are such workers until the next claim.
 """
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Select, Subquery, func, or_, select, true

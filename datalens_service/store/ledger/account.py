@@ -1,7 +1,5 @@
 """A job's account at the ledger: what `Mechanism.release` charges, stores and replays through."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@ They are already paid for and noisy, so public. int64 as `.npy` bytes, compresse
 SHA-256 of the uncompressed bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import zlib

@@ -4,8 +4,6 @@ A block is one entry of the journal with its units and its slack, and an entry o
 number of draws is counted there, also of those that a crash lost, and no more are made than were paid for.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 

@@ -1,7 +1,5 @@
 """Does the account still add up? Chain, totals, jobs and stored aggregates against each other."""
 
-from __future__ import annotations
-
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 

@@ -1,7 +1,5 @@
 """One account against its part of the log: book what it has forgotten, or freeze it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final

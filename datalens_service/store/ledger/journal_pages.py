@@ -1,7 +1,5 @@
 """The journal of an account from its newest entry backwards, a portion at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

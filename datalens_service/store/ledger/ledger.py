@@ -13,8 +13,6 @@ Units are integers, 1e-15 of μ²; no float takes part in a decision. `held` are
 batches lowers the limit (docs/mechanisms/poisson_sampling.md); charging them is `blocks.py`.
 """
 
-from __future__ import annotations
-
 from operator import index
 from typing import cast
 from uuid import uuid4

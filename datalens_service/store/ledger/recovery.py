@@ -12,8 +12,6 @@ reserved or charged on it until a later start finds it in order. It states what 
 (`AccountRow.unbooked_units`). Lines that the log has lost are written again at the start.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress

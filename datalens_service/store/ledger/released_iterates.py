@@ -4,8 +4,6 @@ So a killed process loses none: an iterate can be computed again from stored sum
 when the job ends.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 

@@ -3,8 +3,6 @@
 Hundreds of sums of a whole network would fill the database; what the next step needs is one network.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from typing import Any

@@ -5,8 +5,6 @@ Diffusion-Based Generative Models" (sections 3 and 5, algorithm 1). The network 
 (Ronneberger et al. 2015) without layers that look across a batch, so that every record has a gradient of its own.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from itertools import pairwise

@@ -3,8 +3,6 @@
 It then knows what images of such classes are like before it learns from records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Size of a denoiser, from the shape of the images alone: plans are priced without torch."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Final

@@ -4,8 +4,6 @@ A sample begins as noise, or as a noisy sample of the released model that traini
 denoiser's deterministic path. All of it is post-processing of released numbers.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Final, NamedTuple
 

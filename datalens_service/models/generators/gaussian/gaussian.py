@@ -3,8 +3,6 @@
 Everything here is post-processing of noisy sums.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ contrast and texture, and relabelled by the classifier, which has learnt from re
 classifier guidance of diffusion models.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ Everything here is post-processing of noisy sums. One Gaussian per class cannot 
 gets a mean that looks like neither. Components that say little beside their noise are pulled towards their class.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ Everything here is post-processing. How loud the noise is follows from the plan,
 from it is shrunk or dropped instead of shown.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

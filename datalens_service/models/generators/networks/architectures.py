@@ -1,7 +1,5 @@
 """The architectures of network generators: built from the settings in a file's header, and drawn from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

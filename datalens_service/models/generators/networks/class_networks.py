@@ -5,8 +5,6 @@ the votes. Here classes have nothing in common, and the images are smooth: the n
 low cosine frequencies.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The student generator Ψ(z, y) of DataLens (CCS 2021): two transposed convolutions (deconvolutions)."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

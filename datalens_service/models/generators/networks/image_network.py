@@ -1,7 +1,5 @@
 """What every network generator is: inputs drawn by NumPy, a torch module from inputs and labels to images."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any
 

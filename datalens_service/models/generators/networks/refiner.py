@@ -4,8 +4,6 @@ A vote on a pixel is mostly noise. The refiner has a few thousand weights, each 
 all pixels and images, where a full generator spreads them over a million.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

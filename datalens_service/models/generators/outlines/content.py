@@ -4,8 +4,6 @@ Each answer is a function of its own image. Levels were chosen on MNIST, of whic
 by them, and on Fashion-MNIST, of which 16 are.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

@@ -4,8 +4,6 @@ Everything here is post-processing of noisy sums. What all classes share is know
 adds, so a class departs from it only as far as its departure stands out from the noise (empirical Bayes).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

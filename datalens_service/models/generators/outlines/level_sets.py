@@ -8,8 +8,6 @@ size and lean are five numbers beside the shape; objects keep grey values inside
 What is done to an image is a function of that image alone.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Final, Literal

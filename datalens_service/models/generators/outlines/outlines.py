@@ -5,8 +5,6 @@ envelope of parabolas (Felzenszwalb and Huttenlocher 2012, "Distance Transforms 
 one. Planes lie side by side in memory, so that every step is one of a whole row of them.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

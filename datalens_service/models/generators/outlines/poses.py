@@ -3,8 +3,6 @@
 Pose and movement are functions of one image alone. Sums over pixels are sums of integers, so they are exact.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -5,8 +5,6 @@ ink: the first says how much more often records look like this than samples do, 
 What the tilt sees are the features of the classifier, and pieces and holes of the ink.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

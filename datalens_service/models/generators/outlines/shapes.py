@@ -4,8 +4,6 @@ Not every vector is an image: it may describe a stroke that fades, or distances 
 encoded again, and accepted where its field comes back nearly as it was. No private number is needed for that.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

@@ -6,8 +6,6 @@ Release"). Handing out samples in proportion to such weights is rejection sampli
 Rejection Sampling", with a trained ratio). Means are noisy, so w is penalised.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

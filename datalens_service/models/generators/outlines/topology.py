@@ -3,8 +3,6 @@
 Each answer is a function of its own image.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np
