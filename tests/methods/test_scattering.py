@@ -199,3 +199,13 @@ def test_the_learning_rate_grows_with_the_budget_up_to_a_bound() -> None:
     assert rates[0] == pytest.approx(29, rel=0.05)
     assert rates[1] == pytest.approx(236, rel=0.05)
     assert rates[2] == 300
+
+
+def test_without_a_basis_the_rate_falls_with_the_number_of_classes() -> None:
+    schemas = [
+        Schema(channels=1, height=28, width=28, class_names=tuple(map(str, range(classes))), num_units=1000)
+        for classes in (2, 8)
+    ]
+    release = AT_ONCE.plan(schemas[0], limit_units(1.0, 1e-5)).releases[-1]
+    two, eight = (learning_rate_for(schema, release, has_basis=False) for schema in schemas)
+    assert two == pytest.approx(2 * eight)

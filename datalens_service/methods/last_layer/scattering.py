@@ -49,8 +49,9 @@ Floats = NDArray[np.float32]
 # Of n·μ, for 60 steps: on a part of MNIST's training images, best at ε = 1 and at ε = 0.1.
 _RATE_PER_EVIDENCE: Final = 0.019
 _HIGHEST_RATE: Final = 300.0
-# The same without a basis, on parts of the training images of CIFAR-10 and of faces at ε = 1.
-_RATE_WITHOUT_BASIS: Final = 0.012
+# Without a basis, for ten classes and for two: on training images of CIFAR-10 and of faces that were set aside.
+# A feature's noise is as long as the root of the number of classes.
+_RATE_WITHOUT_BASIS: Final = 0.012 * math.sqrt(10)
 
 
 def _is_scattering(encoder: Any) -> bool:
@@ -295,6 +296,6 @@ class ScatteringRun(ScatteringGradientsRun):
 
 def learning_rate_for(schema: Schema, gradients: PlannedRelease, *, has_basis: bool = True) -> float:
     """How far weights follow a gradient, from public numbers: noise walks them away in proportion to rate over n·μ."""
-    rate = _RATE_PER_EVIDENCE if has_basis else _RATE_WITHOUT_BASIS
+    rate = _RATE_PER_EVIDENCE if has_basis else _RATE_WITHOUT_BASIS / math.sqrt(schema.num_classes)
     mu = mu_of_units(gradients.units(NeighboringRelation.ZERO_OUT))
     return min(_HIGHEST_RATE, rate * schema.num_units * mu)

@@ -87,7 +87,8 @@ class FeatureBasis:
             [self._in_basis(images[start : start + _ROWS]) for start in range(0, len(images), _ROWS)]
         )
         features /= np.maximum(np.sqrt(np.einsum("ij,ij->i", features, features)), 1e-12)[:, None]
-        extended = np.concatenate([features, np.full((len(features), 1), self.constant)], axis=1)
+        constant = np.full((len(features), 1), self.constant, dtype=features.dtype)
+        extended = np.concatenate([features, constant], axis=1)
         return np.asarray(extended / (1 + self.constant**2) ** 0.5, dtype=np.float32)
 
     def _in_basis(self, images: Images) -> NDArray[Any]:
