@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from datalens_service.cli.options import PurposeName
 from datalens_service.cli.specs import SpecOptions
 
 
@@ -28,7 +29,8 @@ class Row(NamedTuple):
         """The request. Settings of a trial replace those of this ε, and these the row's own."""
         given = (*self.settings, *self.at.get(epsilon, ()), *extra)
         settings = tuple({setting.partition("=")[0]: setting for setting in given}.values())
-        return SpecOptions(epsilon, delta, self.method, self.preset, settings=settings, seed=seed, purpose=self.purpose)
+        purpose = PurposeName(self.purpose)
+        return SpecOptions(epsilon, delta, self.method, self.preset, settings=settings, seed=seed, purpose=purpose)
 
 
 _SCRATCH: Final = (
