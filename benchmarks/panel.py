@@ -1,12 +1,14 @@
 """The panel: what an owner gets from `auto`, on sets of many sizes, kinds and budgets, beside what is simpler.
 
     python -m benchmarks.panel --cell mnist-2000-1 >> benchmarks/results/panel.jsonl
+    python -m benchmarks.panel --cell smiles64-5000-5 --public-data faces_pool64.npz --grid docs/images/samples
     python -m benchmarks.panel --check
     python -m benchmarks.panel --list
 
 A cell is DATASET-RECORDS-EPSILON (δ = 10⁻⁵). Records are drawn by the seed. Accuracy is that of the standard CNN which
 learned from released images alone, on real test images; last epoch, mean over seeds. Balanced accuracy is the mean over
-classes. `--check` says of each kept cell whether `auto` is at most a point below the better baseline.
+classes. `--grid` measures nothing: it draws the first ten images of each class of seed 0. `--check` says of each kept
+cell whether `auto` is at most a point below the better baseline.
 """
 
 from __future__ import annotations
@@ -16,18 +18,21 @@ import resource
 import statistics
 import sys
 import time
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from benchmarks.environment import DATA, PARTITION_KEY, provenance
+from benchmarks.grids import grid
 from benchmarks.kept_results import print_result, read_results
 from datalens_service.data import read_upload
-from datalens_service.data.dataset import Dataset, Images, Labels, Split
+from datalens_service.data.dataset import Dataset, Images, Labels, Split, Upload
 from datalens_service.data.digits import digits
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
 from datalens_service.evaluation.metrics.downstream import predicted
 from datalens_service.methods import AnyMethod
+from datalens_service.models.generators.generator import Generator
 from datalens_service.planning.presets import moments_for, preset
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
@@ -45,7 +50,7 @@ _SIZES: Final = {
     "mnist": _GREY,
     "fashion_mnist": _GREY,
     "cifar10": ((5_000, 50_000), (1, 5, 10)),
-    "smiles64": ((2_000, 11_000), (1, 5)),
+    "smiles64": ((2_000, 5_000, 11_000), (1, 5)),
     "digits": ((1_438,), (1, 5)),
 }
 
@@ -127,10 +132,23 @@ def draw(cell: Cell, seed: int) -> Dataset:
 
 def released(method: AnyMethod, cell: Cell, data: Dataset, seed: int, images: int, epochs: int) -> Score:
     """Of a classifier that saw only what a job of `method` released."""
-    spec = TrainingSpec(method=method, epsilon=cell.epsilon, delta=DELTA, seed=seed)
-    generator = run(spec, data, account=UnchargedAccount()).generator
-    samples, labels = generator.sample(images, seed=seed)
+    samples, labels = trained(method, cell, data, seed).sample(images, seed=seed)
     return judged(samples, labels, data, epochs, seed)
+
+
+def trained(method: AnyMethod, cell: Cell, data: Dataset, seed: int, public: Upload | None = None) -> Generator:
+    """What a job of `method` releases."""
+    spec = TrainingSpec(method=method, epsilon=cell.epsilon, delta=DELTA, seed=seed)
+    return run(spec, data, account=UnchargedAccount(), public=public).generator
+
+
+def show(cell: Cell, pool: str | None, folder: Path) -> None:
+    """A picture of what `auto` releases of the cell, with a pool or without one."""
+    data = draw(cell, 0)
+    public = None if pool is None else read_upload(DATA / pool)
+    generator = trained(preset("auto", data.schema, cell.epsilon), cell, data, 0, public)
+    name = cell.name if pool is None else f"{cell.name}-{Path(pool).stem}"
+    grid(generator).save(folder / f"{name}.png", optimize=True)
 
 
 def judged(images: Images, labels: Labels, data: Dataset, epochs: int, seed: int) -> Score:
@@ -181,11 +199,15 @@ def main() -> None:
     what.add_argument("--cell", choices=CELLS)
     what.add_argument("--check", action="store_true")
     what.add_argument("--list", action="store_true", help="all cells")
+    parser.add_argument("--grid", type=Path, help="folder of a picture")
+    parser.add_argument("--public-data", help="of a picture: file of public images beside the set")
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--epochs", type=int, default=3)
     options = parser.parse_args()
     if options.list:
         sys.stdout.write("\n".join(CELLS) + "\n")
+    elif options.grid is not None:
+        show(CELLS[options.cell], options.public_data, options.grid)
     elif options.check:
         worse = check()
         sys.stdout.write("\n".join(worse) + "\n" if worse else "auto is nowhere below its baselines\n")

@@ -136,7 +136,7 @@ def _work(task: _Task) -> None:
     images = None if public is None else _records(settings, public, private.path / "public")
     work = SharedWork(job.id, spec.method.max_ranks(dataset.schema), stored.records_path, records, private.path)
     with task.ranks.share(work) as group:
-        options = ExecutionOptions(device, private.path, group)
+        options = ExecutionOptions(device, private.path, group, settings.data_dir / "public-models")
         result = _run(spec, plan, dataset, account, task.observe, checkpoints, previews, options, images)
     result = _named(result, public)
     writer = _ReleaseWriter(task, result, spec.synthetic_images)

@@ -37,11 +37,13 @@ class ExecutionOptions:
         folder: Private to the job and on a disk, for what does not fit into memory; None takes the system's folder for
             temporary files.
         group: Processes that share its teachers; this one is rank 0.
+        public_models: Where what was learned from public images alone is kept for later runs; None keeps nothing.
     """
 
     device: str = "cpu"
     folder: Path | None = None
     group: ProcessGroup = SINGLE_PROCESS
+    public_models: Path | None = None
 
 
 class Plan(Frozen):

@@ -10,16 +10,17 @@ same assumption: Hastie, Tibshirani and Friedman, The Elements of Statistical Le
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import Field
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Dataset, Schema, Upload
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import ExecutionOptions, Plan
+from datalens_service.methods.public_start import check_same_size, describe_source, spread_over
 from datalens_service.methods.sums.record_sums import (
     COUNT_WEIGHT,
     MAXIMUM_DIMENSIONS,
@@ -36,16 +37,21 @@ from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSourc
 from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
+    from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
     from datalens_service.models.generators.generator import Generator
 
 _FREQUENCIES_PER_EVIDENCE: Final = 15.0
 _GROWTH: Final = 0.44
 _FEWEST, _MOST = 16, 1024
 _WEIGHTS: Final = (5, 7)
+_START_STDDEV: Final = 0.5
+_MOST_PUBLIC: Final = 20_000
 
 
 class PooledMoments(SummedImages):
     """Parameters of the pooled moments method; lengths are public constants (docs/methods.md)."""
+
+    starts_from_public_data: ClassVar[bool] = True
 
     name: Literal["pooled_moments"] = "pooled_moments"
     center: Number = Field(default=0.5, ge=0, le=1, description="Brightness that lengths are measured from.")
@@ -64,6 +70,14 @@ class PooledMoments(SummedImages):
     )
     center_share: Number = Field(default=0.10, gt=0, lt=1, description="Share of μ² for the mean of all records.")
     means_share: Number = Field(default=0.45, gt=0, lt=1, description="Share of μ² for class counts and means.")
+    start_stddev: Number = Field(
+        default=_START_STDDEV,
+        gt=0,
+        le=10,
+        exclude_if=lambda stddev: stddev == _START_STDDEV,
+        description="With public images: noise on drawn pixels from −1 to 1 at which a denoiser of theirs begins. With "
+        "more, images look more like public ones, and less of their class.",
+    )
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """The three releases, calibrated so that together they cost at most `units`.
@@ -109,7 +123,7 @@ class PooledMoments(SummedImages):
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> PooledMomentsRun:
         """A run of the three releases; nothing in it is random but the noise."""
-        return PooledMomentsRun(self, plan, dataset)
+        return PooledMomentsRun(self, plan, dataset, options)
 
 
 def plan_frequencies(schema: Schema, units: int) -> int:
@@ -132,13 +146,27 @@ class PooledMomentsRun(StatelessRun):
         fit: What the releases so far say.
     """
 
-    def __init__(self, parameters: PooledMoments, plan: Plan, dataset: Dataset) -> None:
+    def __init__(self, parameters: PooledMoments, plan: Plan, dataset: Dataset, options: ExecutionOptions) -> None:
+        self._start_stddev, self._options = parameters.start_stddev, options
+        self._denoiser: PublicDenoiser | None = None
         self._mechanisms = list_sums(plan)
         self._schema = dataset.schema
         self._residual_norm = parameters.residual_norm
         frequencies = self._mechanisms[0].dimensions
         self.records = ClippedRecords(dataset, parameters.clip_norm, parameters.center, frequencies)
         self.fit = PooledGaussianFit(parameters.residual_norm)
+
+    def start_from(self, public: Upload) -> None:
+        """Let a denoiser of public images finish what is drawn.
+
+        Raises:
+            InvalidSpec: The images have another size.
+        """
+        from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
+
+        check_same_size(self._schema, public.schema)
+        images, digest = spread_over(public.train, _MOST_PUBLIC).images, describe_source(public).sha256
+        self._denoiser = PublicDenoiser.learn(self._schema, images, digest, self._options.public_models)
 
     @property
     def steps(self) -> int:
@@ -159,10 +187,16 @@ class PooledMomentsRun(StatelessRun):
             self.fit.estimate_covariance(released[0], stddev / mechanism.weights[1] / mechanism.grid**2)
 
     def result(self) -> Generator:
-        """The class-conditional Gaussian."""
+        """The class-conditional Gaussian, and a denoiser behind it if there are public images."""
         from datalens_service.models.generators.generator import Generator
 
-        return Generator("gaussian", self._schema, {}, self.records.lift(self.fit.tensors(self.records.clip_norm)))
+        tensors = self.records.lift(self.fit.tensors(self.records.clip_norm))
+        if self._denoiser is None:
+            return Generator("gaussian", self._schema, {}, tensors)
+        from datalens_service.models.generators.denoiser.diffusion import Start
+
+        finished = self._denoiser.finish(Start("gaussian", {}, tensors), self._start_stddev)
+        return Generator("diffusion", self._schema, *finished)
 
     def _offsets(self) -> GroupedVectors:
         """Of every record what lies between it and the released center, in the group of its class."""

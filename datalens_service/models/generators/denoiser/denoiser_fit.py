@@ -32,14 +32,16 @@ def as_planes(images: Images) -> Tensor:
     return planes.to(torch.float32) / 127.5 - 1
 
 
-def fit_denoiser(network: Denoiser, images: Images, labels: Labels, *, steps: int, seed: int) -> None:
+def fit_denoiser(
+    network: Denoiser, images: Images, labels: Labels, *, steps: int, seed: int, batch: int = _BATCH
+) -> None:
     """Replace the weights by their average along Adam's steps.
 
     Args:
         network: On any device.
         images: uint8 (n, height, width, channels), released.
         labels: int64 (n,).
-        steps: Of 256 images each.
+        steps: Of `batch` images each.
     """
     weights: list[Tensor] = list(network.parameters())
     average = [weight.detach().clone() for weight in weights]
@@ -47,7 +49,7 @@ def fit_denoiser(network: Denoiser, images: Images, labels: Labels, *, steps: in
     planes, rng = as_planes(images), np.random.default_rng(seed)
     one_hot = functional.one_hot(torch.from_numpy(labels), network.shape.schema.num_classes).to(torch.float32)
     device = weights[0].device
-    for step, rows in enumerate(_batches(len(images), steps, rng)):
+    for step, rows in enumerate(_batches(len(images), steps, batch, rng)):
         for group in optimizer.param_groups:
             group["lr"] = _LEARNING_RATE * _rate(step, steps)
         loss = _denoising_loss(network, planes[rows].to(device), one_hot[rows].to(device), rng)
@@ -77,9 +79,9 @@ def _denoising_loss(network: Denoiser, images: Tensor, one_hot: Tensor, rng: np.
     return (loss_weight(levels) * errors).mean()
 
 
-def _batches(count: int, steps: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+def _batches(count: int, steps: int, batch: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
     for _ in range(steps):
-        yield rng.integers(count, size=min(_BATCH, count))
+        yield rng.integers(count, size=min(batch, count))
 
 
 def _rate(step: int, steps: int) -> float:

@@ -12,7 +12,7 @@ EMBEDDING: Final = 64
 FREQUENCIES: Final = 8
 """Of the noise level's logarithm, each with its sine and cosine."""
 
-_LARGEST_GRID: Final = 16
+DEFAULT_GRID: Final = 16
 _CLASS_MAPS: Final = 80
 _KERNEL: Final = 9
 
@@ -24,17 +24,19 @@ class DenoiserShape:
     Attributes:
         width: Maps on the finer grid; twice as many on the coarser one. A multiple of 8.
         blocks: Residual blocks on the coarser grid.
+        largest_grid: Patches of the finer grid along the longer side, at most.
     """
 
     schema: Schema
     width: int
     blocks: int
+    largest_grid: int = DEFAULT_GRID
 
     @property
     def patch(self) -> int:
-        """Side of a patch: the smallest power of two that leaves a grid of at most 16 by 16."""
+        """Side of a patch: the smallest power of two that leaves a grid that is not too large."""
         side = max(self.schema.height, self.schema.width)
-        return 1 << max(1, math.ceil(math.log2(side / _LARGEST_GRID)))
+        return 1 << max(1, math.ceil(math.log2(side / self.largest_grid)))
 
     @property
     def padded(self) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from datalens_service.errors import InvalidInput
 from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.denoiser.denoiser import Denoiser, follow_path, noise_schedule
-from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
+from datalens_service.models.generators.denoiser.denoiser_shape import DEFAULT_GRID, DenoiserShape
 from datalens_service.models.generators.gaussian import gaussian, guided, mixture
 from datalens_service.models.generators.outlines import rejection
 from datalens_service.models.generators.requests import fill_requests
@@ -64,7 +64,8 @@ def draw(
 
     Args:
         tensors: As `pack` returned them.
-        settings: `width` and `blocks` of the denoiser; `start`, kind and settings of the released model; `path`, steps
+        settings: `width` and `blocks` of the denoiser, where they are not the usual ones its `largest_grid` and the
+            `class_names` that it learned; `start`, kind and settings of the released model; `path`, steps
             of the sampler; `start_stddev`, noise on samples of the start, or None to begin with noise alone;
             `start_proposals`, whether these samples are taken before any is rejected; `end_stddev`, noise from which
             the last step goes to an image at once; `guidance_scale`, as of `follow_path`.
@@ -105,7 +106,9 @@ def _propose(
     noise = rng.standard_normal(images.shape, dtype=np.float32)
     noisy = torch.from_numpy(images + np.float32(largest) * noise)
     noisy = noisy.view(-1, schema.channels, schema.height, schema.width)
-    one_hot = functional.one_hot(torch.from_numpy(labels), schema.num_classes).to(torch.float32)
+    # What learned from images without labels knows a single class.
+    known = torch.from_numpy(labels).clamp(max=schema.num_classes - 1)
+    one_hot = functional.one_hot(known, schema.num_classes).to(torch.float32)
     schedule = noise_schedule(largest, settings.get("end_stddev", _EARLIER_END_STDDEV), settings["path"])
     guidance_scale = settings.get("guidance_scale", _EARLIER_GUIDANCE_SCALE)
     parts = [
@@ -129,7 +132,9 @@ def _as_bytes(images: Floats, schema: Schema) -> Images:
 
 
 def _load(tensors: Tensors, settings: dict[str, Any], schema: Schema) -> Denoiser:
-    network = Denoiser(DenoiserShape(schema, settings["width"], settings["blocks"]))
+    schema = schema.model_copy(update={"class_names": tuple(settings.get("class_names", schema.class_names))})
+    grid = settings.get("largest_grid", DEFAULT_GRID)
+    network = Denoiser(DenoiserShape(schema, settings["width"], settings["blocks"], grid))
     try:
         network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})
     except RuntimeError:
