@@ -80,8 +80,8 @@ PublicDataId = Annotated[
     Field(
         exclude_if=operator.not_,
         description="Id of a dataset whose records were declared public when it was uploaded. `dp_sgd`, "
-        "`scattering`, `rejection` and what starts from it begin with these, `labelled_pool` hands them out; the "
-        "guarantee does not cover it, and report and card say so. Left out: none.",
+        "`scattering`, `rejection` and what starts from it begin with these, `labelled_pool` and `public_votes` "
+        "hand them out; the guarantee does not cover it, and report and card say so. Left out: none.",
     ),
 ]
 

@@ -2,6 +2,7 @@
 
 from datalens_service.mechanisms.accuracy import AccuracyCount
 from datalens_service.mechanisms.base import Account, Mechanism
+from datalens_service.mechanisms.cell_votes import CellVotes
 from datalens_service.mechanisms.clipped_rows import ClippedRows, ClippedRowsParameters
 from datalens_service.mechanisms.count_sketch import CountSketch, CountSketchParameters
 from datalens_service.mechanisms.cross_product import CrossProductSum
@@ -29,6 +30,7 @@ AnyMechanism = (
     | ClippedRows
     | LabelScores
     | VectorSum
+    | CellVotes
     | OuterProductSum
     | CrossProductSum
     | GradientSum
@@ -46,6 +48,7 @@ __all__ = [
     "AnyMechanism",
     "AnyVotes",
     "BoundedSum",
+    "CellVotes",
     "ClippedRows",
     "ClippedRowsParameters",
     "CountSketch",

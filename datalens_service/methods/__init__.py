@@ -8,6 +8,7 @@ from datalens_service.methods.last_layer.guided import Guided
 from datalens_service.methods.last_layer.labelled_pool import LabelledPool
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.methods.last_layer.scattering import Scattering
+from datalens_service.methods.public_votes import PublicVotes
 from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusion
 from datalens_service.methods.sums.mixture import Mixture
 from datalens_service.methods.sums.moments import Moments
@@ -26,6 +27,7 @@ AnyMethod = (
     | Scattering
     | Shapes
     | LabelledPool
+    | PublicVotes
     | Rejection
     | Diffusion
     | RejectionOrDiffusion
@@ -48,6 +50,7 @@ __all__ = [
     "PateGan",
     "Plan",
     "PooledMoments",
+    "PublicVotes",
     "Rejection",
     "RejectionOrDiffusion",
     "Scattering",

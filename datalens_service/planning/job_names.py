@@ -35,6 +35,7 @@ METHOD_TITLES: Final[dict[str, str]] = {
     "moments": "Moments",
     "pooled_moments": "Pooled moments",
     "labelled_pool": "Labelled pool",
+    "public_votes": "Public votes",
     "mixture": "Mixture",
     "guided": "Guided",
     "dp_sgd": "DP-SGD",

@@ -1,5 +1,7 @@
 """Accepting an audit: whose it is, whether its dataset and method allow it, and telling workers of it."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from datalens_service.audits.audit import FEWEST_UNITS

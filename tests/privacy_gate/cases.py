@@ -12,6 +12,7 @@ import torch
 from datalens_service.mechanisms import (
     AccuracyCount,
     AnyMechanism,
+    CellVotes,
     ClippedRows,
     CountSketch,
     CrossProductSum,
@@ -28,6 +29,7 @@ from datalens_service.mechanisms import (
 )
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.mechanisms.base import Example
+from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.accounting import NeighboringRelation
@@ -287,6 +289,29 @@ def answers_replaced(rng: np.random.Generator, data: Answers) -> Answers:
     return Answers(np.concatenate([right, added]), np.concatenate([data.units, np.full(more, unit)]))
 
 
+def votes_for_cells(rng: np.random.Generator) -> Votes:
+    """Units of one to three records, in any order; some vote for no cell."""
+    units = rng.permutation(np.repeat(np.arange(UNITS), rng.integers(1, 4, size=UNITS)))
+    return Votes(rng.integers(-1, 6, size=len(units)), rng.integers(3, size=len(units)), units)
+
+
+def votes_replaced(rng: np.random.Generator, data: Votes) -> Votes:
+    """Other cells and classes, sometimes many more records."""
+    unit, more = rng.choice(data.units), int(rng.choice([0, 9]))
+    added = Votes(rng.integers(6, size=more), rng.integers(3, size=more), np.full(more, unit))
+    moved = data.units == unit
+    cells = np.where(moved, (data.cells + rng.integers(1, 5)) % 5, data.cells)
+    groups = np.where(moved, rng.integers(3, size=len(moved)), data.groups)
+    return Votes(*map(np.concatenate, zip(Votes(cells, groups, data.units), added, strict=True)))
+
+
+def one_unit_votes() -> tuple[Votes, Votes]:
+    """A unit of three records in one cell, and its absence."""
+    units = np.array([0, 1, 1, 1, 2])
+    there = Votes(np.array([2, 1, 1, 1, 3]), np.zeros(5, dtype=np.int64), units)
+    return there, Votes(*(array[units != 1] for array in there))
+
+
 def one_unit_is_right() -> tuple[Answers, Answers]:
     """A unit of several records, all right, and its absence."""
     units = np.array([0, 1, 1, 1, 2])
@@ -367,6 +392,12 @@ CASES = [
         answers,
         {ZERO_OUT: answers_emptied, REPLACE_ONE: answers_replaced},
         one_unit_is_right,
+    ),
+    Case(
+        CellVotes(num_groups=3, cells=5, noise_stddev=10_000),
+        votes_for_cells,
+        {ZERO_OUT: emptied, REPLACE_ONE: votes_replaced},
+        one_unit_votes,
     ),
     _cross_products(CrossProductSum(left_dimensions=9, right_dimensions=5, noise_stddev=10_000_000)),
     _cross_products(

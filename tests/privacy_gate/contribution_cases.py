@@ -20,6 +20,7 @@ from datalens_service.methods import (
     Moments,
     PateGan,
     PooledMoments,
+    PublicVotes,
     Rejection,
     RejectionOrDiffusion,
     Scattering,
@@ -272,6 +273,7 @@ CASES: tuple[ContributionCase, ...] = (
         ContributionCase(LabelledPool(classifier=Scattering(warm_start=_MOMENTS, **_SCATTERING)), records, tried=2)
         for records in (1, 2, 3)
     ),
+    *(ContributionCase(PublicVotes(cells=5), records) for records in (1, 2, 3)),
     *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=2) for records in (1, 2, 3)),
     *(ContributionCase(_REJECTION, records, tried=2) for records in (1, 2, 3)),
     *(ContributionCase(_EITHER, records, tried=1) for records in (1, 3)),

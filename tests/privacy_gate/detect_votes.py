@@ -15,6 +15,7 @@ from datalens_service.mechanisms import (
     VoteMechanism,
 )
 from datalens_service.mechanisms.accuracy import Answers
+from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.individual_histogram import IndividualEpsilons
 from datalens_service.mechanisms.moments import GroupedVectors
@@ -107,7 +108,7 @@ def sums_are_plain_sums(rng: np.random.Generator) -> None:
     """Nothing happens between the rows and the noise: the sum of two halves is the sum of the whole (B10)."""
     for case in CASES:
         data = case.make(rng)
-        if isinstance(data, GroupedVectors | OuterProductFactors | Answers | IndividualEpsilons):
+        if isinstance(data, GroupedVectors | OuterProductFactors | Answers | IndividualEpsilons | Votes):
             half = data.units < np.median(data.units)
             parts = [type(data)(*(array[rows] for array in data)) for rows in (half, ~half)]
         elif isinstance(case.mechanism, GradientSum | VonMisesFisherSum):

@@ -13,13 +13,17 @@ import torch
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.jobs import execute
+from datalens_service.mechanisms import CellVotes
+from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.methods import public_votes
 from datalens_service.methods.descent import record_noise
 from datalens_service.methods.last_layer import guided, rejection
 from datalens_service.methods.sums import mixture, moments, pooled_moments, record_sums, shapes
 from datalens_service.methods.voting import teacher_pool
 from datalens_service.models.encoders.network import EncoderNetwork
+from datalens_service.models.public_cells import PublicCells
 from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness
@@ -312,7 +316,38 @@ def empty_classes_are_warned_of(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(execute, "load_dataset", warned)
 
 
+def cells_are_seen_as_private_records_lie(patch: pytest.MonkeyPatch) -> None:
+    """The features by which records are near public images are fitted to these records."""
+    vote = public_votes.PublicVotesRun._vote
+
+    def fitted(self: public_votes.PublicVotesRun) -> Votes:
+        network = self._view.network
+        network.center.copy_(torch.from_numpy(network.encoder.encode(self._dataset.train.images)).mean(dim=0))
+        return vote(self)
+
+    patch.setattr(public_votes.PublicVotesRun, "_vote", fitted)
+
+
+def ties_are_broken_by_the_order_of_records(patch: pytest.MonkeyPatch) -> None:
+    """Records that are about as near to several cells take these in turn."""
+
+    def in_turn(self: PublicCells, features: np.ndarray) -> np.ndarray:
+        distances = ((features[:, None] - self.centres) ** 2).sum(axis=2)
+        tied = distances <= distances.min(axis=1, keepdims=True) + 0.5
+        return np.array([np.flatnonzero(row)[number % row.sum()] for number, row in enumerate(tied)], dtype=np.int64)
+
+    patch.setattr(PublicCells, "nearest", in_turn)
+
+
+def a_unit_votes_with_every_record(patch: pytest.MonkeyPatch) -> None:
+    """Each record of a unit is a whole vote."""
+    patch.setattr(CellVotes, "_shares", lambda self, units, counts: self.grid * counts)
+
+
 PLANTS = (
+    Plant("features of public cells fitted to private records", "R6", cells_are_seen_as_private_records_lie),
+    Plant("ties of public cells broken by the order of records", "R6", ties_are_broken_by_the_order_of_records),
+    Plant("a unit votes for public cells with every record", "R1", a_unit_votes_with_every_record),
     Plant("guided features centred by their private mean", "R6", features_are_centred),
     Plant("an encoder that normalises by the private set", "R6", encoders_normalise_by_all_records),
     Plant("components dealt evenly among the records of a class", "R6", components_are_dealt_evenly),

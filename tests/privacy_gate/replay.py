@@ -17,6 +17,7 @@ from datalens_service.data import dataset as datasets
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.mechanisms import DistributedGradients, GradientChunk, Mechanism, PartialGradients
 from datalens_service.mechanisms.accuracy import Answers
+from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.von_mises_fisher import GRID
@@ -27,7 +28,7 @@ from datalens_service.spec import TrainingSpec
 
 from .alarm import Alarm
 
-ROWS = (GroupedVectors, OuterProductFactors, Answers)
+ROWS = (GroupedVectors, OuterProductFactors, Answers, Votes)
 """Contributions of rows, each of one record."""
 
 

@@ -1,5 +1,7 @@
 """PNG files that say what they are: synthetic, public, or private."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -108,6 +108,7 @@ PRIVATE_READS: Final = (
             "datalens_service.methods.descent.dp_sgd_run",
             "datalens_service.methods.descent.ordered_records",
             "datalens_service.methods.last_layer.scattering",
+            "datalens_service.methods.public_votes",
             "datalens_service.methods.sums.record_sums",
             "datalens_service.methods.last_layer.rejection",
             "datalens_service.methods.rejection_or_diffusion",

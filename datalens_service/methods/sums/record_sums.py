@@ -12,7 +12,7 @@ from pydantic import Field
 
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan
-from datalens_service.mechanisms import CrossProductSum, GradientSum, OuterProductSum, VectorSum
+from datalens_service.mechanisms import CellVotes, CrossProductSum, GradientSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods.base import Extras, Method, Plan
@@ -106,7 +106,7 @@ class SummedImages(Method):
         )
 
 
-def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum, units: float) -> PlannedRelease:
+def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum | CellVotes, units: float) -> PlannedRelease:
     """The release with the noise that makes it cost at most `units`, on the finest grid for which it can be drawn.
 
     Raises:

@@ -1,0 +1,178 @@
+"""Public votes: private records vote for the public images that they are next to.
+
+One release: noisy votes per class and public cell → how likely each cell is of each class → the pool's images, drawn in
+proportion, with soft labels. Lin et al. 2024, "Differentially private synthetic data via foundation model APIs 1:
+images", vote so for generated images; here the pool is fixed, and its cells are wide enough to collect votes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
+
+from datalens_service.data.dataset import Dataset, Schema, Upload
+from datalens_service.mechanisms import Account, CellVotes
+from datalens_service.mechanisms.cell_votes import Votes
+from datalens_service.methods.base import ExecutionOptions, Method, Plan, named
+from datalens_service.methods.public_start import check_same_size, spread_over
+from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
+from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
+from datalens_service.models.public_cells import PublicCells
+from datalens_service.models.public_source import PublicEncoder
+from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.strict import Integer, Number
+
+if TYPE_CHECKING:
+    from datalens_service.models.generators.generator import Generator
+
+Floats = NDArray[np.float64]
+
+_VOTES_PER_CELL: Final = 10
+"""Times the noise: with fewer votes a cell tells nothing, with more it says little of what is in it."""
+_FEWEST, _MOST = 8, 2**14
+_DIMENSIONS: Final = 64
+_FITTED: Final = 4_000
+_ROWS: Final = 4_096
+
+
+class PublicVotes(Method):
+    """Parameters of votes for public images."""
+
+    starts_from_public_data: ClassVar[bool] = True
+    releases_public_images: ClassVar[bool] = True
+
+    name: Literal["public_votes"] = "public_votes"
+    encoder: Annotated[AnyEncoder, Field(discriminator="name"), BeforeValidator(named)] = Field(
+        default=ScatteringEncoder(), description="Public function by which images are near each other."
+    )
+    cells: Integer | None = Field(
+        default=None,
+        ge=2,
+        le=_MOST,
+        description="Groups of public images that are voted on. Left out: so many that one gets votes of ten times "
+        "the noise, were all equal.",
+    )
+    threshold: Number = Field(default=1.0, ge=0, le=10, description="Votes that count, in deviations of the noise.")
+    cap: Number = Field(default=0.1, gt=0, le=1, description="Largest share of a class that one cell gives.")
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """One release of votes.
+
+        Raises:
+            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
+            InvalidSpec: The encoder does not take such images.
+        """
+        self.encoder.check(schema)
+        votes = CellVotes(
+            num_groups=schema.num_classes,
+            cells=self.cells or plan_cells(schema, units),
+            noise_stddev=MAXIMUM_NOISE_STDDEV,
+        )
+        return Plan(releases=(calibrated(votes, units),))
+
+    def rationale(self) -> str:
+        """They are real images."""
+        return "Public images stand for private ones that are next to them: private records voted under noise."
+
+    def public_encoder(self) -> PublicEncoder | None:
+        """The encoder, if it has weights."""
+        return self.encoder.source()
+
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> PublicVotesRun:
+        """A run of the one release."""
+        return PublicVotesRun(self, plan, dataset, randomness, options)
+
+
+def plan_cells(schema: Schema, units: int) -> int:
+    """Cells that the records of a class pay for: a tenth of their number over the noise, from public numbers."""
+    evidence = schema.num_units * mu_of_units(units) / schema.num_classes
+    return min(_MOST, max(_FEWEST, round(evidence / _VOTES_PER_CELL)))
+
+
+class PublicVotesRun(StatelessRun):
+    """The one release. Private: the cell of each record, by its own image and the pool alone."""
+
+    steps = 1
+
+    def __init__(
+        self,
+        parameters: PublicVotes,
+        plan: Plan,
+        dataset: Dataset,
+        randomness: TrainingRandomness,
+        options: ExecutionOptions,
+    ) -> None:
+        self._parameters, self._dataset, self._randomness = parameters, dataset, randomness
+        self._device = options.device
+        mechanism = plan.releases[0].mechanism
+        if not isinstance(mechanism, CellVotes):
+            raise TypeError("the release of public votes is one of votes")
+        self._mechanism = mechanism
+
+    def start_from(self, public: Upload) -> None:
+        """Cut the pool into cells; labels of it are not looked at.
+
+        Raises:
+            InvalidSpec: The images have another size.
+        """
+        from datalens_service.models.classifiers.encoded_features import FeatureBasis
+
+        schema = self._dataset.schema
+        check_same_size(schema, public.schema)
+        self._pool = np.asarray(public.train.images)
+        seen = spread_over(public.train, _FITTED).images
+        dimensions = min(_DIMENSIONS, len(seen), self._parameters.encoder.dimensions(schema))
+        self._view = FeatureBasis.of(self._parameters.encoder, schema, self._device, dimensions)
+        self._view.fit(seen, 0.0, self._randomness.seed("basis"))
+        features = np.concatenate([self._view.features(rows) for rows in _blocks(self._pool)])
+        self._cells = PublicCells.fit(features, self._mechanism.cells, self._randomness.seed("cells"))
+        self._members = self._cells.nearest(features)
+
+    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
+        """The votes."""
+        self._votes = self._mechanism.release(self._vote, step=step, account=account, noise=noise)
+
+    def result(self) -> Generator:
+        """The pool, with what the votes say of its cells."""
+        from datalens_service.models.generators.generator import Generator
+        from datalens_service.models.generators.pool import pack
+
+        noise = self._mechanism.noise_stddev / self._mechanism.grid
+        votes = self._votes[:, : len(self._cells.centres)]
+        shares = capped_shares(votes, self._parameters.threshold * noise, self._parameters.cap).T
+        sizes = np.bincount(self._members, minlength=len(shares))
+        weights = (shares / np.maximum(sizes, 1)[:, None])[self._members]
+        likely = np.maximum(votes, noise / 2).T[self._members]
+        soft_labels = likely / likely.sum(axis=1, keepdims=True)
+        tensors = pack(self._pool, weights.astype(np.float32), soft_labels.astype(np.float32))
+        return Generator("pool", self._dataset.schema, {}, tensors)
+
+    def _vote(self) -> Votes:
+        """Private: one vote per record, for the cell that its own image is next to."""
+        train = self._dataset.train
+        cells = [self._cells.nearest(self._view.features(rows)) for rows in _blocks(train.images)]
+        return Votes(np.concatenate(cells), train.labels, train.unit_ids)
+
+
+def capped_shares(votes: Floats, least: float, cap: float) -> Floats:
+    """(classes, cells) shares of each class, none above `cap` unless too few cells are left for that.
+
+    Args:
+        votes: (classes, cells) noisy.
+        least: Cells with fewer votes give nothing, but for the fullest of a class.
+    """
+    kept = np.where(votes >= np.minimum(least, votes.max(axis=1, keepdims=True)), np.maximum(votes, 0), 0)
+    kept[kept.sum(axis=1) == 0] = 1.0
+    shares = kept / kept.sum(axis=1, keepdims=True)
+    cut = np.minimum(shares, np.maximum(cap, 1 / (shares > 0).sum(axis=1, keepdims=True)))
+    return np.asarray(cut / cut.sum(axis=1, keepdims=True))
+
+
+def _blocks(images: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+    return [images[row : row + _ROWS] for row in range(0, len(images), _ROWS)]

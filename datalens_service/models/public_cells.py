@@ -1,0 +1,56 @@
+"""Cells of a pool: public images that lie next to each other, by what a public encoder says of them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.models.exact_products import ExactMatrix, on_grid
+
+Floats = NDArray[np.float32]
+
+_ROUNDS: Final = 10
+
+
+class PublicCells(NamedTuple):
+    """Centres of cells, in a fixed order.
+
+    Attributes:
+        centres: (cells, dimensions), means of public features.
+    """
+
+    centres: Floats
+
+    @classmethod
+    def fit(cls, features: Floats, count: int, seed: int) -> PublicCells:
+        """Lloyd's k-means; a cell that loses its last image keeps its centre.
+
+        Args:
+            features: (images, dimensions) of the pool.
+            count: Of cells; no more than there are images.
+            seed: Of the images that rounds start from.
+        """
+        start = np.random.default_rng(seed).choice(len(features), min(count, len(features)), replace=False)
+        cells = cls(features[np.sort(start)])
+        for _ in range(_ROUNDS):
+            cells = cells._moved(features)
+        return cells
+
+    def nearest(self, features: Floats) -> NDArray[np.int64]:
+        """(n,) the next centre of each row, of equally near ones the first; a function of that row and of the centres.
+
+        Args:
+            features: (n, dimensions), at most 1 long.
+        """
+        halves = (self.centres.astype(np.float64) ** 2).sum(axis=1) / 2
+        closeness = ExactMatrix(self.centres.T).products(on_grid(features)) - halves
+        return np.asarray(closeness.argmax(axis=1), dtype=np.int64)
+
+    def _moved(self, features: Floats) -> PublicCells:
+        members = self.nearest(features)
+        sums, counts = np.zeros(self.centres.shape), np.bincount(members, minlength=len(self.centres))
+        np.add.at(sums, members, features)
+        means = sums / np.maximum(counts, 1)[:, None]
+        return PublicCells(np.where(counts[:, None] > 0, means, self.centres).astype(np.float32))

@@ -1,0 +1,55 @@
+"""Votes for public images: cells, shares, and that what is near is handed out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Schema
+from datalens_service.methods import PublicVotes
+from datalens_service.methods.public_votes import capped_shares, plan_cells
+from datalens_service.models.public_cells import PublicCells
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
+
+from .test_dp_sgd import stripes
+from .test_labelled_pool import pool
+
+
+def test_private_records_choose_public_images_that_look_like_them() -> None:
+    private = stripes()
+    spec = TrainingSpec(method=PublicVotes(cells=20), epsilon=20.0, delta=1e-4, public_data="ds_1")
+    account = MemoryAccount(spec.limit_units(private.schema))
+    released = run(spec, private, account=account, public=pool(private))
+    assert [label for _, label, _ in account.charges] == ["votes.cells"]
+    images, labels = released.generator.sample(200)
+    known = stripes(seed=1).train
+    classes = {image.tobytes(): label for image, label in zip(known.images, known.labels, strict=True)}
+    seen = [(classes.get(image.tobytes()), label) for image, label in zip(images, labels, strict=True)]
+    assert np.mean([own == given for own, given in seen if own is not None]) > 0.8
+    soft = released.generator.soft_labels(200)
+    np.testing.assert_allclose(soft.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_cells_are_a_tenth_of_the_records_of_a_class_over_the_noise() -> None:
+    schema = Schema(channels=3, height=32, width=32, class_names=tuple("abcde"), num_units=5_000)
+    assert plan_cells(schema, limit_units(1.0, 1e-5)) == 27
+    assert plan_cells(schema, limit_units(10.0, 1e-5)) == pytest.approx(203, abs=3)
+    assert plan_cells(schema.model_copy(update={"num_units": 50}), limit_units(1.0, 1e-5)) == 8
+
+
+def test_equally_near_cells_go_to_the_first_whatever_the_order_of_rows() -> None:
+    cells = PublicCells(np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32))
+    rows = np.array([[0.6, 0.6], [0.9, 0.1], [0.1, 0.9], [0.6, 0.6]], dtype=np.float32)
+    assert cells.nearest(rows).tolist() == [0, 0, 1, 0]
+    assert cells.nearest(rows[::-1]).tolist() == [0, 1, 0, 0]
+
+
+def test_few_votes_are_noise_and_no_cell_gives_more_than_its_cap() -> None:
+    votes = np.array([[60.0, 30.0, 9.0, 1.0, -4.0], [0.5, -1.0, 0.2, 0.1, -3.0]])
+    shares = capped_shares(votes, 5.0, 0.4)
+    np.testing.assert_allclose(shares[0], [0.503, 0.382, 0.115, 0, 0], atol=0.001)
+    np.testing.assert_allclose(shares[1], [1, 0, 0, 0, 0])
+    np.testing.assert_allclose(capped_shares(-votes[1:], 5.0, 0.4).sum(axis=1), 1)
