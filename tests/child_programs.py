@@ -9,7 +9,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +52,7 @@ def _call(command: list[str], **options: Any) -> subprocess.CompletedProcess[byt
     module, *arguments = command[3:]
     if not module.startswith("datalens_service."):
         return subprocess.run(command, **options)
-    with _TURN, redirect_stderr(io.StringIO()) as said:
+    code = 1
+    with _TURN, redirect_stderr(io.StringIO()) as said, suppress(Exception):
         code = importlib.import_module(module).main(arguments)
     return subprocess.CompletedProcess(command, code, stderr=said.getvalue().encode())

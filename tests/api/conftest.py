@@ -24,7 +24,7 @@ __all__ = ["without_processes"]
 @pytest.fixture(scope="session", autouse=True)
 def routes_are_taken_apart_once() -> Iterator[None]:
     """A thousand services have the same routes; FastAPI would analyse them for each."""
-    include, included = FastAPI.include_router, dict[int, BaseRoute]()
+    include, included, first = FastAPI.include_router, dict[int, BaseRoute](), list[FastAPI]()
 
     def include_once(app: FastAPI, router: APIRouter, **shared: Any) -> None:
         if id(router) in included:
@@ -32,6 +32,9 @@ def routes_are_taken_apart_once() -> Iterator[None]:
         else:
             include(app, router, **shared)
             included[id(router)] = app.routes[-1]
+            first.append(app)
+        # There, routes look for what a test puts in the place of a dependency.
+        first[0].dependency_overrides = app.dependency_overrides
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_Application, "include_router", include_once)
