@@ -1,7 +1,5 @@
 """The report of a job, from what was planned, what the ledger says, and what was measured; and its proof."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

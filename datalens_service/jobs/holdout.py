@@ -5,8 +5,6 @@
 Nothing of the hold-out is read before the classifier is fixed, and nothing leaves but the noisy count.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

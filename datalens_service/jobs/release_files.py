@@ -5,8 +5,6 @@ generator      also synthetic images, and a grid of samples
 classifier     also its card for model hubs
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is said of public inputs: images that a model started from or hands out, and an encoder with its weights."""
 
-from __future__ import annotations
-
 import operator
 
 from pydantic import Field

@@ -16,8 +16,6 @@
 A preset is nothing but parameters: what it returns can be written out, and is, in the spec of the job.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, get_args

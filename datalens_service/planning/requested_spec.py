@@ -1,7 +1,5 @@
 """What a client may ask for without naming a method: a preset, or nothing at all."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator

@@ -6,8 +6,6 @@ does it in a process of its own:
     python -m datalens_service.programs.sampling GENERATOR CARD N FORMAT SEED OUT [PACKED]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

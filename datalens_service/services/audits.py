@@ -1,7 +1,5 @@
 """Accepting an audit: whose it is, whether its dataset and method allow it, and telling workers of it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from datalens_service.audits.audit import FEWEST_UNITS

@@ -1,7 +1,5 @@
 """Released images of one class, a page at a time, from those that a job has packed: nothing is drawn anew."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

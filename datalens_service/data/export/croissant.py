@@ -1,7 +1,5 @@
 """Croissant 1.1: the data set as JSON-LD that search engines and loaders read, with its provenance (PROV-O)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """A picture of samples: one row per class."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

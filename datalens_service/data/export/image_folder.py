@@ -1,7 +1,5 @@
 """Zip of class folders with PNG files, for torchvision's ImageFolder and everything that imitates it."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

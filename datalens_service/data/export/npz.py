@@ -1,7 +1,5 @@
 """NPZ in the keys of MedMNIST: what most papers' code reads."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The pages of a bundle that people read: the Hub's dataset card and the datasheet."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

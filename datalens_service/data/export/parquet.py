@@ -4,8 +4,6 @@ The features are declared in the schema metadata, so `datasets` and the Hub's vi
 named labels, while every other Parquet reader sees PNG bytes and integers.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """PNG files that say what they are: synthetic, public, or private."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Mapping
 from typing import Any, Final

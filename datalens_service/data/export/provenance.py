@@ -1,7 +1,5 @@
 """What every exported file says about itself: whether it is synthetic, and the card."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, Final

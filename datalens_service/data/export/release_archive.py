@@ -6,8 +6,6 @@ SHA256SUMS.sig.json    signature of the sums, so of every file
 data/train-00000-of-00001.parquet | data/synthetic.npz | data/train-00000.tar | data/train/<class>/<n>.png
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -4,8 +4,6 @@ Card and class names lie under names that the libraries `webdataset` and `datase
 https://github.com/webdataset/webdataset ("meta_prefix", "meta_suffix").
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """One output format: what it is called, what its files are, and who writes them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol

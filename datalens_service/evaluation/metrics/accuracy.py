@@ -3,10 +3,9 @@
 All are tested on the same images under the same protocol; only the training images differ.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from datalens_service.data.dataset import Images, Labels
 from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark
@@ -14,7 +13,7 @@ from datalens_service.evaluation.metrics.classifiers import RESIDUAL, STANDARD, 
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.downstream import Targets
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts
+from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts, Reads
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.models.generators.generator import Generator
 
@@ -90,81 +89,63 @@ def _real_epochs(facts: PublicFacts) -> int:
     return facts.settings.repetitions * _epochs_on_real_images(facts.settings, facts.num_units)
 
 
-def _on_samples(classifier: ClassifierArchitecture, title: str, meaning: str) -> Metric:
-    return Metric(
-        name=f"accuracy{classifier.suffix}",
-        title=title,
-        meaning=meaning,
-        unit="percent",
-        better="higher",
-        reads="test",
-        compute=partial(_accuracy, classifier=classifier),
-        applies=partial(_uses, classifier),
-        steps=_epochs,
-        family="accuracy",
-        variant=classifier.title,
-    )
+class _Training(NamedTuple):
+    """Images that a classifier is trained on, and the metric that comes of it."""
+
+    family: str
+    reads: Reads
+    compute: Callable[..., Outcome]
+    applies: Callable[[ClassifierArchitecture, PublicFacts], bool]
+    steps: Callable[[PublicFacts], int]
+
+    def metric(self, classifier: ClassifierArchitecture, title: str, meaning: str) -> Metric:
+        """The metric of one classifier."""
+        return Metric(
+            name=f"{self.family}{classifier.suffix}",
+            title=title,
+            meaning=meaning,
+            unit="percent",
+            better="higher",
+            reads=self.reads,
+            compute=partial(self.compute, classifier=classifier),
+            applies=partial(self.applies, classifier),
+            steps=self.steps,
+            family=self.family,
+            variant=classifier.title,
+        )
 
 
-def _on_moments(classifier: ClassifierArchitecture, title: str, meaning: str) -> Metric:
-    return Metric(
-        name=f"floor_moments{classifier.suffix}",
-        title=title,
-        meaning=meaning,
-        unit="percent",
-        better="higher",
-        reads="training",
-        compute=partial(_moments, classifier=classifier),
-        applies=partial(_uses_moments, classifier),
-        steps=_epochs,
-        family="floor_moments",
-        variant=classifier.title,
-    )
+_SAMPLES: Final = _Training("accuracy", "test", _accuracy, _uses, _epochs)
+_NOISY_MOMENTS: Final = _Training("floor_moments", "training", _moments, _uses_moments, _epochs)
+_REAL_IMAGES: Final = _Training("ceiling", "training", _upper_bound, _uses_real_images, _real_epochs)
 
-
-def _on_real_images(classifier: ClassifierArchitecture, title: str, meaning: str) -> Metric:
-    return Metric(
-        name=f"ceiling{classifier.suffix}",
-        title=title,
-        meaning=meaning,
-        unit="percent",
-        better="higher",
-        reads="training",
-        compute=partial(_upper_bound, classifier=classifier),
-        applies=partial(_uses_real_images, classifier),
-        steps=_real_epochs,
-        family="ceiling",
-        variant=classifier.title,
-    )
-
-
-ACCURACY: Final = _on_samples(
+ACCURACY: Final = _SAMPLES.metric(
     STANDARD,
     "Trained on the synthetic images",
     "Share of real test images that a classifier labels correctly when it has seen synthetic images only.",
 )
-MOMENTS: Final = _on_moments(
+MOMENTS: Final = _NOISY_MOMENTS.metric(
     STANDARD,
     "Baseline: noisy moments, no votes",
     "What images from noisy class means and covariances alone reach at the same ε and δ.",
 )
-UPPER_BOUND: Final = _on_real_images(
+UPPER_BOUND: Final = _REAL_IMAGES.metric(
     STANDARD,
     "Upper bound: trained on the real images",
     "What the same classifier reaches when it may see the real training images.",
 )
 RESIDUAL_METRICS: Final = (
-    _on_samples(
+    _SAMPLES.metric(
         RESIDUAL,
         "Stronger classifier, synthetic images",
         "The same share for a small residual network that has seen synthetic images only.",
     ),
-    _on_moments(
+    _NOISY_MOMENTS.metric(
         RESIDUAL,
         "Stronger classifier, moments baseline",
         "What the residual network reaches on images from noisy moments alone.",
     ),
-    _on_real_images(
+    _REAL_IMAGES.metric(
         RESIDUAL,
         "Stronger classifier, upper bound",
         "What the residual network reaches when it may see the real training images.",

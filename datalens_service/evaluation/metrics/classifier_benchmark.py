@@ -1,7 +1,5 @@
 """One test set and one protocol for every training set, so that only the training images differ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

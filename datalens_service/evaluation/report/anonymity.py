@@ -5,8 +5,6 @@ section 2.2. The decision stays with the reader: recital 26 of the GDPR asks for
 docs/legal.md explains them for the person who signs.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement

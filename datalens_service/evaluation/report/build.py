@@ -4,8 +4,6 @@
 measures only, sentences included, so that a private figure has no way into it. Both have the shape of `document.py`.
 """
 
-from __future__ import annotations
-
 import datetime
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ These are sentences with a status each, so that a reader can go through them one
 privacy budget and of nothing else.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, Literal
 
 from pydantic import Field

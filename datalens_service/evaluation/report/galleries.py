@@ -1,7 +1,5 @@
 """Released images as drawings: one row per class, and one row per image with what lies next to it."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from typing import Final

@@ -4,8 +4,6 @@ A page is rendered from a view (`owner_view` or `releasable_view`) and pictures 
 report itself: what the view leaves out cannot appear.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 "Guarantee" is said of the privacy budget and of nothing else. No figure for ε stands without its δ.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 SETTING: Final = (

@@ -1,7 +1,5 @@
 """Sentences of a report that depend on what was released: a generator, public images with labels, or a classifier."""
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from datalens_service.evaluation.report import phrases

@@ -1,7 +1,5 @@
 """What a report means, in sentences for somebody who has never heard of ε."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import Final

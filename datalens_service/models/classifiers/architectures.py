@@ -1,7 +1,5 @@
 """Networks of released classifiers. None has a layer that looks across the records of a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Only layers that the architectures have are known. Constants of normalisation are part of the graph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """How many weights an architecture has, from the shape of the images alone: plans are priced without torch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Final

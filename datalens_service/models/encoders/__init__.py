@@ -1,7 +1,5 @@
 """Public encoders: functions of an image that everybody has; this union is their registry."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError

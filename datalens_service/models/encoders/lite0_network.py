@@ -3,8 +3,6 @@
 An average and a deviation of a batch norm are constants after training, so they are a part of the convolution before.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Final, NamedTuple
 
 import torch

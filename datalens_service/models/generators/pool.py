@@ -4,8 +4,6 @@ An image of a class is drawn in proportion to its weight in that class, and it h
 every class.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np
