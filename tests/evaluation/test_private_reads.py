@@ -21,6 +21,7 @@ NOT_RECORDS = {
     # Images that their owner declared public, and no others.
     "datalens_service.methods.last_layer.labelled_pool",
     "datalens_service.methods.public_start",
+    "datalens_service.methods.sums.pooled_moments",
 }
 
 
