@@ -145,12 +145,13 @@ class PublicVotesRun(StatelessRun):
 
         noise = self._mechanism.noise_stddev / self._mechanism.grid
         votes = self._votes[:, : len(self._cells.centres)]
-        shares = capped_shares(votes, self._parameters.threshold * noise, self._parameters.cap).T
+        likely = np.maximum(votes, noise / 2)
+        soft = (likely / likely.sum(axis=0)).T
+        # A cell that many classes vote for tells little of any.
+        shares = soft * capped_shares(votes, self._parameters.threshold * noise, self._parameters.cap).T
         sizes = np.bincount(self._members, minlength=len(shares))
         weights = (shares / np.maximum(sizes, 1)[:, None])[self._members]
-        likely = np.maximum(votes, noise / 2).T[self._members]
-        soft_labels = likely / likely.sum(axis=1, keepdims=True)
-        tensors = pack(self._pool, weights.astype(np.float32), soft_labels.astype(np.float32))
+        tensors = pack(self._pool, weights.astype(np.float32), soft[self._members].astype(np.float32))
         return Generator("pool", self._dataset.schema, {}, tensors)
 
     def _vote(self) -> Votes:
