@@ -62,7 +62,7 @@ def render_outcome(outcome: Outcome) -> RenderableType:
 
 def _describe_files(outcome: Outcome) -> dict[str, object]:
     names = {
-        "synthetic data set": (PACKED_IMAGES, "synthetic.parquet"),
+        "images": (PACKED_IMAGES, "synthetic.parquet"),
         "sample grid": ("samples.png",),
         "report (for you)": ("report.html", "report.json"),
         "report (to share)": ("report-releasable.html", "report-releasable.json"),

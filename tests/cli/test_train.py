@@ -163,7 +163,7 @@ def test_images_are_in_the_folder_before_they_are_measured(
     result = datalens("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *measured)
     assert result.exit_code == 0, result.output
     assert {"synthetic.npz", "synthetic.parquet", "generator.safetensors", "samples.png", "privacy.json"} <= early
-    assert "The synthetic images are ready in out" in result.stderr
+    assert "The images are ready in out" in result.stderr
 
 
 def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Json, npz: Path) -> None:

@@ -226,7 +226,7 @@ class _EarlyDelivery:
     def _announcement(self) -> str:
         made, out = self._job.result, self._local_run.out
         if made == "generator":
-            return f"The synthetic images are ready in {out}; they are still being measured."
+            return f"The images are ready in {out}; they are still being measured."
         return f"The {made} is ready in {out}; it is still being measured."
 
 
