@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import ExecutionOptions, Method
 from datalens_service.methods.registered import RegisteredMethod
@@ -127,6 +127,8 @@ def test_a_method_takes_strips_or_its_plan_refuses_them(method: Method, shape: t
     except InvalidSpec:
         return
     training = method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions())
+    if method.releases_public_images:
+        training.start_from(Upload(data.schema, data.train, None))
     account = MemoryAccount(10**19, (EPSILON, DELTA))
     noise = cast(NoiseSource, QuickNoise())
     for step in range(training.steps):

@@ -9,6 +9,7 @@ from safetensors import safe_open
 from datalens_service.data.dataset import Schema
 from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.classifiers.architectures import build_network as build_classifier
+from datalens_service.models.generators import pool
 from datalens_service.models.generators.denoiser import diffusion as diffusing
 from datalens_service.models.generators.denoiser.denoiser import Denoiser
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
@@ -63,6 +64,13 @@ def diffusion(schema: Schema) -> Generator:
     return Generator("diffusion", schema, settings, diffusing.pack(weights, start.tensors))
 
 
+def labelled_pool(schema: Schema) -> dict[str, np.ndarray]:
+    images = np.random.default_rng(0).integers(
+        0, 256, (9, schema.height, schema.width, schema.channels), dtype=np.uint8
+    )
+    return pool.pack(images, np.eye(CLASSES)[np.arange(9) % CLASSES], np.full((9, CLASSES), 1 / CLASSES))
+
+
 def every_generator(schema: Schema) -> dict[str, Generator]:
     single = gaussian(schema)
     mixture = {name: value if name == "basis" else value[:, None] for name, value in single.items()}
@@ -79,10 +87,13 @@ def every_generator(schema: Schema) -> dict[str, Generator]:
         "shapes": Generator("shapes", schema, SHAPES, shapes(schema)),
         "rejection": rejection(schema),
         "diffusion": diffusion(schema),
+        "pool": Generator("pool", schema, {}, labelled_pool(schema)),
     }
 
 
-@pytest.mark.parametrize("name", [*NETWORKS, "gaussian", "mixture", "guided", "shapes", "rejection", "diffusion"])
+@pytest.mark.parametrize(
+    "name", [*NETWORKS, "gaussian", "mixture", "guided", "shapes", "rejection", "diffusion", "pool"]
+)
 def test_a_saved_generator_names_no_code_and_draws_the_same(name: str, tmp_path: Path):
     generator = every_generator(schema_of(1, 8, 8))[name]
     generator.save(tmp_path / "generator.safetensors")
