@@ -101,7 +101,19 @@ def _copy_table(old: Connection, new: Connection, table: sa.Table, reflected: sa
 
 def test_there_is_one_line_of_revisions() -> None:
     assert len(_scripts().get_heads()) == 1
-    assert [script.revision for script in _scripts().walk_revisions()][-1] == "0023"
+    assert [script.revision for script in _scripts().walk_revisions()][-1] == "0021"
+
+
+def test_an_installation_from_before_1_0_0_goes_on(database: Database, older: Older) -> None:
+    """Its uploads have no names."""
+    dataset = new_dataset(database)
+    spend(account_of(database, claimed(database, new_job(database, dataset.id, 1000).id)), 7)
+    before = state_of(database, dataset.id)
+    moved = older()
+    _run(moved, "ALTER TABLE uploads DROP COLUMN name; UPDATE alembic_version SET version_num = '0021'")
+    moved.migrate()
+    moved.check()
+    assert state_of(moved, dataset.id) == before
 
 
 def test_an_installation_goes_on(database: Database, older: Older) -> None:

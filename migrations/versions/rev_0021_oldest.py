@@ -1,8 +1,8 @@
-"""The schema of version 1.0.0, from which its databases go on; a new one has the newest at once (`new_database.py`)."""
+"""The oldest schema that goes on, from shortly before version 1.0.0; a new database has the newest at once."""
 
 from __future__ import annotations
 
-revision = "0023"
+revision = "0021"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -10,7 +10,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Never run: such a database is there already."""
-    raise NotImplementedError("Version 1.0.0 made these databases.")
+    raise NotImplementedError("Earlier versions made these databases.")
 
 
 def downgrade() -> None:
