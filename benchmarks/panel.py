@@ -1,6 +1,7 @@
 """The panel: what an owner gets from `auto`, on sets of many sizes, kinds and budgets, beside what is simpler.
 
     python -m benchmarks.panel --cell mnist-2000-1 >> benchmarks/results/panel.jsonl
+    python -m benchmarks.panel --cell smiles64-5000-5 --public-data faces_pool64.npz --images 4000 --epochs 15
     python -m benchmarks.panel --cell smiles64-5000-5 --public-data faces_pool64.npz --grid docs/images/samples
     python -m benchmarks.panel --check
     python -m benchmarks.panel --list
@@ -87,13 +88,15 @@ class Score(NamedTuple):
     balanced: float
 
 
-def measure(cell: Cell, images: int, epochs: int) -> dict[str, Any]:
+def measure(cell: Cell, pool: str | None, images: int, epochs: int) -> dict[str, Any]:
     """A line of the table: `auto`, the baselines and the upper bound on the same records."""
     draws = [draw(cell, seed) for seed in cell.seeds]
     schema = draws[0].schema
-    auto = preset("auto", schema, cell.epsilon)
+    auto, public = preset("auto", schema, cell.epsilon), read_pool(pool)
     began = time.perf_counter()
-    scores = [released(auto, cell, data, seed, images, epochs) for seed, data in zip(cell.seeds, draws, strict=True)]
+    scores = [
+        released(auto, cell, data, seed, images, epochs, public) for seed, data in zip(cell.seeds, draws, strict=True)
+    ]
     seconds = (time.perf_counter() - began) / len(scores)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     passes = max(epochs, epochs * images // cell.records)
@@ -102,6 +105,7 @@ def measure(cell: Cell, images: int, epochs: int) -> dict[str, Any]:
     return {
         "cell": cell.name,
         "method": auto.name,
+        "public_data": pool,
         "accuracy": mean([score.accuracy for score in scores]),
         "balanced": mean([score.balanced for score in scores]),
         "accuracies": [round(score.accuracy, 1) for score in scores],
@@ -130,9 +134,16 @@ def draw(cell: Cell, seed: int) -> Dataset:
     return Dataset(schema.model_copy(update={"num_units": len(rows)}), records, real, PARTITION_KEY)
 
 
-def released(method: AnyMethod, cell: Cell, data: Dataset, seed: int, images: int, epochs: int) -> Score:
+def read_pool(name: str | None) -> Upload | None:
+    """Public images beside the set."""
+    return None if name is None else read_upload(DATA / name)
+
+
+def released(
+    method: AnyMethod, cell: Cell, data: Dataset, seed: int, images: int, epochs: int, public: Upload | None = None
+) -> Score:
     """Of a classifier that saw only what a job of `method` released."""
-    samples, labels = trained(method, cell, data, seed).sample(images, seed=seed)
+    samples, labels = trained(method, cell, data, seed, public).sample(images, seed=seed)
     return judged(samples, labels, data, epochs, seed)
 
 
@@ -145,8 +156,7 @@ def trained(method: AnyMethod, cell: Cell, data: Dataset, seed: int, public: Upl
 def show(cell: Cell, pool: str | None, folder: Path) -> None:
     """A picture of what `auto` releases of the cell, with a pool or without one."""
     data = draw(cell, 0)
-    public = None if pool is None else read_upload(DATA / pool)
-    generator = trained(preset("auto", data.schema, cell.epsilon), cell, data, 0, public)
+    generator = trained(preset("auto", data.schema, cell.epsilon), cell, data, 0, read_pool(pool))
     name = cell.name if pool is None else f"{cell.name}-{Path(pool).stem}"
     grid(generator).save(folder / f"{name}.png", optimize=True)
 
@@ -183,11 +193,11 @@ def mean(values: list[float]) -> float:
 
 def check() -> list[str]:
     """Kept cells in which `auto` is more than a point below the better baseline."""
-    latest = {line["cell"]: line for line in read_results("panel")}
+    latest = {(line["cell"], line.get("public_data")): line for line in read_results("panel")}
     return [
         f"{name}: {line['method']} {line['accuracy']}, class averages {line['class_averages']}, moments "
         f"{line['moments']}"
-        for name, line in latest.items()
+        for (name, _), line in latest.items()
         if line["accuracy"] < max(line["class_averages"], line["moments"]) - _WORSE
     ]
 
@@ -200,7 +210,7 @@ def main() -> None:
     what.add_argument("--check", action="store_true")
     what.add_argument("--list", action="store_true", help="all cells")
     parser.add_argument("--grid", type=Path, help="folder of a picture")
-    parser.add_argument("--public-data", help="of a picture: file of public images beside the set")
+    parser.add_argument("--public-data", help="file of public images beside the set")
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--epochs", type=int, default=3)
     options = parser.parse_args()
@@ -213,7 +223,9 @@ def main() -> None:
         sys.stdout.write("\n".join(worse) + "\n" if worse else "auto is nowhere below its baselines\n")
         raise SystemExit(bool(worse))
     else:
-        print_result({**provenance(), **measure(CELLS[options.cell], options.images, options.epochs)})
+        print_result(
+            {**provenance(), **measure(CELLS[options.cell], options.public_data, options.images, options.epochs)}
+        )
 
 
 if __name__ == "__main__":

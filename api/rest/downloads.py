@@ -41,6 +41,9 @@ class ReportFormat(StrEnum):
     HTML = "html"
 
 
+Count = Annotated[int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS]
+Seed = Annotated[int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS]
+
 _REPORT_NAMES: Final = {Audience.OWNER: "report", Audience.RELEASABLE: "report-releasable"}
 
 
@@ -114,7 +117,7 @@ def _check_complete(services: Services, job: Job, name: str) -> None:
     responses=file_content("A grid, one class per row.", "image/png"),
 )
 def get_samples(job: Drawing, request: Request, services: ServicesDep) -> Response:
-    """Synthetic images; free to publish."""
+    """Synthetic images, free to publish, or public ones that were labelled, under the licence that they have."""
     return stored_file(request, services, job, "samples.png", inline=True)
 
 
@@ -146,12 +149,8 @@ def get_synthetic(
     request: Request,
     services: ServicesDep,
     format: FormatName = "parquet",
-    n: Annotated[
-        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
-    ] = None,
-    seed: Annotated[
-        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
-    ] = None,
+    n: Count = None,
+    seed: Seed = None,
 ) -> Response:
     """Drawing more is free: it reads the generator, never the records."""
     schema = datasets.get(services.database, job.dataset_id).schema
@@ -175,12 +174,8 @@ def get_dataset(
     request: Request,
     services: ServicesDep,
     format: FormatName = "parquet",
-    n: Annotated[
-        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
-    ] = None,
-    seed: Annotated[
-        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
-    ] = None,
+    n: Count = None,
+    seed: Seed = None,
     title: Annotated[str | None, Query(max_length=200, description="Public name of the dataset.")] = None,
     license: LicenceId = "other",
 ) -> Response:

@@ -36,7 +36,6 @@ _VOTES_PER_CELL: Final = 10
 _FEWEST, _MOST = 8, 2**14
 _DIMENSIONS: Final = 64
 _FITTED: Final = 4_000
-_ROWS: Final = 4_096
 
 
 class PublicVotes(Method):
@@ -130,7 +129,7 @@ class PublicVotesRun(StatelessRun):
         dimensions = min(_DIMENSIONS, len(seen), self._parameters.encoder.dimensions(schema))
         self._view = FeatureBasis.of(self._parameters.encoder, schema, self._device, dimensions)
         self._view.fit(seen, 0.0, self._randomness.seed("basis"))
-        features = np.concatenate([self._view.features(rows) for rows in _blocks(self._pool)])
+        features = self._view.features(self._pool)
         self._cells = PublicCells.fit(features, self._mechanism.cells, self._randomness.seed("cells"))
         self._members = self._cells.nearest(features)
 
@@ -157,8 +156,7 @@ class PublicVotesRun(StatelessRun):
     def _vote(self) -> Votes:
         """Private: one vote per record, for the cell that its own image is next to."""
         train = self._dataset.train
-        cells = [self._cells.nearest(self._view.features(rows)) for rows in _blocks(train.images)]
-        return Votes(np.concatenate(cells), train.labels, train.unit_ids)
+        return Votes(self._cells.nearest(self._view.features(train.images)), train.labels, train.unit_ids)
 
 
 def capped_shares(votes: Floats, least: float, cap: float) -> Floats:
@@ -173,7 +171,3 @@ def capped_shares(votes: Floats, least: float, cap: float) -> Floats:
     shares = kept / kept.sum(axis=1, keepdims=True)
     cut = np.minimum(shares, np.maximum(cap, 1 / (shares > 0).sum(axis=1, keepdims=True)))
     return np.asarray(cut / cut.sum(axis=1, keepdims=True))
-
-
-def _blocks(images: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
-    return [images[row : row + _ROWS] for row in range(0, len(images), _ROWS)]

@@ -12,6 +12,8 @@ from datalens_service.models.exact_products import ExactMatrix, on_grid
 Floats = NDArray[np.float32]
 
 _ROUNDS: Final = 10
+# Rows that are compared with all centres at once: 64 MiB of 16,384 of them.
+_ROWS: Final = 512
 
 
 class PublicCells(NamedTuple):
@@ -44,9 +46,12 @@ class PublicCells(NamedTuple):
         Args:
             features: (n, dimensions), at most 1 long.
         """
-        halves = (self.centres.astype(np.float64) ** 2).sum(axis=1) / 2
-        closeness = ExactMatrix(self.centres.T).products(on_grid(features)) - halves
-        return np.asarray(closeness.argmax(axis=1), dtype=np.int64)
+        matrix, halves = ExactMatrix(self.centres.T), (self.centres.astype(np.float64) ** 2).sum(axis=1) / 2
+        nearest = np.empty(len(features), dtype=np.int64)
+        for start in range(0, len(features), _ROWS):
+            rows = slice(start, start + _ROWS)
+            nearest[rows] = (matrix.products(on_grid(features[rows])) - halves).argmax(axis=1)
+        return nearest
 
     def _moved(self, features: Floats) -> PublicCells:
         members = self.nearest(features)

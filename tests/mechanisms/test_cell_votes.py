@@ -43,8 +43,8 @@ def test_golden_sensitivities_of_a_unit_of_any_number_of_records(records: int) -
 
 
 def test_a_unit_of_two_cells_gives_each_its_part_of_length_one() -> None:
-    total = MECHANISM.exact_sum(votes((0, 0, 1), (0, 0, 2), (0, 0, 2)))
-    assert total.tolist() == [[0, 447, 894, 0], [0, 0, 0, 0]]
+    total = MECHANISM.exact_sum(votes((0, 1, 1), (0, 1, 2), (0, 1, 2)))
+    assert total.tolist() == [[0, 0, 0, 0], [0, 447, 894, 0]]
 
 
 def test_records_outside_all_cells_do_not_vote() -> None:

@@ -55,6 +55,20 @@ def test_the_pool_is_released_with_labels_of_the_classifier_at_its_price() -> No
     assert not teacher.public_source.verbatim
 
 
+def test_labels_that_the_pool_has_are_not_looked_at() -> None:
+    private = stripes()
+    public = pool(private)
+    wrong = np.random.default_rng(0).integers(0, 2, len(public.train))
+    named = public.schema.model_copy(update={"class_names": private.schema.class_names})
+    account = MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
+    released = [
+        made(LabelledPool(classifier=TEACHER), private, one, account)
+        for one in (public, Upload(named, Split(public.train.images, wrong), None))
+    ]
+    first, second = (result.generator.tensors["soft_labels"] for result in released)
+    np.testing.assert_array_equal(first, second)
+
+
 def test_an_encoder_serves_the_classifier_and_is_named() -> None:
     encoded = LabelledPool.model_validate({"classifier": {"name": "scattering", "encoder": "imagenet-lite0"}})
     assert encoded.classifier.warm_start is None

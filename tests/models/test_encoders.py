@@ -46,6 +46,20 @@ def test_features_do_not_depend_on_other_images_or_on_the_place_in_a_batch(
 
 
 @each_encoder
+def test_a_network_sees_as_many_images_at_once_however_many_there_are(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether another number moves a bit differs from processor to processor."""
+    schema = schema_of(1, 12, 9)
+    network = encoder.load(schema)
+    sizes, forward = [], network.forward
+    monkeypatch.setattr(network, "forward", lambda images: (sizes.append(len(images)), forward(images))[1])
+    for count in (1, network.images_at_once, network.images_at_once + 3):
+        assert len(network.encode(images_of(schema, count))) == count
+    assert sizes == [network.images_at_once] * 4
+
+
+@each_encoder
 def test_features_are_at_most_one_long(encoder: Encoder) -> None:
     schema = schema_of(3, 12, 9)
     lengths = np.linalg.norm(encoder.load(schema).encode(images_of(schema, 9)), axis=1)

@@ -16,12 +16,14 @@ from datalens_service.errors import StateConflict, StoreUnavailable
 from datalens_service.mechanisms.moments import VectorSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods import Plan
+from datalens_service.store.access import keys
 from datalens_service.store.database import Database, _scripts
+from datalens_service.store.datasets import validations
 from datalens_service.store.jobs import audits, jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.recovery import check_against_log
-from datalens_service.store.tables import Base
+from datalens_service.store.tables import Base, IntakeRow
 
 from .backups import remove
 from .books import account_of, by_hand, claimed, images, new_dataset, new_job, state_of, verified
@@ -105,15 +107,26 @@ def test_there_is_one_line_of_revisions() -> None:
 
 
 def test_an_installation_from_before_1_0_0_goes_on(database: Database, older: Older) -> None:
-    """Its uploads have no names."""
+    """Uploads have no names there, and what waits to be read calls its class names `classes`."""
     dataset = new_dataset(database)
     spend(account_of(database, claimed(database, new_job(database, dataset.id, 1000).id)), 7)
+    waiting = validations.of_request(keys.create(database, "laptop")[0].id, {"class_names": "a,b", "records": 2})
+    with database.transaction() as session:
+        session.add(IntakeRow(**vars(waiting)))
     before = state_of(database, dataset.id)
     moved = older()
-    _run(moved, "ALTER TABLE uploads DROP COLUMN name; UPDATE alembic_version SET version_num = '0021'")
+    by_hand(
+        moved,
+        "ALTER TABLE uploads DROP COLUMN name",
+        "UPDATE intakes SET form = :form",
+        "UPDATE alembic_version SET version_num = '0021'",
+        form='{"classes": "a,b", "records": 2}',
+    )
     moved.migrate()
     moved.check()
     assert state_of(moved, dataset.id) == before
+    assert validations.get(moved, waiting.dataset_id).form == waiting.form
+    assert_newest(moved)
 
 
 def test_an_installation_goes_on(database: Database, older: Older) -> None:
@@ -174,6 +187,11 @@ def test_an_upgraded_database_has_the_tables_of_a_new_one(database: Database, ol
     moved = older()
     moved.migrate()
     moved.check()
+    assert_newest(moved)
+
+
+def assert_newest(moved: Database) -> None:
+    """Its tables are those of a new database."""
     engine = sa.create_engine(moved.url)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []

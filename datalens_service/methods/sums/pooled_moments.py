@@ -130,6 +130,7 @@ def plan_frequencies(schema: Schema, units: int) -> int:
     """Frequencies that the records of a class pay for: their number grows slowly with μ times units per class.
 
     A unit of several records has as many times the noise of one, and up to as many times the signal.
+
     Args:
         schema: Public.
         units: Of the whole run.

@@ -45,7 +45,7 @@ class FeatureBasis:
         """The features of an encoder as they are, or the first of them until `fit`.
 
         Args:
-                dimensions: Of the basis, if there will be one.
+            dimensions: Of the basis, if there will be one.
         """
         network = EncodedFeatures(encoder.load(schema), encoder.dimensions(schema), dimensions)
         return cls(network.to(device).eval(), encoder, schema)

@@ -53,8 +53,11 @@ class PublicDenoiser:
         if not kept.exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             part = kept.with_suffix(f".{os.getpid()}")
-            save_file(_fit(schema, images), part)
-            part.replace(kept)
+            try:
+                save_file(_fit(schema, images), part)
+                part.replace(kept)
+            finally:
+                part.unlink(missing_ok=True)
         return cls(load_file(kept))
 
     def finish(self, coarse: Start, start_stddev: float) -> tuple[dict[str, Any], Tensors]:
