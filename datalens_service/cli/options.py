@@ -188,7 +188,8 @@ PublicData = Annotated[
     typer.Option(
         "--public-data",
         metavar="DATASET",
-        help="Id or name of a data set that was uploaded with --public-records; training starts from it.",
+        help="Id or name of a data set that was uploaded with --public-records: training starts from it, or its "
+        "images are handed out with labels.",
         rich_help_panel=_SPEC,
     ),
 ]

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @spread
 def plan(
-    epsilon: options.Epsilon,
-    reading: ReadingOptions,
-    delta: options.Delta = None,
+    *,
     data: Annotated[
         Path | None,
         typer.Option("--data", help="As for `datalens train`; only its public schema is used.", exists=True),
     ] = None,
+    epsilon: options.Epsilon,
+    delta: options.Delta = None,
     method: options.MethodName = None,
     preset: options.PresetName = None,
     purpose: options.Purpose = options.PurposeName.LOOK,
@@ -40,6 +40,7 @@ def plan(
         int | None,
         typer.Option("--noise-stddev", parser=build_integer_parser(1), help="Without data: σ of a vote sum."),
     ] = None,
+    reading: ReadingOptions,
     as_json: options.AsJson = False,
 ) -> None:
     """Say what a budget pays for and what it costs; nothing runs and nothing is charged.

@@ -49,8 +49,8 @@ def train(
         Path | None,
         typer.Option(
             "--public-data",
-            help="Images of the same size that are public, with labels; training starts from them. The guarantee does "
-            "not cover them.",
+            help="Public images of the same size: training starts from them, or they are handed out with labels. The "
+            "guarantee does not cover them.",
             exists=True,
         ),
     ] = None,
