@@ -23,13 +23,14 @@ from datalens_service import logs
 from datalens_service.store import database as store
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
+from deployments.deployment import Deployment
 from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy_memory
 from disks import SmallDisk, small_disk
 from fast import pytest_addoption, pytest_configure, pytest_runtest_call, pytest_runtest_setup  # noqa: F401 (hooks of pytest)
 
 PATIENCE = 240
 TESTS = Path(__file__).parent
-WAITING_FOLDERS = ("browser", "cli", "contract", "extensions", "privacy_gate", "workers")
+WAITING_FOLDERS = ("browser", "cli", "contract", "extensions", "jobs", "privacy_gate", "workers")
 
 # How long an example takes says nothing on a busy machine. The same examples in every run; `scripts/soak` has others.
 hypothesis.settings.register_profile(
@@ -148,6 +149,14 @@ def postgresql_database(postgresql: Cluster, store_path: Path) -> Iterator[Datab
     url = postgresql.new_database(TEMPLATE)
     yield from _opened(url, store_path)
     postgresql.execute(f"DROP DATABASE {sqlalchemy.make_url(url).database} WITH (FORCE)")
+
+
+@pytest.fixture
+def local(sqlite_database: Database, tmp_path: Path) -> Iterator[Deployment]:
+    """A deployment on SQLite, without a broker."""
+    deployment = Deployment(sqlite_database, tmp_path)
+    yield deployment
+    deployment.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

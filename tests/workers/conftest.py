@@ -1,4 +1,4 @@
-"""A deployment per test, and a real Redis where its binary is installed."""
+"""A real Redis where its binary is installed."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -7,17 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from datalens_service.store.database import Database
-from deployments.deployment import Deployment
 from deployments.redis import Redis, redis_is_installed
-
-
-@pytest.fixture
-def local(sqlite_database: Database, tmp_path: Path) -> Iterator[Deployment]:
-    """On SQLite, without a broker."""
-    deployment = Deployment(sqlite_database, tmp_path)
-    yield deployment
-    deployment.close()
 
 
 @pytest.fixture(scope="session")
