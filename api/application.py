@@ -57,7 +57,7 @@ from api.uploads import receiver
 from api.uploads.tus import TusHeaders
 from datalens_service import logs
 from datalens_service.errors import InvalidInput
-from datalens_service.gateways.dispatch import dispatcher_for
+from datalens_service.gateways.dispatch import choose_dispatcher
 from datalens_service.gateways.openid_provider import OpenIdProvider
 from datalens_service.gateways.startup import prepare, warn_of_unknown_variables
 from datalens_service.gateways.webhook_sender import WebhookSender
@@ -207,7 +207,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         settings=settings,
         database=database,
         artifacts=artifacts,
-        dispatcher=dispatcher_for(settings),
+        dispatcher=choose_dispatcher(settings),
         synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
         predictions=predictions,
         individual_epsilons=IndividualEpsilons(predictions),

@@ -115,7 +115,7 @@ def train_plainly(method: DpSgd, data: Dataset, seed: int) -> Classifier:
 def directions(method: DpSgd, schema: Schema) -> VonMisesFisherSum:
     """The release of every step, also with a kappa for which no account has numbers."""
     run = PartitionedRun(schema, num_weights(method.architecture, schema), method.batch or 1, method.steps)
-    stddev = run.stddev_for(method.kappa or 1.0)
+    stddev = run.choose_stddev(method.kappa or 1.0)
     unpriced = PartitionedPasses(
         num_units=schema.num_units, batches=run.batches, passes=run.passes, units_zero_out=1, units_replace_one=1
     )

@@ -25,7 +25,7 @@ from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.methods import DpSgd, ExecutionOptions
-from datalens_service.methods.descent.individual_norms import accountant_of, squared_norms
+from datalens_service.methods.descent.individual_norms import build_accountant, squared_norms
 from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import level_table, norm_levels
@@ -94,7 +94,7 @@ def _levels(method: DpSgd, result: Result, some: Dataset) -> Integers:
 def _epsilons(result: Result, levels: Integers, histogram: IndividualHistogram, every: int) -> NDArray[np.float64]:
     mechanism = result.plan.releases[0].mechanism
     steps = np.diff([*range(0, len(levels), every), len(levels)])
-    accountant = accountant_of(mechanism, result.cost.epsilon_at_plan, histogram.cost())  # type: ignore[arg-type]
+    accountant = build_accountant(mechanism, result.cost.epsilon_at_plan, histogram.cost())  # type: ignore[arg-type]
     return accountant.epsilons(level_table(levels[::every], steps), histogram.delta)
 
 

@@ -111,13 +111,13 @@ def check_method(method: Method, steps: int = 4) -> Iterator[Finding]:
     dataset = _dataset(*_records())
     limit = limit_units(EPSILON, _DELTA)
     plan = method.plan_within(dataset.schema, EPSILON, _DELTA)
-    yield _judge("A plan fits into its budget", plan.units() <= limit, f"{plan.units()} of {limit} units")
+    yield _judge("A plan fits into its budget", plan.cost() <= limit, f"{plan.cost()} of {limit} units")
     account = _Rehearsal({})
     training = _create(method, plan, dataset)
     _advance(training, training.steps, account)
     path = training.followed_plan if isinstance(training, BranchingRun) else plan
-    same = (account.units, len(account.labels)) == (path.units(), path.steps) and path in plan.paths()
-    yield _judge("A run charges what was planned", same, f"planned {path.units()}, charged {account.units} units")
+    same = (account.units, len(account.labels)) == (path.cost(), path.steps) and path in plan.paths()
+    yield _judge("A run charges what was planned", same, f"planned {path.cost()}, charged {account.units} units")
     model = training.result()
     yield _judge("The result is of the stated kind", model.result == method.result, f"it is a {model.result}")
     mechanisms = [release.mechanism for release in path.releases for _ in range(release.count)]
@@ -127,7 +127,7 @@ def check_method(method: Method, steps: int = 4) -> Iterator[Finding]:
 
 def _compare(method: Method, plan: Plan, sums: Sums, step: int, mechanism: AnyMechanism) -> Iterator[Finding]:
     """Sums of a step on four data sets: two units, each with two records to choose from."""
-    first, one, other, both = (_sum_of(method, plan, changed, sums, step) for changed in _neighbors())
+    first, one, other, both = (_compute_sum(method, plan, changed, sums, step) for changed in _neighbors())
     name = f"step {step}, {mechanism.label()}"
     allowed = mechanism.sensitivity_squared(_RELATION) * mechanism.queries_per_unit(_RELATION)
     squared = max(_squared_length(first - one), _squared_length(first - other))
@@ -141,7 +141,7 @@ def _compare(method: Method, plan: Plan, sums: Sums, step: int, mechanism: AnyMe
     yield _judge(f"A unit moves nothing of what others contribute: {name}", interaction == 0, complaint)
 
 
-def _sum_of(method: Method, plan: Plan, dataset: Dataset, sums: Sums, step: int) -> NDArray[Any]:
+def _compute_sum(method: Method, plan: Plan, dataset: Dataset, sums: Sums, step: int) -> NDArray[Any]:
     """The exact sum of a step over a data set, after the earlier sums of the first run; Python integers."""
     account = _Rehearsal({number: stored for number, stored in sums.items() if number < step})
     _advance(_create(method, plan, dataset), step + 1, account)

@@ -246,7 +246,7 @@ def _spoken_member(name: str, value: Any) -> Any:
     return speak(value) if isinstance(value, str) and name in _TEXTS else spoken(value)
 
 
-def speak_of(path: Sequence[str | int]) -> str | None:
+def speak_path(path: Sequence[str | int]) -> str | None:
     """The name of a member of a request, as `speak` would write it; None if it has none.
 
     Args:

@@ -43,7 +43,7 @@ def _read(request: Request, *_limits: Any) -> int:
 
 def _outcome(request: Request) -> Outcome:
     if isinstance(request, decode.RecordsRequest):
-        return decode.read_records(request, decode.decoder_for(request.choices))
+        return decode.read_records(request, decode.choose_decoder(request.choices))
     return decode_images.read_images(request)
 
 

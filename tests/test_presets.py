@@ -16,7 +16,7 @@ from datalens_service.methods import (
     RejectionOrDiffusion,
 )
 from datalens_service.methods.voting.teachers import ConvTeacher
-from datalens_service.planning.presets import PRESETS, Purpose, preset, teachers_for
+from datalens_service.planning.presets import PRESETS, Purpose, count_teachers, preset
 from datalens_service.spec import TrainingSpec
 
 
@@ -53,7 +53,7 @@ def test_every_preset_fits_every_data_set(name: str, public: Schema) -> None:
     # Large enough to pay for a step of anything.
     spec = TrainingSpec(method=preset(name, public, 50.0), epsilon=50.0)
     plan = spec.plan(public)
-    assert plan.units() <= spec.limit_units(public)
+    assert plan.cost() <= spec.limit_units(public)
     if isinstance(spec.method, DataLens):
         assert spec.method.num_teachers <= public.num_units
 
@@ -66,7 +66,7 @@ def test_every_preset_fits_every_data_set(name: str, public: Schema) -> None:
 )
 def test_a_denoiser_fits_what_the_budget_pays_for(name: str, public: Schema) -> None:
     spec = TrainingSpec(method=preset(name, public, 2.0), epsilon=2.0)
-    assert spec.plan(public).units() <= spec.limit_units(public)
+    assert spec.plan(public).cost() <= spec.limit_units(public)
     assert isinstance(spec.method, Diffusion)
 
 
@@ -113,7 +113,7 @@ def test_large_says_that_processors_take_long_and_diffusion_does_not() -> None:
     ],
 )
 def test_shards_keep_about_fifteen_records(num_units: int, multiple_of: int, expected: int) -> None:
-    assert teachers_for(schema(num_units), multiple_of=multiple_of) == expected
+    assert count_teachers(schema(num_units), multiple_of=multiple_of) == expected
 
 
 @pytest.mark.parametrize(("epsilon", "expected"), [(1.0, (5000, 200, 0.7, 50)), (10.0, (800, 300, 0.2, 50))])

@@ -148,11 +148,11 @@ class ReaderVoice:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        with spoken_to(_voice_of(inner_path(scope), Headers(scope=scope).get(HEADER))):
+        with spoken_to(_choose_voice(inner_path(scope), Headers(scope=scope).get(HEADER))):
             await self._app(scope, receive, send)
 
 
-def _voice_of(path: str, asked: str | None) -> Voice:
+def _choose_voice(path: str, asked: str | None) -> Voice:
     """What the client asks for, and is ignored if it is no voice; else that of pages or of programs."""
     if not path.startswith(_FOR_PROGRAMS):
         return Voice.PAGE

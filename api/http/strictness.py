@@ -128,13 +128,13 @@ async def refuse_unknown(request: Request) -> None:
     route = request.scope["route"]
     if not request.query_params or route.path in _TAKE_OTHERS:
         return
-    known = parameters_of(route)
+    known = list_parameters(route)
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
         raise RequestValidationError([_error(name, known) for name in unknown])
 
 
-def parameters_of(route: APIRoute) -> list[str]:
+def list_parameters(route: APIRoute) -> list[str]:
     """Names of the query parameters that a route declares, itself and through its dependencies."""
     declared = get_flat_params(route.dependant)
     return sorted(field.alias for field in declared if isinstance(field.field_info, params.Query))

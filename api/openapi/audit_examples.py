@@ -92,7 +92,7 @@ def _audit() -> StoredAudit:
 
 def answers() -> dict[str, Any]:
     """A JSON body by operation id; made when the description is asked for: figures of attacks load scipy.stats."""
-    audit = PrivacyAuditRead.of(_audit()).model_dump(mode="json", by_alias=True)
+    audit = PrivacyAuditRead.from_audit(_audit()).model_dump(mode="json", by_alias=True)
     return {
         "createAudit": audit,
         "listAudits": {"items": [audit], "has_more": False, "next_cursor": None},

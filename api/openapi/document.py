@@ -13,7 +13,7 @@ from api.problems.handlers import MEDIA_TYPE, Problem, document
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
 from api.schemas.classifiers import IndividualEpsilonRequest, PredictionRequest
 from api.schemas.datasets import DatasetRequest
-from api.security.permissions import rule_of
+from api.security.permissions import find_rule
 from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
 
 Json = dict[str, Any]
@@ -211,7 +211,7 @@ def _add_access(described: Json) -> None:
         for operation in methods.values():
             if not operation.get("security"):
                 continue
-            rule = rule_of(operation["operationId"])
+            rule = find_rule(operation["operationId"])
             operation["x-scope"] = rule.scope
             operation["x-audited"] = rule.audited
             for status, answer in refusals.items():

@@ -9,7 +9,7 @@ from datalens_service.evaluation.report.document import Product
 from datalens_service.evaluation.report.privacy_statement import privacy_statement
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.proof.hash_chain import Entry, EntryKind
-from datalens_service.proof.job_proof import JobProof, account_proof_of
+from datalens_service.proof.job_proof import JobProof, build_account_proof
 from datalens_service.spec import TrainingSpec
 
 
@@ -39,7 +39,7 @@ def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opening: Ent
         method=MethodFacts(name=spec.method.name, spec=spec.model_dump(mode="json"), plan=plan),
         privacy=privacy,
     )
-    return JobProof.of(account_proof_of(job_id, report, entries, epsilon, delta))
+    return JobProof.from_account_proof(build_account_proof(job_id, report, entries, epsilon, delta))
 
 
 def _journal(opening: Entry, job_id: str, plan: Sequence[PlannedRelease]) -> Iterator[Entry]:

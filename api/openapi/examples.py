@@ -75,7 +75,7 @@ FORM: Final = {"file": "@mnist.npz", "epsilon": _EPSILON, "name": "MNIST"}
 _UPLOAD_ID: Final = "upl_3f9a0c5d7e1b4a2c8d6f0e9b7a5c3d1f"
 DATASET_REQUEST: Final = {"upload_id": _UPLOAD_ID, "epsilon": _EPSILON, "name": "MNIST"}
 
-_UPLOAD: Final = UploadRead.of(
+_UPLOAD: Final = UploadRead.from_upload(
     PartialUpload(_UPLOAD_ID, "key_1", 11_490_434, 4_194_304, _AT, _AT + timedelta(hours=24))
 ).model_dump(mode="json")
 
@@ -93,7 +93,7 @@ _VALIDATION: Final = ValidationRead(
 
 _NOTICE: Final = Notice(code=NoticeCode.IGNORED_SPLIT, count=2, examples=("val/7/0042.png", "val/9/0001.png"))
 
-_DATASET: Final = DatasetRead.of(
+_DATASET: Final = DatasetRead.from_view(
     DatasetView.from_dataset(
         StoredDataset(
             id=_DATASET_ID,
@@ -124,7 +124,7 @@ _IN_REVIEW: Final = {
     **_DATASET,
     **{"state": "review", "format": None, "schema": None, "has_test_split": False, "privacy": None},
     "notices": [_NOTICE.model_dump(mode="json")],
-    "review": ClassReview.of(_SCHEMA, _COUNTS, (_NOTICE,), _AT + timedelta(hours=24)).model_dump(mode="json"),
+    "review": ClassReview.from_counts(_SCHEMA, _COUNTS, (_NOTICE,), _AT + timedelta(hours=24)).model_dump(mode="json"),
 }
 
 _DELETED: Final = Entry.sealed(
@@ -176,11 +176,11 @@ _PLAN: Final = PlanRead(
     spec=_SPEC,
     cost=_COST,
     fits=True,
-    budget=BudgetRead.of(_statement(0, 0)),
-    budget_after=BudgetRead.of(_statement(_COST.units, 0)),
+    budget=BudgetRead.from_account(_statement(0, 0)),
+    budget_after=BudgetRead.from_account(_statement(_COST.units, 0)),
 ).model_dump(mode="json")
 
-_JOB: Final = JobRead.of(
+_JOB: Final = JobRead.from_job(
     Job(
         id=_JOB_ID,
         tenant_id=DEFAULT_TENANT,
@@ -205,7 +205,7 @@ _JOB: Final = JobRead.of(
 
 
 _EVENTS: Final = EventPage(
-    items=[EventRead.of(Event(1, EventType.CREATED, JobState.QUEUED, None, 0, 0, 0, _AT), _DELTA)],
+    items=[EventRead.from_event(Event(1, EventType.CREATED, JobState.QUEUED, None, 0, 0, 0, _AT), _DELTA)],
     has_more=False,
     next_cursor=None,
 ).model_dump(mode="json")
@@ -247,7 +247,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "getDatasetPrivacy": _PRIVACY,
     "getDatasetValidation": _VALIDATION,
     "deleteDataset": _RECEIPT,
-    "raiseDatasetPrivacy": BudgetRead.of(_statement(0, 0)).model_dump(mode="json"),
+    "raiseDatasetPrivacy": BudgetRead.from_account(_statement(0, 0)).model_dump(mode="json"),
     "createPlan": _PLAN,
     "createJob": _JOB,
     "listJobs": _page(_JOB),
@@ -268,7 +268,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "getJobBundle": _SIGNING_KEY.sign(
         example_bundle(_JOB_ID, _SPEC, _SCHEMA, _OPENED, _EPSILON).model_dump(mode="json")
     ),
-    "getSigningKey": SigningKeyRead.of(_SIGNING_KEY.public).model_dump(mode="json"),
+    "getSigningKey": SigningKeyRead.from_key(_SIGNING_KEY.public).model_dump(mode="json"),
     "getLiveness": {"status": "ok"},
     "getReadiness": {"status": "ok", "executor": "local"},
     "getProblemType": {

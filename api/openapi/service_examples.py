@@ -75,7 +75,7 @@ _KEY: Final = ApiKey(
 _WEBHOOK: Final = Webhook(
     "wh_7a1c9e3b5d2f4a6c8e0b1d3f5a7c9e2b", DEFAULT_TENANT, "https://example.org/hook", ("job.succeeded",), True, _AT
 )
-_DELIVERY: Final = DeliveryRead.of(
+_DELIVERY: Final = DeliveryRead.from_delivery(
     Delivery(
         id="msg_2b4d6f8a0c1e43578d9bacbed0f1e2d3",
         webhook_id=_WEBHOOK.id,
@@ -112,10 +112,10 @@ _DRAFT: Final = AuditEntry(
     previous_hash=GENESIS,
 )
 _AUDIT: Final = replace(_DRAFT, hash=_DRAFT.computed_hash())
-_GENERATOR: Final = GeneratorRead.of(
+_GENERATOR: Final = GeneratorRead.from_model(
     StoredModel("gen_0f8e2d4c6b1a49d3a7c5e9f10b2d3c4e", DEFAULT_TENANT, _JOB_ID, _JOB_ID, None, None, _AT), None
 ).model_dump(mode="json", by_alias=True)
-_CLASSIFIER: Final = ClassifierRead.of(
+_CLASSIFIER: Final = ClassifierRead.from_model(
     StoredModel("clf_0f8e2d4c6b1a49d3a7c5e9f10b2d3c4e", DEFAULT_TENANT, _JOB_ID, _JOB_ID, None, None, _AT, CLASSIFIER),
     None,
 ).model_dump(mode="json", by_alias=True)
@@ -133,7 +133,7 @@ _ARTIFACT: Final = ArtifactRead(
     created_at=_AT,
     url=f"/v1/jobs/{_JOB_ID}/artifacts/generator.safetensors",
 )
-_CREATED: Final = KeyCreated(key=KeyRead.of(_KEY), api_key="dlk_…").model_dump(mode="json")
+_CREATED: Final = KeyCreated(key=KeyRead.from_key(_KEY), api_key="dlk_…").model_dump(mode="json")
 
 
 def _page(item: Json) -> Json:
@@ -153,14 +153,14 @@ ANSWERS: Final[Json] = {
     "createIndividualEpsilon": RealisedEpsilon(epsilon=0.4137, epsilon_of_job=1.0, delta=1e-5, steps=500).model_dump(),
     "createApiKey": _CREATED,
     "rotateApiKey": _CREATED,
-    "listApiKeys": KeyList(items=[KeyRead.of(_KEY)]).model_dump(mode="json"),
-    "getApiKey": KeyRead.of(_KEY).model_dump(mode="json"),
-    "revokeApiKey": KeyRead.of(replace(_KEY, revoked_at=_AT)).model_dump(mode="json"),
-    "createWebhook": {"webhook": WebhookRead.of(_WEBHOOK).model_dump(mode="json"), "secret": "whsec_…"},
-    "rotateWebhookSecret": {"webhook": WebhookRead.of(_WEBHOOK).model_dump(mode="json"), "secret": "whsec_…"},
-    "listWebhooks": WebhookList(items=[WebhookRead.of(_WEBHOOK)]).model_dump(mode="json"),
-    "getWebhook": WebhookRead.of(_WEBHOOK).model_dump(mode="json"),
-    "updateWebhook": WebhookRead.of(replace(_WEBHOOK, enabled=False)).model_dump(mode="json"),
+    "listApiKeys": KeyList(items=[KeyRead.from_key(_KEY)]).model_dump(mode="json"),
+    "getApiKey": KeyRead.from_key(_KEY).model_dump(mode="json"),
+    "revokeApiKey": KeyRead.from_key(replace(_KEY, revoked_at=_AT)).model_dump(mode="json"),
+    "createWebhook": {"webhook": WebhookRead.from_webhook(_WEBHOOK).model_dump(mode="json"), "secret": "whsec_…"},
+    "rotateWebhookSecret": {"webhook": WebhookRead.from_webhook(_WEBHOOK).model_dump(mode="json"), "secret": "whsec_…"},
+    "listWebhooks": WebhookList(items=[WebhookRead.from_webhook(_WEBHOOK)]).model_dump(mode="json"),
+    "getWebhook": WebhookRead.from_webhook(_WEBHOOK).model_dump(mode="json"),
+    "updateWebhook": WebhookRead.from_webhook(replace(_WEBHOOK, enabled=False)).model_dump(mode="json"),
     "testWebhook": _DELIVERY,
     "redeliverWebhookDelivery": _DELIVERY,
     "listWebhookDeliveries": _page(_DELIVERY),
@@ -174,7 +174,11 @@ ANSWERS: Final[Json] = {
         job_seconds=431.5,
     ).model_dump(mode="json"),
     "listAuditEntries": AuditPage(
-        items=[AuditRead.of(_AUDIT)], has_more=False, next_cursor=None, tenant_id=DEFAULT_TENANT, head_hash=_AUDIT.hash
+        items=[AuditRead.from_entry(_AUDIT)],
+        has_more=False,
+        next_cursor=None,
+        tenant_id=DEFAULT_TENANT,
+        head_hash=_AUDIT.hash,
     ).model_dump(mode="json"),
 }
 """A JSON body by operation id."""

@@ -47,7 +47,7 @@ def journal_page(
 @router.get("/usage", operation_id="showUsage")
 def usage_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     """What was used, all in all."""
-    return visitor.page("usage", usage=usage.of_tenant(services.database, visitor.tenant_id))
+    return visitor.page("usage", usage=usage.count_usage(services.database, visitor.tenant_id))
 
 
 @router.get("/keys", operation_id="showApiKeys")

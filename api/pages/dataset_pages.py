@@ -115,7 +115,7 @@ def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> R
     validation = validations.get(services.database, dataset_id)
     if validation.report is not None:
         visitor.note(services, "seeDataset", dataset_id)
-    shown = ValidationRead.of(validation)
+    shown = ValidationRead.from_validation(validation)
     name = DatasetView.from_validation(validation).name
     return visitor.page("validation", validation=shown, name=name, declared=DatasetForm.model_validate(validation.form))
 
@@ -135,5 +135,5 @@ def _cards(services: Services, visitor: Visitor, uploads: Sequence[DatasetView])
 
 def _card(services: Services, upload: DatasetView) -> dict[str, Any]:
     if upload.contents is None:
-        return {"dataset": DatasetRead.of(upload, None), "gauge": None}
+        return {"dataset": DatasetRead.from_view(upload, None), "gauge": None}
     return dataset_facts(services, upload.contents)

@@ -50,7 +50,7 @@ def images_page(
     if label >= dataset.schema.num_classes or page >= pages or (image or 0) > count:
         raise InvalidInput("The job has packed no such images.")
     shown = {"label": label, "page": page, "pages": pages, "seed": seed, "image": image, "count": count}
-    return visitor.page("images", job=JobRead.of(job), dataset=dataset, **shown)
+    return visitor.page("images", job=JobRead.from_job(job), dataset=dataset, **shown)
 
 
 @router.get("/jobs/{job_id}/images.png", operation_id="showJobImagesPicture")

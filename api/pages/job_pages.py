@@ -9,7 +9,7 @@ from api.deps import After, ObjectId, Services, ServicesDep
 from api.http.file_responses import file_response
 from api.pages.views import attacks, budget_breakdown, formatting, phases
 from api.pages.views.attacks import found_on_job
-from api.pages.views.comparison import compare_figures, compare_parameters, side_of
+from api.pages.views.comparison import compare_figures, compare_parameters, load_side
 from api.pages.views.facts import job_rows
 from api.pages.views.quality import Confusion, accuracies_of_jobs, quality_of_job, read_confusion
 from api.pages.views.rendering import PageRoute
@@ -85,7 +85,7 @@ def comparison_page(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> 
         NotFound: One of them does not exist, or belongs to another tenant.
     """
     _check_chosen(services, visitor, set(job))
-    first, second = (side_of(services, visitor, job_id) for job_id in dict.fromkeys(job))
+    first, second = (load_side(services, visitor, job_id) for job_id in dict.fromkeys(job))
     return visitor.page(
         "comparison",
         sides=(first, second),
@@ -137,12 +137,12 @@ def report_page(
     if job.released_at is None:
         raise StateConflict(f"There is no report: the job is {job.state} and its images are not ready.")
     dataset = datasets.get(services.database, job.dataset_id)
-    return visitor.page("report", job=JobRead.of(job), dataset=dataset, audience=audience)
+    return visitor.page("report", job=JobRead.from_job(job), dataset=dataset, audience=audience)
 
 
 def _events(services: Services, job: Job) -> list[EventRead]:
     delta, slack = float(job.price["delta"]), int(job.price.get("slack", 0))
-    return [EventRead.of(event, delta, slack) for event in events.list_milestones(services.database, job.id)]
+    return [EventRead.from_event(event, delta, slack) for event in events.list_milestones(services.database, job.id)]
 
 
 def _confusion(services: Services, visitor: Visitor, job: Job) -> Confusion | None:
@@ -163,12 +163,12 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
         account = account_summary.summarize_account(session, dataset.id)
     files = services.artifacts.list_artifacts(job.id)
     return {
-        "job": JobRead.of(job),
+        "job": JobRead.from_job(job),
         "made": job.result,
         "dataset": dataset,
-        "budget": BudgetRead.of(account),
-        "budget_gauge": budget_breakdown.of_budget(BudgetRead.of(account)),
-        "gauge": budget_breakdown.of_job(job),
+        "budget": BudgetRead.from_account(account),
+        "budget_gauge": budget_breakdown.divide_budget(BudgetRead.from_account(account)),
+        "gauge": budget_breakdown.divide_job(job),
         "stages": phases.job_phases(job),
         "took": formatting.between(job.started_at, job.finished_at) if job.started_at and job.finished_at else "",
         "sizes": {file.name: file.size for file in files},
@@ -182,7 +182,7 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
 @router.get("/audits/{audit_id}", operation_id="showAudit")
 def audit_page(audit_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
     """An audit: what was attacked, and what was found."""
-    row = attacks.row_of(audits.get(services.database, audit_id))
+    row = attacks.find_row(audits.get(services.database, audit_id))
     result = row.audit.result
     if result is not None:
         visitor.note(services, "seeAudits", audit_id)

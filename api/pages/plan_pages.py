@@ -60,7 +60,7 @@ def plan_part(
     return visitor.page(
         "parts/plan_cost",
         plan=plan,
-        gauge=budget_breakdown.of_budget(plan.budget, plan.cost.units),
+        gauge=budget_breakdown.divide_budget(plan.budget, plan.cost.units),
         training_request=training_request,
         # One key per price: pressing twice submits once.
         idempotency_key=str(uuid4()),

@@ -46,12 +46,12 @@ def explain(request: Request, code: str) -> str:
         return speak(f"What was sent cannot be read: {anew}.")
     taken = [
         f"{_KINDS.get(media, 'bytes')} ({media}; curl: {_options(media, example)})"
-        for media, example in bodies_of(request.scope["route"])
+        for media, example in list_bodies(request.scope["route"])
     ]
     return f"{_came(request, code)} This operation takes {', or '.join(taken)}."
 
 
-def bodies_of(route: APIRoute) -> Iterator[tuple[str, Any]]:
+def list_bodies(route: APIRoute) -> Iterator[tuple[str, Any]]:
     """Each media type that a route takes, with the first example of it."""
     if route.body_field is not None:
         examples = getattr(route.body_field.field_info, "openapi_examples", None) or {}

@@ -161,7 +161,7 @@ def _deliberate(request: Request, error: Exception) -> ProblemResponse:
     problem = PROBLEM_TYPES.get(error.slug, INTERNAL)
     if problem.status is None or problem.status >= 500:
         _log.error("problem", code=problem.slug, detail=error.detail)
-    return _response(request, problem, error.detail, _members(error), _headers_of(error))
+    return _response(request, problem, error.detail, _members(error), _build_headers(error))
 
 
 def _from_disk(request: Request, error: Exception) -> ProblemResponse:
@@ -171,7 +171,7 @@ def _from_disk(request: Request, error: Exception) -> ProblemResponse:
     return _deliberate(request, InsufficientStorage("A disk of the service is full; free some of it, then repeat."))
 
 
-def _headers_of(error: DatalensError) -> Mapping[str, str]:
+def _build_headers(error: DatalensError) -> Mapping[str, str]:
     if isinstance(error, RateLimited):
         return {"Retry-After": str(error.extra["retry_after"])}
     return PRIVATE if isinstance(error, Refused) else {}
@@ -196,11 +196,11 @@ def _invalid(request: Request, error: Exception) -> ProblemResponse:
         first["detail"] = explain(request, first["code"])
         return _response(request, PROBLEM_TYPES[InvalidInput.slug], first["detail"], {"errors": located})
     others = f" {len(located) - 1} more in errors." if len(located) > 1 else ""
-    detail = described(first, _kind_of(request)) + others
+    detail = described(first, _choose_kind(request)) + others
     return _response(request, PROBLEM_TYPES[InvalidInput.slug], detail, {"errors": located})
 
 
-def _kind_of(request: Request) -> str:
+def _choose_kind(request: Request) -> str:
     """What a request is about, by its address: `spec`, `raise`, …; empty for an upload."""
     route = getattr(request.scope.get("route"), "path", "")
     return next((kind for end, kind in _KINDS.items() if route.endswith(end)), "")

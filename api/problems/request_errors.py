@@ -6,7 +6,7 @@ Values are never repeated: only limits and names that the API itself declares.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from datalens_service.voices import Voice, current_voice, speak, speak_of
+from datalens_service.voices import Voice, current_voice, speak, speak_path
 
 Location = Sequence[str | int]
 
@@ -69,7 +69,7 @@ def described(error: Mapping[str, str], request: str) -> str:
         return error["detail"]
     if current_voice() is Voice.REST:
         return f"{pointer if error['in'] == 'body' else error['in'] + ' ' + pointer}: {error['detail']}"
-    place = speak_of(_named(pointer, request)) or pointer.removeprefix("#/").replace("/", ".")
+    place = speak_path(_named(pointer, request)) or pointer.removeprefix("#/").replace("/", ".")
     return f"{place[:1].upper()}{place[1:]}: {error['detail']}" if " " in place else f"{place}: {error['detail']}"
 
 

@@ -41,7 +41,9 @@ def list_artifacts(job_id: ObjectId, services: ServicesDep, key: Caller) -> Arti
     """What is for the owner alone is shown to nobody else."""
     jobs.get(services.database, job_id)
     listed = services.artifacts.list_artifacts(job_id)
-    return ArtifactList(items=[ArtifactRead.of(one) for one in listed if one.releasable or _sees_private(key)])
+    return ArtifactList(
+        items=[ArtifactRead.from_artifact(one) for one in listed if one.releasable or _sees_private(key)]
+    )
 
 
 @router.get(

@@ -56,7 +56,7 @@ def create_audit(
     )
     response.headers["Location"] = f"/v1/audits/{audit.job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return PrivacyAuditRead.of(audit)
+    return PrivacyAuditRead.from_audit(audit)
 
 
 @router.get(
@@ -81,7 +81,7 @@ def list_audits(
     page = audits.list_audits(
         services.database, key.tenant_id, limit=limit, cursor=after, dataset_id=dataset_id, attacked_job_id=job_id
     )
-    return Page.build([PrivacyAuditRead.of(audit) for audit in page.items], page.next_cursor)
+    return Page.build([PrivacyAuditRead.from_audit(audit) for audit in page.items], page.next_cursor)
 
 
 @router.get(
@@ -95,7 +95,7 @@ def get_audit(audit_id: ObjectId, services: ServicesDep, response: Response) -> 
     audit = audits.get(services.database, audit_id)
     if not audit.job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return PrivacyAuditRead.of(audit)
+    return PrivacyAuditRead.from_audit(audit)
 
 
 @router.get(
@@ -130,4 +130,4 @@ def cancel_audit(audit_id: ObjectId, services: ServicesDep, key: Caller) -> Priv
     """Nothing was charged, so nothing returns."""
     check_scope(key, Scope.JOBS_WRITE)
     jobs.request_cancel(services.database, audit_id)
-    return PrivacyAuditRead.of(audits.get(services.database, audit_id))
+    return PrivacyAuditRead.from_audit(audits.get(services.database, audit_id))

@@ -47,7 +47,7 @@ def list_classifiers(
 ) -> Page[ClassifierRead]:
     """Those that jobs made; cards are left out."""
     page = released_models.list_models(services.database, key.tenant_id, kind=CLASSIFIER, limit=limit, cursor=after)
-    items = [ClassifierRead.of(item, None) for item in page.items]
+    items = [ClassifierRead.from_model(item, None) for item in page.items]
     return Page(items=items, has_more=page.next_cursor is not None, next_cursor=page.next_cursor)
 
 
@@ -61,7 +61,7 @@ def get_classifier(classifier_id: ObjectId, services: ServicesDep) -> Classifier
     """Nothing in it is private; accuracy on private images is in the report of the job."""
     model = released_models.get(services.database, classifier_id, CLASSIFIER)
     card = services.artifacts.releasable(model.job_id or "", CARD).path.read_text()
-    return ClassifierRead.of(model, json.loads(card))
+    return ClassifierRead.from_model(model, json.loads(card))
 
 
 @router.post(
@@ -94,10 +94,10 @@ def create_predictions(
     schema = _schema(services, model)
     file = services.artifacts.releasable(model.job_id or "", CLASSIFIER_FILE).path
     if isinstance(upload, PredictionRequest):
-        predicted = services.predictions.of_images(file, schema, _pixels(upload))
+        predicted = services.predictions.predict_images(file, schema, _pixels(upload))
     else:
-        predicted = services.predictions.of_upload(file, schema, upload.path)
-    return PredictionList.of(predicted, schema.class_names)
+        predicted = services.predictions.predict_upload(file, schema, upload.path)
+    return PredictionList.from_predictions(predicted, schema.class_names)
 
 
 def _schema(services: Services, model: StoredModel) -> Schema:

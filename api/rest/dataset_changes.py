@@ -71,4 +71,4 @@ def update_dataset(
     changed = labels.label_dataset(services.database, dataset_id, changes.changed())
     with services.database.session() as session:
         account = account_summary.summarize_account(session, dataset_id)
-    return DatasetRead.of(DatasetView.from_dataset(changed), account)
+    return DatasetRead.from_view(DatasetView.from_dataset(changed), account)

@@ -150,7 +150,7 @@ def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> Dat
 def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response: Response) -> ValidationRead:
     """Counts of records and duplicates, or the files that cannot be used, by name. Deleted with the data."""
     response.headers.update(PRIVATE)
-    return ValidationRead.of(validations.get(services.database, dataset_id))
+    return ValidationRead.from_validation(validations.get(services.database, dataset_id))
 
 
 @router.get(
@@ -184,7 +184,7 @@ def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response
 def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionReceipt:
     """Records, partition key and the owner's reports go; account and releases stay, as what was spent stays spent."""
     removed = ingestion.remove(services.database, services.artifacts, services.settings, dataset_id)
-    return DeletionReceipt.of(removed, _deletion(services.database, dataset_id) if removed.contents else None)
+    return DeletionReceipt.from_view(removed, _deletion(services.database, dataset_id) if removed.contents else None)
 
 
 @router.get(
@@ -217,17 +217,17 @@ def _read(upload: ReceivedFile[DatasetForm], services: Services, caller: ApiKey)
     """The file of this request was read; the id of what it became."""
     check_own_account(services, caller.tenant_id, upload.form.shares_budget_with)
     form = upload.form.model_copy(update={"name": upload.form.name or upload.label})
-    read = validations.of_request(caller.id, form.model_dump(mode="json", exclude_none=True))
+    read = validations.begin_request(caller.id, form.model_dump(mode="json", exclude_none=True))
     ingestion.receive(services.database, services.settings, upload.path, read)
     return read.dataset_id
 
 
 def _shown(database: Database, upload: DatasetView, key: ApiKey) -> DatasetRead:
     if upload.contents is None:
-        return DatasetRead.of(upload, None)
+        return DatasetRead.from_view(upload, None)
     joined = validations.joined(database, upload.id) if Scope.DATASETS_WRITE in key.scopes else None
     with database.session() as session:
-        return DatasetRead.of(upload, account_summary.summarize_account(session, upload.id), joined)
+        return DatasetRead.from_view(upload, account_summary.summarize_account(session, upload.id), joined)
 
 
 def _deletion(database: Database, dataset_id: str) -> Entry | None:
@@ -253,6 +253,8 @@ def read_uploaded(services: Services, dataset_id: str) -> UploadedDataset:
     """One upload with what its owner alone may know of it."""
     upload, validation = views.get(services.database, dataset_id), validations.get(services.database, dataset_id)
     if upload.contents is None:
-        return UploadedDataset.of_upload(upload, None, validation)
+        return UploadedDataset.from_validation(upload, None, validation)
     with services.database.session() as session:
-        return UploadedDataset.of_upload(upload, account_summary.summarize_account(session, dataset_id), validation)
+        return UploadedDataset.from_validation(
+            upload, account_summary.summarize_account(session, dataset_id), validation
+        )

@@ -54,7 +54,9 @@ def _next(database: Database, job_id: str, last: int) -> tuple[Event, ...]:
 
 
 def _lines(event: Event, delta: float, slack: int) -> str:
-    return f"id: {event.seq}\nevent: {event.type}\ndata: {EventRead.of(event, delta, slack).model_dump_json()}\n\n"
+    return (
+        f"id: {event.seq}\nevent: {event.type}\ndata: {EventRead.from_event(event, delta, slack).model_dump_json()}\n\n"
+    )
 
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
@@ -98,7 +100,7 @@ def list_job_events(
     listed = events.list_events(services.database, job_id, after=after, limit=limit + 1)
     more = len(listed) > limit
     page = EventPage(
-        items=[EventRead.of(event, delta, slack) for event in listed[:limit]],
+        items=[EventRead.from_event(event, delta, slack) for event in listed[:limit]],
         has_more=more,
         next_cursor=listed[limit - 1].seq if more else None,
     )

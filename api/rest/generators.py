@@ -40,7 +40,7 @@ def list_generators(services: ServicesDep, key: Caller, limit: Limit = 20, after
     page = released_models.list_models(
         services.database, key.tenant_id, kind=released_models.GENERATOR, limit=limit, cursor=after
     )
-    items = [GeneratorRead.of(generator, None) for generator in page.items]
+    items = [GeneratorRead.from_model(generator, None) for generator in page.items]
     return Page.build(items, page.next_cursor)
 
 
@@ -70,7 +70,7 @@ def import_generator(
         services.database, services.settings.data_dir, upload.path, key.tenant_id, upload.form.name
     )
     response.headers["Location"] = f"/v1/generators/{made.id}"
-    return GeneratorRead.of(made, made.card)
+    return GeneratorRead.from_model(made, made.card)
 
 
 @router.get(
@@ -83,9 +83,9 @@ def get_generator(generator_id: ObjectId, services: ServicesDep) -> GeneratorRea
     """The card of one that a job made is that of the job: what it cost, and by which mechanisms."""
     generator = released_models.get(services.database, generator_id)
     if generator.job_id is None:
-        return GeneratorRead.of(generator, generator.card)
+        return GeneratorRead.from_model(generator, generator.card)
     card = services.artifacts.releasable(generator.job_id, CARD).path.read_text()
-    return GeneratorRead.of(generator, json.loads(card))
+    return GeneratorRead.from_model(generator, json.loads(card))
 
 
 @router.get(
@@ -99,7 +99,7 @@ def get_file(generator_id: ObjectId, request: Request, services: ServicesDep) ->
     """Numbers and public settings; `POST /v1/generators` takes it in again, here or elsewhere."""
     generator = released_models.get(services.database, generator_id)
     if generator.job_id is None:
-        path, sha256 = generator_import.file_of(services.settings.data_dir, generator.id), generator.sha256 or ""
+        path, sha256 = generator_import.locate_file(services.settings.data_dir, generator.id), generator.sha256 or ""
     else:
         artifact = services.artifacts.releasable(generator.job_id, GENERATOR)
         path, sha256 = artifact.path, artifact.sha256
@@ -134,8 +134,8 @@ def get_samples(
     if generator.job_id is None:
         schema = Schema.model_validate((generator.card or {})["schema"])
         file, card = (
-            generator_import.file_of(services.settings.data_dir, generator.id),
-            generator_import.card_of(services.settings.data_dir, generator.id),
+            generator_import.locate_file(services.settings.data_dir, generator.id),
+            generator_import.locate_card(services.settings.data_dir, generator.id),
         )
         made = services.synthetic.drawn(generator.id, file, card, schema, format, n, seed)
     else:

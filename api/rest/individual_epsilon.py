@@ -64,8 +64,8 @@ def create_individual_epsilon(
     schema = datasets.get(services.database, job.dataset_id).schema
     iterates = _iterates(services, job)
     if isinstance(upload, IndividualEpsilonRequest):
-        return services.individual_epsilons.of_image(iterates, schema, _pixels(upload), upload.label)
-    return services.individual_epsilons.of_upload(iterates, schema, upload.path, upload.form.label)
+        return services.individual_epsilons.realise_image(iterates, schema, _pixels(upload), upload.label)
+    return services.individual_epsilons.realise_upload(iterates, schema, upload.path, upload.form.label)
 
 
 def _iterates(services: Services, job: Job) -> Path:

@@ -92,7 +92,7 @@ def list_jobs(
     """Jobs of all datasets, or those that the filters leave."""
     which = JobFilter(key.tenant_id, dataset_id, state, method, search, created_after, created_before)
     page = jobs.list_jobs(services.database, which, limit=limit, cursor=after)
-    return Page.build([JobRead.of(job) for job in page.items], page.next_cursor)
+    return Page.build([JobRead.from_job(job) for job in page.items], page.next_cursor)
 
 
 @router.get(
@@ -109,7 +109,7 @@ def get_job(job_id: ObjectId, services: ServicesDep, response: Response) -> JobR
     job = jobs.get(services.database, job_id)
     if not job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return JobRead.of(job)
+    return JobRead.from_job(job)
 
 
 @router.patch(
@@ -124,7 +124,7 @@ def update_job(
     services: ServicesDep,
 ) -> JobRead:
     """Labels are for finding a job again; it may have ended. They change no price and no result."""
-    return JobRead.of(labels.label_job(services.database, job_id, changes.changed()))
+    return JobRead.from_job(labels.label_job(services.database, job_id, changes.changed()))
 
 
 @router.post(
@@ -139,7 +139,7 @@ def update_job(
 )
 def cancel_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """What it has charged stays charged; the rest of its reservation returns when it has stopped."""
-    return JobRead.of(jobs.request_cancel(services.database, job_id))
+    return JobRead.from_job(jobs.request_cancel(services.database, job_id))
 
 
 @router.post(
@@ -154,7 +154,7 @@ def cancel_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
 )
 def pause_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """Reservation, checkpoint and released sums stay; ε does not depend on how often a job was paused."""
-    return JobRead.of(pausing.request_pause(services.database, job_id))
+    return JobRead.from_job(pausing.request_pause(services.database, job_id))
 
 
 @router.post(
@@ -171,7 +171,7 @@ def resume_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """What was drawn is replayed, not drawn again. A pause that has not begun yet is called off."""
     job = pausing.resume(services.database, job_id)
     services.dispatcher.submitted(job.id, job.queue)
-    return JobRead.of(job)
+    return JobRead.from_job(job)
 
 
 @router.post(
@@ -212,7 +212,7 @@ def _submitted(
     )
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return JobRead.of(job)
+    return JobRead.from_job(job)
 
 
 def _check_priority(priority: int, highest: int) -> None:

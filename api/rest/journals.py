@@ -22,7 +22,7 @@ _LARGEST: Final = 2**63 - 1
 )
 def get_usage(services: ServicesDep, key: Caller) -> UsageRead:
     """What budgets were spent is in the account of each dataset: ε of different people does not add up."""
-    return UsageRead(**usage.of_tenant(services.database, key.tenant_id))
+    return UsageRead(**usage.count_usage(services.database, key.tenant_id))
 
 
 @router.get(
@@ -41,7 +41,7 @@ def list_audit(
     entries, head = access_log.list_entries(services.database, key.tenant_id, after=after, limit=limit + 1)
     more = len(entries) > limit
     return AuditPage(
-        items=[AuditRead.of(entry) for entry in entries[:limit]],
+        items=[AuditRead.from_entry(entry) for entry in entries[:limit]],
         has_more=more,
         next_cursor=entries[limit - 1].seq if more else None,
         tenant_id=key.tenant_id,

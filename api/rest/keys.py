@@ -47,7 +47,7 @@ def list_keys(services: ServicesDep, key: Caller) -> KeyList:
     """Revoked and expired ones stay in the list."""
     noted = access_log.find_last_access(services.database, key.tenant_id)
     listed = keys.list_keys(services.database, key.tenant_id)
-    return KeyList(items=[KeyRead.of(one, noted.get(one.id)) for one in listed])
+    return KeyList(items=[KeyRead.from_key(one, noted.get(one.id)) for one in listed])
 
 
 @router.get(
@@ -58,7 +58,7 @@ def list_keys(services: ServicesDep, key: Caller) -> KeyList:
 )
 def get_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """The key itself is kept nowhere."""
-    return KeyRead.of(keys.get(services.database, key_id))
+    return KeyRead.from_key(keys.get(services.database, key_id))
 
 
 @router.post(
@@ -90,9 +90,9 @@ def rotate_key(
 )
 def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """At once, with all download addresses it asked for. Repeatable."""
-    return KeyRead.of(keys.revoke(services.database, key_id))
+    return KeyRead.from_key(keys.revoke(services.database, key_id))
 
 
 def _created(response: Response, made: keys.ApiKey, plain: str) -> KeyCreated:
     response.headers["Location"] = f"/v1/api-keys/{made.id}"
-    return KeyCreated(key=KeyRead.of(made), api_key=plain)
+    return KeyCreated(key=KeyRead.from_key(made), api_key=plain)

@@ -63,4 +63,6 @@ def raise_privacy(
     The account's journal shows the raise to whoever verifies a job; the audit journal keeps the reason.
     """
     reason, epsilon = request.reason, request.epsilon
-    return BudgetRead.of(budgets.raise_budget(services.database, dataset_id, epsilon, reason=reason, actor=key.id))
+    return BudgetRead.from_account(
+        budgets.raise_budget(services.database, dataset_id, epsilon, reason=reason, actor=key.id)
+    )

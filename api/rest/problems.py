@@ -28,7 +28,7 @@ class ProblemTypeRead(BaseModel):
     remedy: str
 
     @classmethod
-    def of(cls, problem: ProblemType) -> ProblemTypeRead:
+    def from_type(cls, problem: ProblemType) -> ProblemTypeRead:
         """What is shown of a type."""
         return copied(cls, problem, type=problem.uri)
 
@@ -53,4 +53,4 @@ def get_problem_type(
         raise NotFound("There is no problem type of this name.")
     if "text/html" in accept:
         return page(request, "problem", problem=PROBLEM_TYPES[slug])
-    return JSONResponse(ProblemTypeRead.of(PROBLEM_TYPES[slug]).model_dump())
+    return JSONResponse(ProblemTypeRead.from_type(PROBLEM_TYPES[slug]).model_dump())

@@ -46,7 +46,7 @@ class Release:
     images: int
 
     @classmethod
-    def of(cls, services: Services, model: StoredModel) -> Self:
+    def from_model(cls, services: Services, model: StoredModel) -> Self:
         """What is shown of a model."""
         if model.job_id is None:
             schema = Schema.model_validate((model.card or {})["schema"])
@@ -70,7 +70,7 @@ def releases_page(visitor: VisitorDep, services: ServicesDep, after: After = Non
     page = released_models.list_models(services.database, visitor.tenant_id, limit=_PAGE_SIZE, cursor=after)
     return visitor.page(
         "releases",
-        releases=[Release.of(services, one) for one in page.items],
+        releases=[Release.from_model(services, one) for one in page.items],
         next_cursor=page.next_cursor,
         first_page=after is None,
         formats=list(WRITERS.values()),

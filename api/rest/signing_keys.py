@@ -17,4 +17,4 @@ router = APIRouter(tags=["downloads"])
 )
 def get_signing_key(services: ServicesDep) -> SigningKeyRead:
     """Needs no key: whoever was handed a release has none. Note it, and compare it over another channel."""
-    return SigningKeyRead.of(services.signing_key)
+    return SigningKeyRead.from_key(services.signing_key)

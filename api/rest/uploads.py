@@ -13,7 +13,7 @@ from api.http.strictness import DIGITS
 from api.openapi.document import ok, problems
 from api.schemas.datasets import UploadRead
 from api.uploads import tus
-from api.uploads.receiver import label_in, metadata_of
+from api.uploads.receiver import build_metadata, label_in
 from datalens_service.errors import UploadOffsetMismatch
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets import upload_sessions
@@ -86,8 +86,8 @@ def create_upload(
     upload_sessions.remove_expired(services.database)
     tus.check_room(upload_sessions.partial_files(services.settings.data_dir), length)
     upload = upload_sessions.create(services.database, caller.id, length, _lifetime(services), label_in(metadata))
-    response.headers.update({**tus.headers_of(upload), "Location": f"{tus.PATH}/{upload.id}"})
-    return UploadRead.of(upload)
+    response.headers.update({**tus.build_headers(upload), "Location": f"{tus.PATH}/{upload.id}"})
+    return UploadRead.from_upload(upload)
 
 
 @router.head(
@@ -104,7 +104,7 @@ def get_upload_offset(upload_id: ObjectId, services: ServicesDep, _caller: Calle
     """What a client asks after an interruption."""
     tus.check_version(version)
     upload = upload_sessions.get(services.database, upload_id)
-    return Response(headers={**tus.headers_of(upload), **metadata_of(upload.name)})
+    return Response(headers={**tus.build_headers(upload), **build_metadata(upload.name)})
 
 
 @router.get(
@@ -115,7 +115,7 @@ def get_upload_offset(upload_id: ObjectId, services: ServicesDep, _caller: Calle
 )
 def get_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller) -> UploadRead:
     """The same as JSON."""
-    return UploadRead.of(upload_sessions.get(services.database, upload_id))
+    return UploadRead.from_upload(upload_sessions.get(services.database, upload_id))
 
 
 @router.patch(
@@ -157,7 +157,7 @@ async def append_to_upload(
     tus.check_version(version)
     if request.headers.get("content-type", "") != tus.MEDIA_TYPE:
         raise HTTPException(415)
-    expected = tus.checksum_of(checksum)
+    expected = tus.parse_checksum(checksum)
     known = await anyio.to_thread.run_sync(upload_sessions.get, services.database, upload_id)
     with tus.locked_file(upload_sessions.partial_files(services.settings.data_dir) / known.id) as file:
         upload = await anyio.to_thread.run_sync(upload_sessions.get, services.database, upload_id)
@@ -165,7 +165,7 @@ async def append_to_upload(
             raise UploadOffsetMismatch(f"The next chunk begins at {upload.received}, not at {offset}.")
         chunk = tus.Chunk(file, upload, expected)
         received = await _received(request, services, upload, chunk)
-    return Response(status_code=204, headers=tus.headers_of(received))
+    return Response(status_code=204, headers=tus.build_headers(received))
 
 
 @router.delete(

@@ -34,7 +34,7 @@ def create_webhook(
     check_target(request.url, services.settings)
     hook, secret = webhooks.create(services.database, key.tenant_id, request.url, request.events)
     response.headers["Location"] = f"/v1/webhooks/{hook.id}"
-    return WebhookCreated(webhook=WebhookRead.of(hook), secret=secret)
+    return WebhookCreated(webhook=WebhookRead.from_webhook(hook), secret=secret)
 
 
 @router.get(
@@ -46,7 +46,7 @@ def create_webhook(
 def list_webhooks(services: ServicesDep, key: Caller) -> WebhookList:
     """Oldest first."""
     return WebhookList(
-        items=[WebhookRead.of(hook) for hook in webhooks.list_webhooks(services.database, key.tenant_id)]
+        items=[WebhookRead.from_webhook(hook) for hook in webhooks.list_webhooks(services.database, key.tenant_id)]
     )
 
 
@@ -58,7 +58,7 @@ def list_webhooks(services: ServicesDep, key: Caller) -> WebhookList:
 )
 def get_webhook(webhook_id: ObjectId, services: ServicesDep) -> WebhookRead:
     """Without its secret."""
-    return WebhookRead.of(webhooks.get(services.database, webhook_id))
+    return WebhookRead.from_webhook(webhooks.get(services.database, webhook_id))
 
 
 @router.patch(
@@ -75,7 +75,7 @@ def update_webhook(
     """A disabled webhook gets no messages, also not later."""
     if request.url is not None:
         check_target(request.url, services.settings)
-    return WebhookRead.of(
+    return WebhookRead.from_webhook(
         webhooks.change(services.database, webhook_id, url=request.url, events=request.events, enabled=request.enabled)
     )
 
@@ -101,7 +101,7 @@ def delete_webhook(webhook_id: ObjectId, services: ServicesDep) -> None:
 )
 def test_webhook(webhook_id: ObjectId, services: ServicesDep) -> DeliveryRead:
     """Checks the address and your verification of signatures."""
-    return DeliveryRead.of(webhooks.send_test(services.database, webhook_id))
+    return DeliveryRead.from_delivery(webhooks.send_test(services.database, webhook_id))
 
 
 @router.post(
@@ -113,7 +113,7 @@ def test_webhook(webhook_id: ObjectId, services: ServicesDep) -> DeliveryRead:
 def rotate_secret(webhook_id: ObjectId, services: ServicesDep) -> WebhookCreated:
     """At once, for pending messages as well: receivers that know only the old secret refuse them."""
     hook, secret = webhooks.rotate_secret(services.database, webhook_id)
-    return WebhookCreated(webhook=WebhookRead.of(hook), secret=secret)
+    return WebhookCreated(webhook=WebhookRead.from_webhook(hook), secret=secret)
 
 
 @router.get(
@@ -127,7 +127,7 @@ def list_deliveries(
 ) -> Page[DeliveryRead]:
     """Attempts, the last status, and when it is tried again."""
     page = webhooks.list_deliveries(services.database, webhook_id, limit=limit, cursor=after)
-    items = [DeliveryRead.of(delivery) for delivery in page.items]
+    items = [DeliveryRead.from_delivery(delivery) for delivery in page.items]
     return Page.build(items, page.next_cursor)
 
 
@@ -140,4 +140,4 @@ def list_deliveries(
 )
 def redeliver(webhook_id: ObjectId, delivery_id: ObjectId, services: ServicesDep) -> DeliveryRead:
     """Whatever the state of the delivery."""
-    return DeliveryRead.of(webhooks.redeliver(services.database, webhook_id, delivery_id))
+    return DeliveryRead.from_delivery(webhooks.redeliver(services.database, webhook_id, delivery_id))

@@ -72,7 +72,7 @@ class KeyRead(BaseModel):
     )
 
     @classmethod
-    def of(cls, key: ApiKey, last_noted_at: datetime | None = None) -> Self:
+    def from_key(cls, key: ApiKey, last_noted_at: datetime | None = None) -> Self:
         """What is shown of a key."""
         return copied(cls, key, scopes=sorted(key.scopes), last_noted_at=last_noted_at)
 
@@ -104,7 +104,7 @@ class AuditRead(BaseModel):
     hash: str
 
     @classmethod
-    def of(cls, entry: AuditEntry) -> Self:
+    def from_entry(cls, entry: AuditEntry) -> Self:
         """What is shown of an entry: all of it."""
         return copied(cls, entry)
 

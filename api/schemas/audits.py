@@ -59,7 +59,7 @@ class PrivacyAuditRead(BaseModel):
     links: PrivacyAuditLinks
 
     @classmethod
-    def of(cls, audit: StoredAudit) -> Self:
+    def from_audit(cls, audit: StoredAudit) -> Self:
         """What is shown of an audit."""
         job, request = audit.job, AuditRequest.model_validate(audit.job.spec)
         base = f"/v1/audits/{job.id}"
@@ -67,8 +67,8 @@ class PrivacyAuditRead(BaseModel):
             cls,
             job,
             **{name: getattr(request, name) for name in AuditRequest.model_fields},
-            progress=ProgressRead.of(job.progress, utc_now()),
-            error=JobError.of(job.error) if job.error else None,
+            progress=ProgressRead.from_progress(job.progress, utc_now()),
+            error=JobError.from_error(job.error) if job.error else None,
             result=None if audit.result is None else AuditResult.model_validate(audit.result),
             links=PrivacyAuditLinks(
                 self_=base,

@@ -28,9 +28,9 @@ class ClassifierRead(BaseModel):
     links: ClassifierLinks
 
     @classmethod
-    def of(cls, classifier: StoredModel, card: dict[str, Any] | None) -> Self:
+    def from_model(cls, classifier: StoredModel, card: dict[str, Any] | None) -> Self:
         """What is shown of a classifier."""
-        return copied(cls, classifier, card=card, links=ClassifierLinks.of(classifier))
+        return copied(cls, classifier, card=card, links=ClassifierLinks.from_model(classifier))
 
 
 class ClassifierLinks(BaseModel):
@@ -43,7 +43,7 @@ class ClassifierLinks(BaseModel):
     job: Link
 
     @classmethod
-    def of(cls, classifier: StoredModel) -> Self:
+    def from_model(cls, classifier: StoredModel) -> Self:
         """Links of a classifier."""
         base, job = f"/v1/classifiers/{classifier.id}", f"/v1/jobs/{classifier.job_id}"
         return cls(
@@ -85,7 +85,7 @@ class PredictionList(BaseModel):
     items: list[Prediction]
 
     @classmethod
-    def of(cls, predicted: Predicted, class_names: tuple[str, ...]) -> Self:
+    def from_predictions(cls, predicted: Predicted, class_names: tuple[str, ...]) -> Self:
         """The answer for a request."""
         files = predicted.names or (None,) * len(predicted.probabilities)
         items = [

@@ -56,7 +56,7 @@ class BudgetRead(AccountFigures):
     frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its audit.")
 
     @classmethod
-    def of(cls, statement: AccountSummary) -> Self:
+    def from_account(cls, statement: AccountSummary) -> Self:
         """What a statement shows."""
         return cls(
             **statement.figures().model_dump(),
@@ -94,7 +94,7 @@ class PrivacyRead(BudgetRead):
             "head_hash": statement.head_hash,
             "links": PrivacyLinks(entries=f"/v1/datasets/{dataset_id}/privacy/entries"),
         }
-        return cls.model_validate({**BudgetRead.of(statement).model_dump(), **more})
+        return cls.model_validate({**BudgetRead.from_account(statement).model_dump(), **more})
 
 
 class DatasetRead(BaseModel):
@@ -120,7 +120,7 @@ class DatasetRead(BaseModel):
     )
 
     @classmethod
-    def of(cls, upload: DatasetView, statement: AccountSummary | None, joined: Joined | None = None) -> Self:
+    def from_view(cls, upload: DatasetView, statement: AccountSummary | None, joined: Joined | None = None) -> Self:
         """What is shown of an upload; `statement` of one that is or was ready, `joined` to its owner only."""
         dataset = upload.contents
         return cls(
@@ -134,7 +134,7 @@ class DatasetRead(BaseModel):
             deleted_at=upload.deleted_at,
             schema_=dataset and dataset.schema,
             has_test_split=dataset is not None and dataset.has_test,
-            privacy=statement and BudgetRead.of(statement),
+            privacy=statement and BudgetRead.from_account(statement),
             joined=joined,
         )
 
@@ -174,8 +174,8 @@ class PlanRead(BaseModel):
             spec=quote.spec,
             cost=quote.cost.spoken(),
             fits=quote.fits,
-            budget=BudgetRead.of(quote.account),
-            budget_after=BudgetRead.of(quote.account_after) if quote.fits else None,
+            budget=BudgetRead.from_account(quote.account),
+            budget_after=BudgetRead.from_account(quote.account_after) if quote.fits else None,
             expectation=expect(quote.spec, quote.schema, measure_machine()),
         )
 

@@ -37,7 +37,7 @@ class UploadRead(BaseModel):
     expires_at: datetime = Field(description="When it is removed unless more arrives or a dataset is made from it.")
 
     @classmethod
-    def of(cls, upload: PartialUpload) -> Self:
+    def from_upload(cls, upload: PartialUpload) -> Self:
         """What is shown of an upload."""
         return copied(cls, upload, offset=upload.received)
 
@@ -85,10 +85,10 @@ class UploadedDataset(DatasetRead):
     review: ClassReview | None = Field(default=None, description=_REVIEW)
 
     @classmethod
-    def of_upload(cls, upload: DatasetView, statement: AccountSummary | None, validation: Validation) -> Self:
+    def from_validation(cls, upload: DatasetView, statement: AccountSummary | None, validation: Validation) -> Self:
         """What its owner sees of an upload; `statement` of one that is ready."""
-        found = ValidationRead.of(validation)
-        shown = cls.of(upload, statement, found.joined)
+        found = ValidationRead.from_validation(validation)
+        shown = cls.from_view(upload, statement, found.joined)
         return shown.model_copy(update={"notices": found.notices, "review": found.review})
 
 
@@ -111,7 +111,7 @@ class ValidationRead(BaseModel):
     checked: int = Field(default=0, description="Files that were looked at.")
 
     @classmethod
-    def of(cls, validation: Validation) -> Self:
+    def from_validation(cls, validation: Validation) -> Self:
         """What its owner sees."""
         base = {
             "dataset_id": validation.dataset_id,
@@ -133,7 +133,7 @@ class DeletionReceipt(BaseModel):
     entry: Entry | None = Field(description="The entry that notes it, sealed by SHA-256.")
 
     @classmethod
-    def of(cls, removed: DatasetView, entry: Entry | None) -> Self:
+    def from_view(cls, removed: DatasetView, entry: Entry | None) -> Self:
         """The receipt of a deletion."""
         dataset = removed.contents
         return cls.model_validate(

@@ -70,7 +70,7 @@ class ProgressRead(BaseModel):
     )
 
     @classmethod
-    def of(cls, progress: Progress, now: datetime) -> Self:
+    def from_progress(cls, progress: Progress, now: datetime) -> Self:
         """Progress as it is at the instant `now`."""
         left = progress.seconds_left(now)
         eta = None if left is None else _MINUTE * math.ceil(left / _MINUTE)
@@ -86,7 +86,7 @@ class JobError(BaseModel):
     code: str = Field(description="Last part of `type`.")
 
     @classmethod
-    def of(cls, error: dict[str, Any]) -> Self:
+    def from_error(cls, error: dict[str, Any]) -> Self:
         """The error a worker left on the job."""
         known = PROBLEM_TYPES.get(str(error.get("type")).removeprefix("/problems/"), INTERNAL)
         return cls(type=known.uri, title=known.title, detail=speak(error.get("detail", known.remedy)), code=known.slug)
@@ -121,7 +121,7 @@ class JobLinks(BaseModel):
     predictions: OfClassifier = Field(default=None, description="Where to send images to.")
 
     @classmethod
-    def of(cls, job: Job) -> Self:
+    def from_job(cls, job: Job) -> Self:
         """Links that the job's state allows to follow."""
         base = f"/v1/jobs/{job.id}"
         files = job.released_at is not None
@@ -145,7 +145,7 @@ class JobLinks(BaseModel):
 
 def _classifier_links(job_id: str) -> dict[str, str]:
     base = f"/v1/jobs/{job_id}"
-    predictions = f"/v1/classifiers/{released_models.id_of(job_id, CLASSIFIER)}/predictions"
+    predictions = f"/v1/classifiers/{released_models.build_id(job_id, CLASSIFIER)}/predictions"
     return {
         "classifier": f"{base}/classifier",
         "onnx": f"{base}/classifier.onnx",
@@ -186,7 +186,7 @@ class JobRead(BaseModel):
     links: JobLinks
 
     @classmethod
-    def of(cls, job: Job) -> Self:
+    def from_job(cls, job: Job) -> Self:
         """What is shown of a job."""
         cost = PlanSummary.model_validate(job.price)
         now = utc_now()
@@ -196,13 +196,13 @@ class JobRead(BaseModel):
             cls,
             job,
             phase=job.progress.phase,
-            progress=ProgressRead.of(progress, now),
+            progress=ProgressRead.from_progress(progress, now),
             spec=TrainingSpec.model_validate(job.spec),
             cost=cost.spoken(),
             privacy=JobPrivacy.from_charged_units(job.charged_units, cost),
             estimated_finish_at=None if left is None else _next_minute(now, left),
-            error=JobError.of(job.error) if job.error else None,
-            links=JobLinks.of(job),
+            error=JobError.from_error(job.error) if job.error else None,
+            links=JobLinks.from_job(job),
         )
 
 
@@ -225,7 +225,7 @@ class EventRead(BaseModel):
     created_at: datetime = Field(description="To the second; of progress, to the minute.")
 
     @classmethod
-    def of(cls, event: Event, delta: float, slack: int = 0) -> Self:
+    def from_event(cls, event: Event, delta: float, slack: int = 0) -> Self:
         """What is shown of an event.
 
         Args:

@@ -33,7 +33,7 @@ class ArtifactRead(BaseModel):
     url: Link
 
     @classmethod
-    def of(cls, artifact: Artifact) -> Self:
+    def from_artifact(cls, artifact: Artifact) -> Self:
         """What is shown of a file."""
         return copied(cls, artifact, url=f"/v1/jobs/{artifact.job_id}/artifacts/{artifact.name}")
 
@@ -73,9 +73,9 @@ class GeneratorRead(BaseModel):
     links: GeneratorLinks
 
     @classmethod
-    def of(cls, generator: StoredModel, card: dict[str, Any] | None) -> Self:
+    def from_model(cls, generator: StoredModel, card: dict[str, Any] | None) -> Self:
         """What is shown of a generator."""
-        links = GeneratorLinks.of(generator)
+        links = GeneratorLinks.from_model(generator)
         return copied(cls, generator, covered_by_ledger=not generator.imported, card=card, links=links)
 
 
@@ -88,7 +88,7 @@ class GeneratorLinks(BaseModel):
     job: Link | None
 
     @classmethod
-    def of(cls, generator: StoredModel) -> Self:
+    def from_model(cls, generator: StoredModel) -> Self:
         """Links of a generator."""
         base = f"/v1/generators/{generator.id}"
         job = f"/v1/jobs/{generator.job_id}" if generator.job_id else None
@@ -112,6 +112,6 @@ class SigningKeyRead(BaseModel):
     pem: str = Field(description="The same as SubjectPublicKeyInfo.")
 
     @classmethod
-    def of(cls, key: PublicKey) -> Self:
+    def from_key(cls, key: PublicKey) -> Self:
         """What is shown of a key."""
         return cls(key_id=key.key_id, public_key=key.hex, pem=key.pem)

@@ -45,7 +45,7 @@ class WebhookRead(BaseModel):
     created_at: datetime
 
     @classmethod
-    def of(cls, hook: Webhook) -> Self:
+    def from_webhook(cls, hook: Webhook) -> Self:
         """What is shown of a webhook."""
         return copied(cls, hook, events=[EventType(event) for event in hook.events])
 
@@ -79,7 +79,7 @@ class DeliveryRead(BaseModel):
     delivered_at: datetime | None
 
     @classmethod
-    def of(cls, delivery: Delivery) -> Self:
+    def from_delivery(cls, delivery: Delivery) -> Self:
         """What is shown of a message."""
         pending = delivery.state == "pending"
         return copied(

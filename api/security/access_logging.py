@@ -10,7 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems.handlers import answer_withheld
-from api.security.permissions import rule_of
+from api.security.permissions import find_rule
 from datalens_service.errors import StoreUnavailable
 from datalens_service.store.access import access_log
 from datalens_service.store.access.tenants import OWNED
@@ -58,7 +58,7 @@ class AccessLogging:
 async def _note(scope: Scope, answer: Message) -> None:
     key = scope["state"].get("caller")
     operation = getattr(scope.get("route"), "operation_id", None)
-    if key is None or not rule_of(operation).audited:
+    if key is None or not find_rule(operation).audited:
         return
     named, made = _object(scope.get("path_params") or {}), _created(answer)
     note = partial(

@@ -135,7 +135,7 @@ RULES: Final[dict[str, Rule]] = {
 """By operation id."""
 
 
-def rule_of(operation: str | None) -> Rule:
+def find_rule(operation: str | None) -> Rule:
     """What an operation needs."""
     return RULES.get(operation or "", _UNKNOWN)
 
@@ -146,7 +146,7 @@ def check_allowed(key: ApiKey, operation: str | None) -> None:
     Raises:
         Forbidden: Naming the scope that is missing.
     """
-    rule = rule_of(operation)
+    rule = find_rule(operation)
     scope = rule.scope
     if rule.cross_tenant and key.tenant_id != DEFAULT_TENANT:
         raise Forbidden("This tells of all tenants and is for keys of the first one; yours is at ⟦usage⟧.")

@@ -74,7 +74,7 @@ def _build_receiver(form: type[Form], body: type[BaseModel] | None = None) -> Ca
         with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
             reader = FormReader(content_type, FILE_FIELD, file)
             await _receive(request, reader)
-            yield ReceivedFile(path, label_of(reader.file_name), _checked(form, typed(form, reader.fields)))
+            yield ReceivedFile(path, clean_label(reader.file_name), _checked(form, typed(form, reader.fields)))
 
     return receive
 
@@ -150,7 +150,7 @@ _PLACEHOLDERS: Final = frozenset({"-", "blob", "file", "upload"})
 _FILE_NAME: Final = "filename"
 
 
-def label_of(sent: str) -> str | None:
+def clean_label(sent: str) -> str | None:
     """The name of a file without folders, printable and no longer than a name may be; None if nothing is left.
 
     Args:
@@ -172,11 +172,11 @@ def label_in(upload_metadata: str | None) -> str | None:
     pairs = [pair.strip().split(" ") for pair in (upload_metadata or "").split(",") if pair.strip()]
     for name, *value in pairs:
         if name == _FILE_NAME and value:
-            return label_of(_decoded(value))
+            return clean_label(_decoded(value))
     return None
 
 
-def metadata_of(label: str | None) -> dict[str, str]:
+def build_metadata(label: str | None) -> dict[str, str]:
     """The header that says what was kept of `Upload-Metadata`."""
     return {} if label is None else {"Upload-Metadata": f"{_FILE_NAME} {base64.b64encode(label.encode()).decode()}"}
 

@@ -76,7 +76,7 @@ def check_version(named: str | None) -> None:
         raise ProtocolMismatch("⟦send_version⟧.")
 
 
-def headers_of(upload: PartialUpload) -> dict[str, str]:
+def build_headers(upload: PartialUpload) -> dict[str, str]:
     """How far an upload is, and until when it is kept."""
     return {
         "Upload-Offset": str(upload.received),
@@ -86,7 +86,7 @@ def headers_of(upload: PartialUpload) -> dict[str, str]:
     }
 
 
-def checksum_of(header: str | None) -> Checksum | None:
+def parse_checksum(header: str | None) -> Checksum | None:
     """The header `Upload-Checksum`, if there is one.
 
     Raises:

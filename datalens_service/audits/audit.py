@@ -135,7 +135,7 @@ def gather_evidence(target: ReleasedModel, parts: Parts, train: Train, settings:
     ]
     evidence = Evidence(fits, np.array(references).reshape(-1, len(fits)), candidates.labels, is_member)
     # μ is about whole units, so candidates are units, too.
-    return evidence if candidates.units is None else evidence.of_units(candidates.units)
+    return evidence if candidates.units is None else evidence.group_units(candidates.units)
 
 
 def state_result(

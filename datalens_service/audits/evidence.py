@@ -40,7 +40,7 @@ class Evidence:
     labels: Labels
     is_member: NDArray[np.bool_]
 
-    def of_units(self, units: NDArray[np.int64]) -> Evidence:
+    def group_units(self, units: NDArray[np.int64]) -> Evidence:
         """One candidate for each privacy unit: it fits as well as its records do on average.
 
         Args:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from datalens_service.voices import speak_of
+from datalens_service.voices import speak_path
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -36,9 +36,9 @@ def describe_error(error: ValidationError, model: type[BaseModel] | None = None)
 def _location(path: Sequence[str], model: type[BaseModel] | None) -> str:
     """The option that says it; where none does, the place in the request."""
     if model is None:
-        return speak_of([_UNIT_MEMBERS.get(part, part) for part in path]) or ".".join(path)
+        return speak_path([_UNIT_MEMBERS.get(part, part) for part in path]) or ".".join(path)
     shared = path[:1] in (["method"], ["evaluation"]) and len(path) > 1
-    return f"--set {_typed(model, path)}" if shared else speak_of(["spec", *path]) or ".".join(path)
+    return f"--set {_typed(model, path)}" if shared else speak_path(["spec", *path]) or ".".join(path)
 
 
 def _message(first: ErrorDetails, model: type[BaseModel] | None) -> str:

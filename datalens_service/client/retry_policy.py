@@ -28,7 +28,7 @@ class RetryPolicy:
         self._delay = self._initial_delay
         self._last_success = time.monotonic()
 
-    def delay_for(self, error: ClientError) -> float:
+    def choose_delay(self, error: ClientError) -> float:
         """Seconds to wait before the next attempt.
 
         Raises:

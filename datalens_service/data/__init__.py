@@ -25,7 +25,7 @@ def detect(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits = D
     Raises:
         InvalidDataset: No reader recognises it, or its archive is refused.
     """
-    with open_source(_existing(path), limits, decoder_for(choices), choices.encoding) as source:
+    with open_source(_existing(path), limits, choose_decoder(choices), choices.encoding) as source:
         return recognised(source, choices)
 
 
@@ -53,8 +53,8 @@ def read_with_notices(
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    limits = limits or limits_for(choices)
-    with open_source(_existing(path), limits, decoder_for(choices), choices.encoding) as source:
+    limits = limits or choose_limits(choices)
+    with open_source(_existing(path), limits, choose_decoder(choices), choices.encoding) as source:
         _, upload = read_source(source, choices)
         return upload, source.notices.collected()
 
@@ -84,7 +84,7 @@ def read_source(source: Source, choices: ReadingChoices) -> tuple[str, Upload]:
     return name, with_preparation(upload, choices.preparation)
 
 
-def decoder_for(choices: ReadingChoices) -> PictureDecoder:
+def choose_decoder(choices: ReadingChoices) -> PictureDecoder:
     """What decodes the images; the library that reads DICOM is imported where it may be needed."""
     if choices.preparation is None:
         return STRICT
@@ -93,7 +93,7 @@ def decoder_for(choices: ReadingChoices) -> PictureDecoder:
     return PreparingDecoder(choices.preparation)
 
 
-def limits_for(choices: ReadingChoices) -> Limits:
+def choose_limits(choices: ReadingChoices) -> Limits:
     """Caps on what is read: larger where images are resized one by one."""
     return DEFAULT_LIMITS if choices.preparation is None else PREPARE_LIMITS
 

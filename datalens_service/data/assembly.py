@@ -175,7 +175,7 @@ def _build_schema(train: Split, class_names: Sequence[str], units: UnitDeclarati
     _, height, width, channels = train.images.shape
     declared: dict[str, object] = {}
     if units is not None:
-        reached = units.classes_of(len(class_names))
+        reached = units.bound_classes(len(class_names))
         declared = {"unit": units.name or "group", "records_per_unit": units.records, "classes_per_unit": reached}
     count = _check_count(train, units.name if units and units.name else "record")
     size = {"channels": channels, "height": height, "width": width}

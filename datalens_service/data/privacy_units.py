@@ -34,7 +34,7 @@ class UnitDeclaration(Frozen):
     records: Integer = Field(ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
     classes: Integer | None = Field(default=None, ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
 
-    def classes_of(self, num_classes: int) -> int:
+    def bound_classes(self, num_classes: int) -> int:
         """Most classes that one unit can reach."""
         return min(self.records, num_classes, self.classes or num_classes)
 

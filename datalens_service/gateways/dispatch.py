@@ -100,7 +100,7 @@ class CeleryDispatcher:
             ) from error
 
 
-def dispatcher_for(settings: Settings) -> Dispatcher:
+def choose_dispatcher(settings: Settings) -> Dispatcher:
     """The dispatcher of the executor that the settings name."""
     if settings.executor == "celery" and settings.broker_url:
         return CeleryDispatcher(settings.broker_url, settings.queue)

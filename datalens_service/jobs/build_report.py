@@ -29,7 +29,7 @@ from datalens_service.methods.sums.record_sums import describe_working_size
 from datalens_service.plugins import find_origin
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation, delta_beside, round_up
 from datalens_service.privacy.recomputation import GaussianReleases, composed_epsilon, discrete_releases
-from datalens_service.proof.job_proof import AccountProof, account_proof_of
+from datalens_service.proof.job_proof import AccountProof, build_account_proof
 from datalens_service.run import Result
 from datalens_service.services.audits import about_job, describe
 from datalens_service.settings import Settings
@@ -46,7 +46,9 @@ from datalens_service.store.ledger.account_summary import entries, summarize_acc
 _AGREEMENT: Final = 1e-3
 
 
-def report_of(database: Database, settings: Settings, job_id: str, result: Result, evaluation: Evaluation) -> Report:
+def build_job_report(
+    database: Database, settings: Settings, job_id: str, result: Result, evaluation: Evaluation
+) -> Report:
     """Everything that is known about a job whose releases are all made."""
     job = jobs.get(database, job_id)
     spec = TrainingSpec.model_validate(job.spec)
@@ -76,7 +78,7 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
         unavailable=evaluation.unavailable,
         confusion=evaluation.confusion,
         attacked=bool(asked),
-        attacks=findings_of(asked),
+        attacks=list_findings(asked),
         result=_kind(result),
         served=settings.served,
         public_source=result.public_source,
@@ -90,12 +92,12 @@ def _kind(result: Result) -> str:
     return PUBLIC_IMAGES if source is not None and source.verbatim else result.model.result
 
 
-def proof_for(database: Database, job_id: str, report: Report) -> AccountProof:
+def build_proof(database: Database, job_id: str, report: Report) -> AccountProof:
     """What it takes to recompute the cost of a job whose releases are all made, and of its account."""
     dataset_id = jobs.get(database, job_id).dataset_id
     with database.session() as session:
         account = summarize_account(session, dataset_id)
-        return account_proof_of(job_id, report, entries(session, dataset_id), account.epsilon, account.delta)
+        return build_account_proof(job_id, report, entries(session, dataset_id), account.epsilon, account.delta)
 
 
 def recomputed(privacy: PrivacyStatement) -> Recomputation:
@@ -110,7 +112,7 @@ def recomputed(privacy: PrivacyStatement) -> Recomputation:
     if not math.isfinite(epsilon):
         note = "The privacy loss is beyond what it can tell; an ε of that size promises nothing."
         return Recomputation(by=by, epsilon=None, delta=privacy.delta, agrees=None, note=note)
-    lost = privacy.headline.units - sum(release.units(NeighboringRelation.ZERO_OUT) for release in privacy.releases)
+    lost = privacy.headline.units - sum(release.cost() for release in privacy.releases)
     # A charge whose release was lost is in the headline and not among the releases: more is no contradiction.
     agrees = epsilon <= privacy.headline.epsilon + _AGREEMENT and (
         lost > 0 or epsilon >= privacy.headline.epsilon - _AGREEMENT
@@ -186,7 +188,7 @@ def asks_for_members(audit: StoredAudit) -> bool:
     return AuditRequest.model_validate(audit.job.spec).membership is not None
 
 
-def findings_of(audits: Sequence[StoredAudit]) -> tuple[AttackFinding, ...]:
+def list_findings(audits: Sequence[StoredAudit]) -> tuple[AttackFinding, ...]:
     """Every attack on membership of the audits that have a result, in their order."""
     return tuple(
         _finding(audit, attack)

@@ -4,7 +4,7 @@ from datalens_service.errors import WorkerUnavailable
 from datalens_service.spec import Device
 
 
-def device_for(requested: Device, device: str) -> str:
+def choose_device(requested: Device, device: str) -> str:
     """What a job wants, on a worker that is set to `device`.
 
     Raises:

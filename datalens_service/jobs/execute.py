@@ -25,9 +25,9 @@ from datalens_service.errors import (
     StoreUnavailable,
 )
 from datalens_service.evaluation.evaluate import PENDING, Evaluation
-from datalens_service.jobs.build_report import proof_for, report_of
-from datalens_service.jobs.device import device_for, training_device
-from datalens_service.jobs.failures import check_disk, problem_of
+from datalens_service.jobs.build_report import build_job_report, build_proof
+from datalens_service.jobs.device import choose_device, training_device
+from datalens_service.jobs.failures import check_disk, describe_problem
 from datalens_service.jobs.job_watch import JobWatch, ShutdownRequested
 from datalens_service.jobs.packaging import package, restate
 from datalens_service.jobs.private_folder import PrivateFolder
@@ -115,7 +115,7 @@ def _attempt(task: _Task) -> tuple[JobState, dict[str, Any] | None]:
         return JobState.CANCELLED, None
     except Exception as error:  # noqa: BLE001 (whatever ended the job has to be on its row)
         check_disk(error, task.settings.data_dir)
-        problem = problem_of(error)
+        problem = describe_problem(error)
         log.error("job failed", job_id=task.lease.job_id, problem=problem["type"], **logs.outline(error))
         return JobState.FAILED, problem
     return JobState.SUCCEEDED, None
@@ -127,7 +127,7 @@ def _work(task: _Task) -> None:
     spec = TrainingSpec.model_validate(job.spec)
     stored, records = _fetch_records(task, job.dataset_id)
     dataset = Dataset(*load_dataset(records), _partition_key(stored))
-    device = training_device(device_for(spec.device, settings.device))
+    device = training_device(choose_device(spec.device, settings.device))
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
     previews = SamplePreviews(task.artifacts, lease)
@@ -153,7 +153,7 @@ def _attack(task: _Task) -> None:
     stored, records = _fetch_records(task, job.dataset_id)
     dataset, request = Dataset(*load_dataset(records), _partition_key(stored)), AuditRequest.model_validate(job.spec)
     task.ranks.shutdown()
-    options = ExecutionOptions(training_device(device_for(request.device, task.settings.device)), task.private.path)
+    options = ExecutionOptions(training_device(choose_device(request.device, task.settings.device)), task.private.path)
     run_audit(task.database, task.artifacts, task.lease, request, dataset, task.observe, options)
 
 
@@ -167,8 +167,8 @@ class _ReleaseWriter(NamedTuple):
     def store(self, write: Callable[..., None], evaluation: Evaluation) -> None:
         """Report and proof as the ledger stands now, and the files that `write` makes of them."""
         database, lease, folder = self.task.database, self.task.lease, self.task.private.path
-        report = report_of(database, self.task.settings, lease.job_id, self.result, evaluation)
-        proof, key, files = proof_for(database, lease.job_id, report), signing_key(database), self.result.extras.files
+        report = build_job_report(database, self.task.settings, lease.job_id, self.result, evaluation)
+        proof, key, files = build_proof(database, lease.job_id, report), signing_key(database), self.result.extras.files
         contents = ReleaseContents(folder, self.result.model, report, proof, key, self.num_images, files)
         write(self.task.artifacts, lease, contents, self.task.observe)
 
@@ -211,7 +211,7 @@ def _release_plan(database: Database, job: Job, spec: TrainingSpec, schema: Sche
         return stored
     # Of a version that kept only the price.
     plan = spec.plan(schema)
-    if plan.units() != job.price.get("units"):
+    if plan.cost() != job.price.get("units"):
         raise StateConflict("This version would run the job otherwise than its budget was reserved; submit it again.")
     return plan
 

@@ -36,7 +36,7 @@ def check_disk(error: Exception, folder: Path) -> None:
         check_writable(folder, "⟦DATALENS_DATA_DIR⟧")
 
 
-def problem_of(error: Exception) -> dict[str, Any]:
+def describe_problem(error: Exception) -> dict[str, Any]:
     """The problem of an exception that ended a job: `type`, `title`, `detail`, public members.
 
     Only deliberate errors may speak; the message of any other may quote private data.

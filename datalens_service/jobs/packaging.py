@@ -71,7 +71,7 @@ def _stated(contents: ReleaseContents) -> list[JobFile]:
     pictures = report_pictures(contents)
     return [
         JobFile("card.json", "application/json", True, lambda: _json(card(report))),
-        JobFile(PROOF_FILE, "application/json", True, lambda: _signed(key, JobProof.of(proof))),
+        JobFile(PROOF_FILE, "application/json", True, lambda: _signed(key, JobProof.from_account_proof(proof))),
         JobFile("report-releasable.json", "application/json", True, lambda: _json(releasable)),
         JobFile("report-releasable.html", "text/html", True, lambda: page(releasable, pictures).encode()),
         JobFile(ACCOUNT_FILE, "application/json", False, lambda: _signed(key, proof)),

@@ -31,7 +31,7 @@ from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
 from datalens_service.phases import Phase
-from datalens_service.planning.presets import moments_for
+from datalens_service.planning.presets import build_moments
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Observer, Result, run
 from datalens_service.settings import Settings
@@ -169,7 +169,7 @@ def _moments_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None
     if isinstance(spec.method, Moments):
         return None
     try:
-        method = moments_for(dataset.schema)
+        method = build_moments(dataset.schema)
         asked = spec.model_copy(update={"method": method})
         return run(asked, dataset, account=UnchargedAccount()).generator
     except InvalidSpec:

@@ -223,7 +223,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         block.check_price(self.noise_multiplier())
         draw = account.charge_draw(step, self.label(), block)
         # Coins are privacy randomness, like noise: nobody sees them, and they end with this call.
-        batch = block.batch_of(draw, noise)
+        batch = block.draw_batch(draw, noise)
         return self.noisy_sum(contributions(batch), batch, noise)
 
     @final

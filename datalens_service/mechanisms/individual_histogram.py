@@ -150,7 +150,7 @@ class IndividualFigures(BaseModel):
     quantiles: tuple[Quantile, ...] = Field(description="The same for quantiles.")
 
     @classmethod
-    def of(cls, mechanism: IndividualHistogram, noisy: Integers) -> Self:
+    def from_counts(cls, mechanism: IndividualHistogram, noisy: Integers) -> Self:
         """Post-processing.
 
         Args:

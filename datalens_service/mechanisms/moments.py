@@ -168,18 +168,18 @@ class OuterProductSum(BoundedSum):
         """int64 array (num_groups, d(d+1)/2)."""
         upper = np.triu_indices(self.dimensions)
         products = [part.T @ part for part in self._parts(contributions)]
-        return np.stack([product[upper] for product in products]).astype(np.int64) * self._weights_of(upper)
+        return np.stack([product[upper] for product in products]).astype(np.int64) * self._compute_weights(upper)
 
     def decode(self, noisy: Integers) -> Floats:
         """(num_groups, d, d) symmetric matrices in squared units of length."""
         upper = np.triu_indices(self.dimensions)
-        entries = noisy / self._weights_of(upper) / self.grid**2
+        entries = noisy / self._compute_weights(upper) / self.grid**2
         result = np.zeros((self.num_groups, self.dimensions, self.dimensions))
         result[:, upper[0], upper[1]] = entries
         result[:, upper[1], upper[0]] = entries
         return result
 
-    def _weights_of(self, upper: tuple[Integers, Integers]) -> Integers:
+    def _compute_weights(self, upper: tuple[Integers, Integers]) -> Integers:
         """(d(d+1)/2,) of each entry of the triangle."""
         on, beside = self.weights
         return np.where(upper[0] == upper[1], on, beside)

@@ -16,7 +16,7 @@ class PlannedRelease(BaseModel):
     mechanism: AnyMechanism = Field(discriminator="name")
     count: int = Field(default=1, ge=1)
 
-    def units(self, relation: NeighboringRelation) -> int:
+    def cost(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
         """Ledger units of all of them: what the mechanism itself charges; of sampled batches, all draws."""
         return self.mechanism.price(self.count, relation).units
 

@@ -69,9 +69,9 @@ class Plan(Frozen):
         counts = [[each.count * each.mechanism.images_voted_on() for each in path.releases] for path in self.paths()]
         return max(map(sum, counts))
 
-    def units(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
+    def cost(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
         """Ledger units of the whole run, at most; those under zero-out are reserved."""
-        return max(sum(release.units(relation) for release in path.releases) for path in self.paths())
+        return max(sum(release.cost(relation) for release in path.releases) for path in self.paths())
 
     @property
     def slack(self) -> int:
@@ -99,7 +99,7 @@ class Plan(Frozen):
 
     def charge(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
         """Units and slack of the whole run."""
-        return Charge(self.units(relation), self.slack)
+        return Charge(self.cost(relation), self.slack)
 
 
 class Extras(NamedTuple):

@@ -127,7 +127,7 @@ class PublicVotesRun(StatelessRun):
         self._pool = np.asarray(public.train.images)
         seen = spread_over(public.train, _FITTED).images
         dimensions = min(_DIMENSIONS, len(seen), self._parameters.encoder.dimensions(schema))
-        self._view = FeatureBasis.of(self._parameters.encoder, schema, self._device, dimensions)
+        self._view = FeatureBasis.from_encoder(self._parameters.encoder, schema, self._device, dimensions)
         self._view.fit(seen, 0.0, self._randomness.seed("basis"))
         features = self._view.features(self._pool)
         self._cells = PublicCells.fit(features, self._mechanism.cells, self._randomness.seed("cells"))

@@ -30,7 +30,7 @@ from datalens_service.methods.sums.content_count import count_drawings, plan_cou
 from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.outlines.level_sets import Content
-from datalens_service.privacy.accounting import NeighboringRelation, delta_beside, limit_units, slack_for
+from datalens_service.privacy.accounting import compute_slack, delta_beside, limit_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.voices import speak
 
@@ -78,23 +78,23 @@ class RejectionOrDiffusion(Method):
             InvalidSpec: The images are too large, or a batch is larger than the data set.
             WorkerUnavailable: dp_accounting is not installed.
         """
-        limit = limit_units(epsilon, delta_beside(slack_for(delta, self.objects.slack), delta))
+        limit = limit_units(epsilon, delta_beside(compute_slack(delta, self.objects.slack), delta))
         count = plan_count(schema, limit)
-        paid = count.units(NeighboringRelation.ZERO_OUT)
-        drawings = self.method_for("drawings").plan(schema, limit - paid)
+        paid = count.cost()
+        drawings = self.choose_method("drawings").plan(schema, limit - paid)
         objects = self._denoiser().plan_beside(schema, epsilon, delta, paid)
         branches = {"drawings": _with_slack(drawings, objects.slack), "objects": objects.releases}
         return Plan(releases=(count,), branches=branches)
 
-    def method_for(self, content: Content) -> Rejection | Diffusion:
+    def choose_method(self, content: Content) -> Rejection | Diffusion:
         """What is run on images of that content."""
-        return self.drawings.of_content("drawings") if content == "drawings" else self._denoiser()
+        return self.drawings.with_content("drawings") if content == "drawings" else self._denoiser()
 
     def _denoiser(self) -> Diffusion:
         start = self.objects.warm_start
         if not isinstance(start, Rejection):
             raise TypeError("the warm start of objects is rejection")
-        return self.objects.model_copy(update={"warm_start": start.of_content("objects")})
+        return self.objects.model_copy(update={"warm_start": start.with_content("objects")})
 
     def rationale(self) -> str:
         """They are to be looked at."""
@@ -196,12 +196,12 @@ class RejectionOrDiffusionRun(StatelessRun):
         """What the count says, or what it said before its sum was dropped for a later state."""
         latest = account.latest()
         if latest is not None:
-            return _content_of(latest[1])
+            return _read_content(latest[1])
         contributions = partial(count_drawings, self._dataset.train)
         return read_count(self._count.release(contributions, step=0, account=account, noise=noise))
 
     def _choose(self, content: Content) -> None:
-        method = self._parameters.method_for(content)
+        method = self._parameters.choose_method(content)
         branch = Plan(releases=self._plan.branches[content])
         run: Any = method.create_run(branch, self._dataset, self._randomness, self._options)
         if self._public is not None:
@@ -228,7 +228,7 @@ def _with_slack(plan: Plan, slack: int) -> tuple[PlannedRelease, ...]:
     return (first.model_copy(update={"mechanism": mechanism}), *plan.releases[1:])
 
 
-def _content_of(state: dict[str, NDArray[Any]]) -> Content:
+def _read_content(state: dict[str, NDArray[Any]]) -> Content:
     name = state[_CONTENT].tobytes().decode()
     if name not in _REASONS:
         raise StateConflict("The state of this job is not one of this method.")

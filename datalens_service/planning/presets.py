@@ -157,11 +157,11 @@ def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look",
     if name != "auto":
         raise InvalidSpec(f"The purpose {purpose!r} is one of the preset auto, not of {name}.")
     if pool and schema.num_classes > 1 and fits_scattering(schema):
-        return LabelledPool(classifier=Scattering(warm_start=moments_for(schema)))
+        return LabelledPool(classifier=Scattering(warm_start=build_moments(schema)))
     return _teaching(schema, epsilon)
 
 
-def teachers_for(schema: Schema, *, multiple_of: int = 1) -> int:
+def count_teachers(schema: Schema, *, multiple_of: int = 1) -> int:
     """Teachers with shards of about 15 records: never more than the authors had.
 
     Args:
@@ -172,7 +172,7 @@ def teachers_for(schema: Schema, *, multiple_of: int = 1) -> int:
     return max(1, count // multiple_of) * multiple_of
 
 
-def components_for(schema: Schema, epsilon: float) -> int:
+def count_components(schema: Schema, epsilon: float) -> int:
     """Gaussians per class that a budget pays for; 1 if a single one is better.
 
     The noise on a component's mean grows with 1/(μ · its records), so μ times its records decides.
@@ -197,7 +197,7 @@ def _fast(schema: Schema, epsilon: float) -> PooledMoments | Moments | Mixture:
 
 
 def _per_class(schema: Schema, epsilon: float) -> Moments | Mixture:
-    components, start = components_for(schema, epsilon), moments_for(schema)
+    components, start = count_components(schema, epsilon), build_moments(schema)
     return Mixture(components=components, center=start.center) if components > 1 else start
 
 
@@ -205,7 +205,7 @@ def _is_small_and_grey(schema: Schema) -> bool:
     return schema.dimensions <= _LARGEST_OUTLINED and schema.channels == 1
 
 
-def moments_for(schema: Schema) -> Moments:
+def build_moments(schema: Schema) -> Moments:
     """One Gaussian per class: around a middle brightness for colour images, which are photographs as a rule."""
     return Moments(center=_MIDDLE_BRIGHTNESS) if schema.channels > 1 else Moments()
 
@@ -219,7 +219,7 @@ def _auto(
     method = _outlines_or_pixels(schema, epsilon)
     if not isinstance(method, Rejection):
         return method
-    if components_for(schema, epsilon) > 1:
+    if count_components(schema, epsilon) > 1:
         method = method.model_copy(update={"accepted": _ACCEPTED_IN_QUIET_NOISE})
     if not _pays_for_a_denoiser(schema, epsilon):
         return method
@@ -263,7 +263,7 @@ def _guided(schema: Schema, epsilon: float) -> Guided:
 
 def _diffusion(schema: Schema, epsilon: float) -> Diffusion:
     start = _outlines_or_pixels(schema, epsilon)
-    if components_for(schema, epsilon) > 1:
+    if count_components(schema, epsilon) > 1:
         return Diffusion(warm_start=start)
     if not isinstance(start, Rejection):
         return Diffusion(warm_start=start, steps=_FEWER_GRADIENTS)
@@ -272,7 +272,7 @@ def _diffusion(schema: Schema, epsilon: float) -> Diffusion:
 
 
 def _large(schema: Schema, epsilon: float) -> Diffusion:
-    width, blocks, steps = _LARGE if components_for(schema, epsilon) > 1 else _LARGE_IN_NOISE
+    width, blocks, steps = _LARGE if count_components(schema, epsilon) > 1 else _LARGE_IN_NOISE
     return Diffusion(
         warm_start=_outlines_or_pixels(schema, epsilon),
         width=width,
@@ -288,14 +288,14 @@ def _balanced(schema: Schema, _epsilon: float) -> DataLens:
     apart = schema.num_units >= schema.num_classes
     return DataLens(
         shards="class_pure" if apart else "mixed",
-        num_teachers=teachers_for(schema, multiple_of=schema.num_classes if apart else 1),
+        num_teachers=count_teachers(schema, multiple_of=schema.num_classes if apart else 1),
         images_per_step=schema.num_classes * max(1, min(2, _LARGEST_STEP // schema.num_classes)),
         vote_basis="dct",
         vote_dimensions=min(64, schema.dimensions),
         votes=TopAggParameters(top_k=min(16, schema.dimensions)),
         clip=1.0,
         threshold="none",
-        warm_start=moments_for(schema),
+        warm_start=build_moments(schema),
     )
 
 
@@ -304,7 +304,7 @@ def _paper(schema: Schema, epsilon: float) -> DataLens:
     share = math.ceil(published.top_k * schema.dimensions / _MNIST_DIMENSIONS)
     return DataLens(
         teacher=ConvTeacher(),
-        num_teachers=teachers_for(schema),
+        num_teachers=count_teachers(schema),
         votes=TopAggParameters(top_k=min(published.top_k, share)),
         noise_stddev=published.noise_stddev,
         threshold=published.threshold,
@@ -314,7 +314,7 @@ def _paper(schema: Schema, epsilon: float) -> DataLens:
 
 def _classifier(schema: Schema, _epsilon: float) -> Scattering | DpSgd:
     return (
-        Scattering(warm_start=moments_for(schema))
+        Scattering(warm_start=build_moments(schema))
         if fits_scattering(schema)
         else DpSgd(architecture=_convolutions_or_not(schema))
     )
@@ -326,7 +326,7 @@ def _class_pure(schema: Schema) -> dict[str, Any]:
     classes = schema.num_classes if apart else 1
     return {
         "shards": "class_pure" if apart else "mixed",
-        "num_teachers": teachers_for(schema, multiple_of=classes),
+        "num_teachers": count_teachers(schema, multiple_of=classes),
         "images_per_step": classes * max(1, min(_IMAGES_OF_A_RIVAL, _LARGEST_STEP) // classes),
         "vote_dimensions": min(64, schema.dimensions),
     }
@@ -340,7 +340,7 @@ def _g_pate(schema: Schema, _epsilon: float) -> DataLens:
 def _g_pate_paper(schema: Schema, epsilon: float) -> DataLens:
     small = epsilon <= 1
     return DataLens(
-        num_teachers=min(teachers_for(schema), 4000 if small else 2000),
+        num_teachers=min(count_teachers(schema), 4000 if small else 2000),
         teacher=ConvTeacher(batch=64),
         shards="mixed",
         images_per_step=64,
@@ -369,7 +369,7 @@ def _pate_gan(schema: Schema, _epsilon: float) -> PateGan:
 
 def _pate_gan_paper(schema: Schema, _epsilon: float) -> PateGan:
     return PateGan(
-        num_teachers=min(1000, teachers_for(schema)),
+        num_teachers=min(1000, count_teachers(schema)),
         teacher=DenseTeacher(batch=64, steps=5),
         shards="mixed",
         images_per_step=320,

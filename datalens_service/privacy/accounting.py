@@ -223,7 +223,7 @@ def epsilon_of_charge(charge: Charge, delta: float) -> float:
     return epsilon_of_units(charge.units, beside) if beside > 0 else math.inf
 
 
-def slack_for(delta: float, share: float) -> int:
+def compute_slack(delta: float, share: float) -> int:
     """A share of δ in units of slack, rounded down."""
     return math.floor(Fraction(delta) * Fraction(share) * SLACK_UNITS_PER_DELTA)
 

@@ -4,4 +4,4 @@ from datalens_service.privacy.partitioned_passes import PartitionedPasses
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 
 Block = PoissonSampling | PartitionedPasses
-"""Told apart by their fields; each has `num_units`, `draws`, `slack`, `charge`, `check_price` and `batch_of`."""
+"""Told apart by their fields; each has `num_units`, `draws`, `slack`, `charge`, `check_price` and `draw_batch`."""

@@ -89,7 +89,7 @@ class PartitionedPasses(BaseModel):
         zero_out = relation == NeighboringRelation.ZERO_OUT
         return Charge(self.units_zero_out if zero_out else self.units_replace_one)
 
-    def batch_of(self, draw: int, _noise: NoiseSource) -> Booleans:
+    def draw_batch(self, draw: int, _noise: NoiseSource) -> Booleans:
         """bool (num_units,): the units that take part in a draw.
 
         Args:

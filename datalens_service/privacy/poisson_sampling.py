@@ -84,7 +84,7 @@ class PoissonSampling(BaseModel):
         """Expected number of units in a batch: the divisor of a mean."""
         return self.probability * self.num_units
 
-    def batch_of(self, _draw: int, noise: NoiseSource) -> Booleans:
+    def draw_batch(self, _draw: int, noise: NoiseSource) -> Booleans:
         """bool (num_units,): private coins, fresh for every draw."""
         return noise.coins(self.num_units, self.numerator)
 
@@ -135,7 +135,7 @@ class PoissonSampling(BaseModel):
         return poisson_sampled_epsilon(noise_multiplier, self.probability, self.draws, delta, relation)
 
 
-def numerator_for(batch: int, num_units: int) -> int:
+def choose_numerator(batch: int, num_units: int) -> int:
     """Probability batch / num_units in 2^-53, rounded down.
 
     Raises:

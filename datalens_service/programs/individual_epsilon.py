@@ -21,7 +21,7 @@ from datalens_service.data.dataset import Dataset, Images, Schema, Split
 from datalens_service.errors import InvalidInput, StateConflict, WorkerUnavailable
 from datalens_service.methods import DpSgd, ExecutionOptions, Plan
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
-from datalens_service.methods.descent.individual_norms import accountant_of, squared_norms
+from datalens_service.methods.descent.individual_norms import build_accountant, squared_norms
 from datalens_service.methods.descent.iterates import Iterates, read_iterates
 from datalens_service.privacy.accounting import NeighboringRelation, round_up
 from datalens_service.privacy.individual import level_counts, norm_levels, with_margin
@@ -69,7 +69,7 @@ class Descent:
         self.schema = Schema.model_validate(description["schema"])
         self._epsilon, self._delta = float(description["epsilon"]), float(description["delta"])
 
-    def epsilon_of(self, images: Images, label: int) -> RealisedEpsilon:
+    def realise_epsilon(self, images: Images, label: int) -> RealisedEpsilon:
         """What the job cost a record.
 
         Args:
@@ -85,13 +85,13 @@ class Descent:
         if images.dtype != np.uint8 or images.shape != expected:
             raise InvalidInput(f"Send one image of {self.schema.width} by {self.schema.height} pixels.")
         try:
-            return self._epsilon_of(images, label)
+            return self._realise_epsilon(images, label)
         except ModuleNotFoundError as error:
             raise WorkerUnavailable(
                 f"Computing an ε of its own needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
             ) from error
 
-    def _epsilon_of(self, images: Images, label: int) -> RealisedEpsilon:
+    def _realise_epsilon(self, images: Images, label: int) -> RealisedEpsilon:
         alone = self.schema.model_copy(update={"num_units": 1})
         split = Split(images, np.array([label]), np.zeros(1, dtype=np.int64))
         # A descent deals nobody to shards: any key will do.
@@ -99,8 +99,8 @@ class Descent:
         descent = DpSgdRun(
             self._method, self._plan, record, TrainingRandomness(0), ExecutionOptions(), records_at_once=1
         )
-        other_units = sum(release.units(_ZERO_OUT) for release in self._plan.releases[1:])
-        accountant = accountant_of(descent.mechanism, self._epsilon, other_units)
+        other_units = sum(release.cost() for release in self._plan.releases[1:])
+        accountant = build_accountant(descent.mechanism, self._epsilon, other_units)
         counts = level_counts(self._levels(descent, self._values))
         epsilon = min(self._epsilon, round_up(accountant.epsilon(counts, self._delta)))
         return RealisedEpsilon(
@@ -137,10 +137,10 @@ def write_epsilon(iterates_path: Path, images_path: Path, labels_path: Path, out
 
     Raises:
         InvalidInput: As `Descent`.
-        WorkerUnavailable: As `Descent.epsilon_of`.
+        WorkerUnavailable: As `Descent.realise_epsilon`.
     """
     image, labels = (np.load(path, allow_pickle=False) for path in (images_path, labels_path))
-    answer = Descent(iterates_path).epsilon_of(image, int(labels[0]))
+    answer = Descent(iterates_path).realise_epsilon(image, int(labels[0]))
     out_path.write_text(json.dumps(answer.model_dump()), encoding="utf-8")
 
 

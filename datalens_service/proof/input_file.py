@@ -38,7 +38,7 @@ class GivenProof(NamedTuple):
     content: bytes
 
 
-def content_of(path: Path) -> bytes:
+def read_content(path: Path) -> bytes:
     """Content of a file; of an archive of a release, packed or not, that of the proof in it.
 
     Raises:

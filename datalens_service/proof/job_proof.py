@@ -67,7 +67,7 @@ class JobProof(_Recomputable):
     head: str = Field(description="Hash of the last charge.")
 
     @classmethod
-    def of(cls, account_proof: AccountProof) -> JobProof:
+    def from_account_proof(cls, account_proof: AccountProof) -> JobProof:
         """The part of the owner's file that is about the job."""
         charges = chain_charges(account_proof.job_id, account_proof.entries)
         return cls(
@@ -109,7 +109,7 @@ class AccountFacts(Finite):
     head: Head
 
     @classmethod
-    def of(cls, account_id: str, epsilon: float, delta: float, balance: Balance) -> AccountFacts:
+    def from_balance(cls, account_id: str, epsilon: float, delta: float, balance: Balance) -> AccountFacts:
         """The account at the end of its journal."""
         reserved_slack, charged_slack = (
             sum(slack.values()) for slack in (balance.reserved_slack, balance.charged_slack)
@@ -148,10 +148,10 @@ Proof = JobProof | AccountProof
 """Whatever `datalens verify` reads."""
 
 
-def account_proof_of(
+def build_account_proof(
     job_id: str, report: Report, entries: Iterable[Entry], epsilon: float, delta: float
 ) -> AccountProof:
-    """Put the owner's file of a job together; `JobProof.of` makes the other one from it.
+    """Put the owner's file of a job together; `JobProof.from_account_proof` makes the other one from it.
 
     Args:
         job_id: The job; it has made all its releases.
@@ -165,8 +165,8 @@ def account_proof_of(
     return AccountProof(
         product=report.product,
         job_id=job_id,
-        card=Card.of(report),
+        card=Card.from_report(report),
         plan=report.method.plan,
-        account=AccountFacts.of(journal[0].account_id, epsilon, delta, follow(journal)),
+        account=AccountFacts.from_balance(journal[0].account_id, epsilon, delta, follow(journal)),
         entries=journal,
     )

@@ -208,7 +208,7 @@ def _card(proof: Proof) -> str:
     if privacy.slack != slack:
         raise LedgerCorrupt(f"The card states a slack of {privacy.slack:,}; {slack:,} was charged to the job.")
     made = first_releases(proof.plan, _steps_made(proof))
-    if privacy.mechanisms != tuple(CardMechanism.of(release) for release in made):
+    if privacy.mechanisms != tuple(CardMechanism.from_release(release) for release in made):
         raise LedgerCorrupt("The mechanisms on the card are not the first ones of the plan.")
     bounds = privacy.records_per_unit, privacy.classes_per_unit
     if not all(release.mechanism.covers_whole_units(*bounds) for release in made):
@@ -235,7 +235,7 @@ def _individual(proof: Proof, made: Sequence[AnyMechanism]) -> str:
     public = (histogram.num_units, histogram.delta, histogram.bins)
     if public != (proof.card.privacy.num_units, proof.card.privacy.delta, len(figures.noisy_counts)):
         raise LedgerCorrupt("The histogram of individual ε has other units, another δ or other bins than the card.")
-    recomputed = IndividualFigures.of(histogram, np.array(figures.noisy_counts, dtype=np.int64))
+    recomputed = IndividualFigures.from_counts(histogram, np.array(figures.noisy_counts, dtype=np.int64))
     if not recomputed.agrees_with(figures):
         raise LedgerCorrupt("Mean and quantiles of individual ε do not follow from their noisy counts.")
     return f" Mean individual ε = {figures.mean:g}, from {histogram.bins} noisy counts."

@@ -12,7 +12,7 @@ from datalens_service.data.export.release_archive import SUMS, SUMS_FORMAT, SUMS
 from datalens_service.errors import ReportIncomplete
 from datalens_service.evaluation.report import document
 from datalens_service.proof import proof_verification
-from datalens_service.proof.input_file import content_of
+from datalens_service.proof.input_file import read_content
 from datalens_service.proof.proof_verification import Verdict
 from datalens_service.proof.signature_check import SIGNATURE, ExpectedKey, Line, signature_line
 from datalens_service.signatures import PublicKey, SignatureInvalid, signer
@@ -50,7 +50,7 @@ def verify_path(path: Path, key: PublicKey | None = None) -> Verdict:
         InvalidInput: It is something else.
         WorkerUnavailable: dp_accounting is not installed.
     """
-    content = content_of(path)
+    content = read_content(path)
     if key is not None and _is_report(content):
         return _of_report(content, key)
     verdict = proof_verification.verify(content, key)

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
-from datalens_service.store.ledger.account_summary import AccountSummary, account_of, of_account
+from datalens_service.store.ledger.account_summary import AccountSummary, read_account, summarize_row
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.tables import DatasetRow
 
@@ -26,7 +26,7 @@ def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason:
     """
 
     def raise_limit(session: Session) -> AccountSummary:
-        account = ledger.lock_account(session, account_of(session, dataset_id).id)
+        account = ledger.lock_account(session, read_account(session, dataset_id).id)
         check_log(database, account)
         tenant_id = session.get_one(DatasetRow, dataset_id).tenant_id
         before = account.epsilon
@@ -39,6 +39,6 @@ def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason:
             object_id=dataset_id,
             detail=f"epsilon {before!r} to {epsilon!r} at delta {account.delta!r}: {reason}",
         )
-        return of_account(account)
+        return summarize_row(account)
 
     return in_step_with_log(database, raise_limit)

@@ -58,7 +58,7 @@ class ClassReview(BaseModel):
         return MESSAGE
 
     @classmethod
-    def of(
+    def from_counts(
         cls, schema: Schema, counts: Counts, notices: tuple[Notice, ...], expires_at: datetime | None = None
     ) -> Self:
         """What there is to confirm of images that were read."""

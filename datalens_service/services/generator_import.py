@@ -44,7 +44,7 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
     card = _card(_loaded(path))
     _try(path, card)
     generator_id = released_models.new_id()
-    place, card_place = file_of(data_dir, generator_id), card_of(data_dir, generator_id)
+    place, card_place = locate_file(data_dir, generator_id), locate_card(data_dir, generator_id)
     try:
         with translated("The generator could not be kept; free the disk of ⟦DATALENS_DATA_DIR⟧."):
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -60,14 +60,14 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
         raise
 
 
-def file_of(data_dir: Path, generator_id: str) -> Path:
+def locate_file(data_dir: Path, generator_id: str) -> Path:
     """Where an imported generator lies."""
     return data_dir.absolute() / "generators" / f"{generator_id}.safetensors"
 
 
-def card_of(data_dir: Path, generator_id: str) -> Path:
+def locate_card(data_dir: Path, generator_id: str) -> Path:
     """Where its card lies, for whoever draws from it."""
-    return file_of(data_dir, generator_id).with_suffix(".json")
+    return locate_file(data_dir, generator_id).with_suffix(".json")
 
 
 def remove(database: Database, data_dir: Path, generator_id: str) -> bool:
@@ -78,8 +78,8 @@ def remove(database: Database, data_dir: Path, generator_id: str) -> bool:
     """
     if not released_models.delete_imported(database, generator_id):
         return False
-    file_of(data_dir, generator_id).unlink(missing_ok=True)
-    card_of(data_dir, generator_id).unlink(missing_ok=True)
+    locate_file(data_dir, generator_id).unlink(missing_ok=True)
+    locate_card(data_dir, generator_id).unlink(missing_ok=True)
     return True
 
 

@@ -73,7 +73,7 @@ def receive(
             decoded = decode(path, scratch, confinement, form.choices, stopping=stopping)
             decoded.records.rename(folder)
             if form.confirms(decoded.upload.schema.class_names):
-                _open(database, settings, upload, form, Reading.of(decoded))
+                _open(database, settings, upload, form, Reading.from_decoded(decoded))
             else:
                 validations.note(database, upload, DatasetState.REVIEW, _reviewed(decoded, form, settings))
         except BaseException:
@@ -181,8 +181,10 @@ def remove_leftovers(database: Database, artifacts: ArtifactStore, settings: Set
 
 def _reviewed(decoded: Decoded, form: DatasetForm, settings: Settings) -> dict[str, Any]:
     expires_at = to_second(utc_now()) + timedelta(hours=settings.upload_hours)
-    review = ClassReview.of(_declared(decoded.upload.schema, form), decoded.counts, decoded.notices, expires_at)
-    return Reading.of(decoded, review).model_dump(mode="json")
+    review = ClassReview.from_counts(
+        _declared(decoded.upload.schema, form), decoded.counts, decoded.notices, expires_at
+    )
+    return Reading.from_decoded(decoded, review).model_dump(mode="json")
 
 
 def _declared(schema: Schema, form: DatasetForm) -> Schema:

@@ -14,7 +14,7 @@ from datalens_service.clock import utc_now
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.ledger.account_summary import AccountSummary, of_account
+from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
 from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow
 
 _MINUTE = timedelta(minutes=1)
@@ -98,6 +98,6 @@ def _charges_of_minute(session: Session, moment: datetime) -> int:
 
 
 def _statements(session: Session, accounts: Sequence[AccountRow]) -> dict[str, AccountSummary]:
-    statements = {account.id: of_account(account) for account in accounts}
+    statements = {account.id: summarize_row(account) for account in accounts}
     ready = select(DatasetRow.id, DatasetRow.account_id).where(DatasetRow.state == "ready").order_by(DatasetRow.id)
     return {dataset_id: statements[account_id] for dataset_id, account_id in session.execute(ready)}

@@ -58,7 +58,7 @@ class Predictions:
         self._folder = settings.data_dir.absolute() / "predictions"
         self.places = Places()
 
-    def of_upload(self, classifier: Path, schema: Schema, upload: Path) -> Predicted:
+    def predict_upload(self, classifier: Path, schema: Schema, upload: Path) -> Predicted:
         """Probabilities for the images of a file.
 
         Args:
@@ -77,7 +77,7 @@ class Predictions:
             images, names = decode_images(upload, folder, self.confinement, most_images(schema))
             return Predicted(self._predicted(classifier, schema, images, folder), names)
 
-    def of_images(self, classifier: Path, schema: Schema, images: Images) -> Predicted:
+    def predict_images(self, classifier: Path, schema: Schema, images: Images) -> Predicted:
         """Probabilities for uint8 images (n, height, width, channels).
 
         Raises:
@@ -145,7 +145,7 @@ class IndividualEpsilons:
     def __init__(self, requests: Predictions) -> None:
         self._requests = requests
 
-    def of_upload(self, iterates: Path, schema: Schema, upload: Path, label: int) -> RealisedEpsilon:
+    def realise_upload(self, iterates: Path, schema: Schema, upload: Path, label: int) -> RealisedEpsilon:
         """For the one image of a file: PNG, JPEG, a zip or tar of it, or NPZ.
 
         Raises:
@@ -161,8 +161,8 @@ class IndividualEpsilons:
             images, _ = decode_images(upload, folder, self._requests.confinement, 1)
             return self._computed(iterates, schema, images, label, folder)
 
-    def of_image(self, iterates: Path, schema: Schema, images: Images, label: int) -> RealisedEpsilon:
-        """For uint8 (1, height, width, channels); raises as `of_upload`."""
+    def realise_image(self, iterates: Path, schema: Schema, images: Images, label: int) -> RealisedEpsilon:
+        """For uint8 (1, height, width, channels); raises as `realise_upload`."""
         check_one_record(schema, label)
         with self._requests.scratch() as folder:
             path = folder / "images.npy"

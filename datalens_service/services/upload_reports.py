@@ -30,7 +30,7 @@ class Reading(BaseModel):
     joined: Joined | None = None
 
     @classmethod
-    def of(cls, decoded: Decoded, review: ClassReview | None = None) -> Self:
+    def from_decoded(cls, decoded: Decoded, review: ClassReview | None = None) -> Self:
         """Before there is a data set."""
         return cls(format=decoded.format, counts=decoded.counts, notices=decoded.notices, review=review)
 

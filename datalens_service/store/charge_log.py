@@ -52,7 +52,7 @@ class LogLine(Frozen):
     hash: str
 
     @classmethod
-    def of(cls, charge: Entry) -> LogLine:
+    def from_entry(cls, charge: Entry) -> LogLine:
         """The line of a charge that is about to be committed."""
         return cls.model_validate(charge.model_dump(include=set(cls.model_fields)))
 

@@ -27,7 +27,7 @@ def label_job(database: Database, job_id: str, changes: Mapping[str, Any]) -> Jo
         if row is None:
             raise NotFound("There is no such job.")
         _change(session, row, changes)
-        return Job.of(row)
+        return Job.from_row(row)
 
 
 def label_dataset(database: Database, dataset_id: str, changes: Mapping[str, Any]) -> StoredDataset:
@@ -42,7 +42,7 @@ def label_dataset(database: Database, dataset_id: str, changes: Mapping[str, Any
         if row is None:
             raise absence(session, dataset_id)
         _change(session, row, changes)
-        return StoredDataset.of(row)
+        return StoredDataset.from_row(row)
 
 
 def _change(session: Session, row: DatasetRow | JobRow, changes: Mapping[str, Any]) -> None:

@@ -61,7 +61,7 @@ def list_page(
     ordered = query.order_by(created_at.desc(), identifier.desc()).limit(check_limit(limit) + 1)
     rows: Sequence[Any] = session.scalars(ordered).all()
     last = rows[limit - 1] if len(rows) > limit else None
-    next_cursor = None if last is None else cursor_of(getattr(last, created_at.key), getattr(last, identifier.key))
+    next_cursor = None if last is None else build_cursor(getattr(last, created_at.key), getattr(last, identifier.key))
     return Page(tuple(read(each) for each in rows[:limit]), next_cursor)
 
 
@@ -76,7 +76,7 @@ def check_limit(limit: int) -> int:
     return limit
 
 
-def cursor_of(created_at: datetime, identifier: str) -> str:
+def build_cursor(created_at: datetime, identifier: str) -> str:
     """The cursor that continues after this row."""
     return base64.urlsafe_b64encode(f"{to_second(created_at).isoformat()}|{identifier}".encode()).decode()
 
@@ -85,7 +85,7 @@ def after(cursor: str, row: Row, *elsewhere: Row) -> ColumnElement[bool]:
     """Condition that selects the rows behind `cursor`.
 
     Args:
-        cursor: From `cursor_of`.
+        cursor: From `build_cursor`.
         elsewhere: Where the row of the cursor may be as well, in the order of looking; without any, it is in the list.
 
     Raises:

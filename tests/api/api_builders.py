@@ -99,8 +99,8 @@ def one_of_everything(client: Any, services: Services, dataset_id: str, folder: 
         "key_id": key.id,
         "webhook_id": hook.id,
         "delivery_id": delivery.id,
-        "generator_id": released_models.id_of(job_id),
-        "classifier_id": released_models.id_of(classifier, released_models.CLASSIFIER),
+        "generator_id": released_models.build_id(job_id),
+        "classifier_id": released_models.build_id(classifier, released_models.CLASSIFIER),
     }
 
 

@@ -79,8 +79,8 @@ def running(folder: Path) -> Iterator[Target]:
             "key_id": keys.create(services.database, "other")[0].id,
             "webhook_id": hook.id,
             "delivery_id": webhooks.send_test(services.database, hook.id).id,
-            "generator_id": released_models.id_of(job),
-            "classifier_id": released_models.id_of(classifier, released_models.CLASSIFIER),
+            "generator_id": released_models.build_id(job),
+            "classifier_id": released_models.build_id(classifier, released_models.CLASSIFIER),
         }
         yield Target(schemathesis.openapi.from_dict(app.openapi()), client, headers, ids)
 

@@ -51,7 +51,7 @@ def job_id(client: TestClient, services: Services, dataset_id: str) -> str:
 
 @pytest.fixture
 def classifier_id(job_id: str) -> str:
-    return released_models.id_of(job_id, CLASSIFIER)
+    return released_models.build_id(job_id, CLASSIFIER)
 
 
 def predicted(client: TestClient, classifier_id: str, **request: Any) -> dict[str, Any]:

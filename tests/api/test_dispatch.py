@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
-from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, LocalDispatcher, dispatcher_for
+from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, LocalDispatcher, choose_dispatcher
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.jobs import leases
@@ -146,5 +146,5 @@ def test_local_needs_no_broker(services: Services) -> None:
 def test_celery_and_its_queue_come_from_the_settings(settings: Settings, broker: str) -> None:
     redis.Redis.from_url(broker).flushall()
     celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
-    dispatcher_for(celery).submitted("job_1")
+    choose_dispatcher(celery).submitted("job_1")
     assert sent(broker) == ["job_1"]

@@ -32,7 +32,7 @@ def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Pa
     return found
 
 
-def images_of(content: bytes) -> np.ndarray:
+def decode_entries(content: bytes) -> np.ndarray:
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return arrays["train_images"]
 
@@ -150,13 +150,13 @@ def test_range_behind_the_end(client: TestClient, job_id: str) -> None:
 
 def test_all_packed_images_as_npz(client: TestClient, job_id: str) -> None:
     reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz"})
-    np.testing.assert_array_equal(images_of(reply.content), drawn(client, PACKED, 0))
+    np.testing.assert_array_equal(decode_entries(reply.content), drawn(client, PACKED, 0))
     assert f'filename="{job_id}-synthetic.npz"' in reply.headers["content-disposition"]
 
 
 def test_a_part_of_the_packed_images(client: TestClient, job_id: str) -> None:
     reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz", "n": 7})
-    np.testing.assert_array_equal(images_of(reply.content), drawn(client, PACKED, 0)[:7])
+    np.testing.assert_array_equal(decode_entries(reply.content), drawn(client, PACKED, 0)[:7])
     assert reply.headers["etag"] == f'"{hashlib.sha256(reply.content).hexdigest()}"'
 
 
@@ -183,7 +183,7 @@ def test_more_than_was_packed_is_drawn_and_kept(
 ) -> None:
     params = {"format": "npz", "n": PACKED + 20}
     first = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
-    np.testing.assert_array_equal(images_of(first.content), drawn(client, PACKED + 20, 0))
+    np.testing.assert_array_equal(decode_entries(first.content), drawn(client, PACKED + 20, 0))
     monkeypatch.setattr(synthetic_files, "run_program", None)
     again = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
     assert (again.content, again.headers["etag"]) == (first.content, first.headers["etag"])
@@ -191,7 +191,7 @@ def test_more_than_was_packed_is_drawn_and_kept(
 
 def test_a_seed_draws_anew(client: TestClient, job_id: str) -> None:
     reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz", "n": 6, "seed": 5})
-    np.testing.assert_array_equal(images_of(reply.content), drawn(client, 6, 5))
+    np.testing.assert_array_equal(decode_entries(reply.content), drawn(client, 6, 5))
 
 
 def test_downloads_cost_nothing(client: TestClient, job_id: str, dataset_id: str) -> None:

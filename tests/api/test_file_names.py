@@ -12,7 +12,7 @@ from api_builders import npz
 from starlette.testclient import TestClient
 from test_two_worlds import QUICK, look, train
 
-from api.uploads.receiver import LONGEST, label_in, label_of
+from api.uploads.receiver import LONGEST, clean_label, label_in
 from datalens_service import logs
 from datalens_service.client import requests
 from datalens_service.errors import InvalidInput
@@ -53,12 +53,12 @@ TUS = {"Tus-Resumable": "1.0.0"}
     ],
 )
 def test_a_label_is_what_people_call_the_file(sent: str, label: str | None) -> None:
-    assert label_of(sent) == label
+    assert clean_label(sent) == label
 
 
 @pytest.mark.parametrize("sent", ["", "mnist.npz", "a" * 500, "\ud800", "%ff", "ü%00"])
 def test_a_label_is_a_name_that_a_data_set_may_have(sent: str) -> None:
-    label = label_of(sent)
+    label = clean_label(sent)
     assert label is None or (label.isprintable() and 1 <= len(label) <= LONGEST)
 
 

@@ -25,7 +25,7 @@ def spent(services: Services, dataset_id: str) -> float:
     assert services.database.log is not None
     services.database.log.add(line)
     assert check_against_log(services.database) == (datasets.get(services.database, dataset_id).account_id,)
-    return account.epsilon_of(line.units)
+    return account.convert_units(line.units)
 
 
 def test_the_api_states_what_the_log_knows(client: TestClient, dataset_id: str, spent: float) -> None:

@@ -23,7 +23,7 @@ SCHEMA = Schema(
 def made_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
     job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
     succeed(services, job_id, tmp_path)
-    return released_models.id_of(job_id)
+    return released_models.build_id(job_id)
 
 
 def exported(tmp_path: Path) -> bytes:

@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 from test_isolation import OPERATIONS, call
 
 from api.deps import Services
-from api.security.permissions import RULES, rule_of
+from api.security.permissions import RULES, find_rule
 from datalens_service.evaluation.report.private_reads import PRIVATE_READS
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
@@ -92,9 +92,9 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
         "audit_id": audit.job.id,
         "dataset_id": dataset_id,
         "job_id": job_id,
-        "generator_id": released_models.id_of(job_id),
+        "generator_id": released_models.build_id(job_id),
     }
-    ids["classifier_id"] = released_models.id_of(classifier, released_models.CLASSIFIER)
+    ids["classifier_id"] = released_models.build_id(classifier, released_models.CLASSIFIER)
     return House(ids, paths, canaries)
 
 
@@ -173,7 +173,7 @@ def test_what_shows_records_alone_needs_a_scope_that_owners_alone_have() -> None
     shown = {"createDataset", "getDatasetValidation", "getDatasetPreview", "getAuditPicture"}
     assert shown <= FOR_OWNERS
     for name in shown:
-        assert rule_of(name).scope not in SCOPES[Role.OPERATOR] | SCOPES[Role.CONSUMER]
+        assert find_rule(name).scope not in SCOPES[Role.OPERATOR] | SCOPES[Role.CONSUMER]
 
 
 def test_a_page_that_embeds_a_private_address_is_registered(

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from api.http.strictness import parameters_of
+from api.http.strictness import list_parameters
 from api.main import create_app
 from datalens_service.gateways.openid_provider import CALLBACK
 from datalens_service.settings import Settings
@@ -41,7 +41,7 @@ def test_unknown_parameters_are_refused(client: TestClient) -> None:
         reply = ask(client, route, colour="red")
         assert reply.status_code == 422, called(route)
         assert "red" not in reply.text
-        known = parameters_of(route)
+        known = list_parameters(route)
         hint = f"Known here: {', '.join(known)}." if known else "None are known here; leave it out."
         sentence = f"There is no parameter of this name. {hint}"
         if not route.include_in_schema:
@@ -56,7 +56,7 @@ def test_unknown_parameters_are_refused(client: TestClient) -> None:
 
 def test_misspelt_parameters_are_refused_with_what_was_meant(client: TestClient) -> None:
     for route in STRICT:
-        for name in parameters_of(route):
+        for name in list_parameters(route):
             for misspelt in (f"{name}{name[-1]}", name.title()):
                 reply = ask(client, route, **{misspelt: "1"})
                 assert reply.status_code == 422, called(route)
@@ -65,15 +65,15 @@ def test_misspelt_parameters_are_refused_with_what_was_meant(client: TestClient)
 
 def test_parameters_that_are_declared_are_known(client: TestClient) -> None:
     for route in ROUTES:
-        for name in parameters_of(route):
+        for name in list_parameters(route):
             assert "There is no parameter of this name" not in ask(client, route, **{name: "1"}).text, called(route)
 
 
 def test_every_route_and_its_parameters_are_seen() -> None:
     assert len(ROUTES) >= 80
-    assert sum(bool(parameters_of(route)) for route in ROUTES) >= 20
+    assert sum(bool(list_parameters(route)) for route in ROUTES) >= 20
     assert {"after", "limit", "search"} <= set(
-        next(parameters_of(route) for route in ROUTES if route.operation_id == "listJobs")
+        next(list_parameters(route) for route in ROUTES if route.operation_id == "listJobs")
     )
 
 

@@ -114,7 +114,7 @@ def test_a_unit_of_several_records_is_one_candidate() -> None:
     labels = (units % 2).astype(np.int64)
     labels[:1] = 1
     target, references = rng.normal(0, 1, 4000) + 0.5 * is_member, rng.normal(0, 1, (3, 4000))
-    evidence = Evidence(target, references, labels, is_member).of_units(units)
+    evidence = Evidence(target, references, labels, is_member).group_units(units)
     assert (len(evidence.target), evidence.references.shape) == (1000, (3, 1000))
     np.testing.assert_allclose(evidence.target[7], target[28:32].mean())
     np.testing.assert_allclose(evidence.references[2, 7], references[2, 28:32].mean())

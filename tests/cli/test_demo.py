@@ -21,7 +21,7 @@ def test_it_is_datalens_with_a_warm_start_under_one_budget() -> None:
     assert spec.method.warm_start is not None
     plan = spec.plan(schema)
     assert plan.images > 0
-    assert plan.units() <= spec.limit_units(schema)
+    assert plan.cost() <= spec.limit_units(schema)
 
 
 def test_it_says_where_everything_is(datalens: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

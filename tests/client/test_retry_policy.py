@@ -20,7 +20,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_delays_double_up_to_five_seconds(clock: list[float]):
     policy = RetryPolicy(initial_delay=1)
-    assert [policy.delay_for(UNREACHABLE) for _ in range(5)] == [1, 2, 4, 5, 5]
+    assert [policy.choose_delay(UNREACHABLE) for _ in range(5)] == [1, 2, 4, 5, 5]
 
 
 def test_the_deadline_counts_from_the_last_success(clock: list[float]):
@@ -28,17 +28,17 @@ def test_the_deadline_counts_from_the_last_success(clock: list[float]):
     clock[0] = 9
     policy.reset()
     clock[0] = 19
-    assert policy.delay_for(UNREACHABLE) == 0.25
+    assert policy.choose_delay(UNREACHABLE) == 0.25
     clock[0] = 19.5
     with pytest.raises(ServiceUnreachable):
-        policy.delay_for(UNREACHABLE)
+        policy.choose_delay(UNREACHABLE)
 
 
 @pytest.mark.parametrize("slug", ["upload-offset-mismatch", "upload-locked", "checksum-mismatch", "store-unavailable"])
 def test_a_problem_that_may_pass_is_retried(clock: list[float], slug: str):
-    assert RetryPolicy().delay_for(ClientError(slug, "", "")) == 0.25
+    assert RetryPolicy().choose_delay(ClientError(slug, "", "")) == 0.25
 
 
 def test_another_problem_is_raised_at_once(clock: list[float]):
     with pytest.raises(ClientError, match="Ask for less"):
-        RetryPolicy().delay_for(ClientError("privacy-budget-exceeded", "", "Ask for less."))
+        RetryPolicy().choose_delay(ClientError("privacy-budget-exceeded", "", "Ask for less."))

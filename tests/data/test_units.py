@@ -105,9 +105,9 @@ def test_what_was_not_declared_is_refused(
 
 
 def test_classes_of_a_unit_are_bounded_by_what_is_known() -> None:
-    assert UnitDeclaration(records=3).classes_of(10) == 3
-    assert UnitDeclaration(records=30).classes_of(10) == 10
-    assert UnitDeclaration(records=30, classes=4).classes_of(10) == 4
+    assert UnitDeclaration(records=3).bound_classes(10) == 3
+    assert UnitDeclaration(records=30).bound_classes(10) == 10
+    assert UnitDeclaration(records=30, classes=4).bound_classes(10) == 4
 
 
 def test_units_are_kept_beside_the_records(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from datalens_service.evaluation.report.privacy_statement import Lifetime, Priva
 from datalens_service.mechanisms import OuterProductSum, TopAgg
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.models.generators.generator import Generator
-from datalens_service.privacy.accounting import NeighboringRelation, limit_units
+from datalens_service.privacy.accounting import limit_units
 
 CLASS_NAMES = ("left <top>", "right top", "bottom")
 SIDE = 12
@@ -69,7 +69,7 @@ RELEASES = (
 
 
 def statement(units_charged: int | None = None, delta: float = 1e-5) -> PrivacyStatement:
-    made = sum(release.units(NeighboringRelation.ZERO_OUT) for release in RELEASES)
+    made = sum(release.cost() for release in RELEASES)
     return privacy_statement(
         releases=RELEASES,
         units_charged=made if units_charged is None else units_charged,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.evaluation.report.anonymity import anonymity_of
+from datalens_service.evaluation.report.anonymity import assess_anonymity
 from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.evaluation.report.card import Card, card
 from datalens_service.evaluation.report.document import check, compute_seal
@@ -27,14 +27,14 @@ def plain(text: str) -> str:
 
 
 def test_a_report_of_a_classifier_speaks_of_no_image() -> None:
-    answers = anonymity_of(statement(), "classifier").criteria
+    answers = assess_anonymity(statement(), "classifier").criteria
     text = " ".join(f"{criterion.speaks_for} {criterion.speaks_against}" for criterion in answers)
     assert re.findall(r"\w+ images?\b", text) == ["no images"]
 
 
 def test_the_page_for_lawyers_has_the_questions_of_a_report_and_the_figures_of_the_accountant() -> None:
     page = plain(PAGE.read_text())
-    questions = [criterion.name for criterion in anonymity_of(statement(), "generator").criteria]
+    questions = [criterion.name for criterion in assess_anonymity(statement(), "generator").criteria]
     assert re.findall(r"- \*\*(.+?)\.\*\*", page)[:3] == questions
     (guesses,) = re.findall(r"At ε = 1 and δ = 10⁻⁵ they are right in at most ([\d.]+) of 100", page)
     mu = mu_for_epsilon(1.0, 1e-5)
@@ -57,7 +57,7 @@ def test_reports_and_cards_with_former_names_of_tiers_are_read(former: str) -> N
 
 
 def test_both_copies_answer_the_three_questions_with_the_figures_of_the_job() -> None:
-    subject, answers = report(), anonymity_of(statement())
+    subject, answers = report(), assess_anonymity(statement())
     assert [criterion.name for criterion in answers.criteria] == ["Singling out", "Linkability", "Inference"]
     assert not BRACE.search(answers.model_dump_json().replace('{"', ""))
     assert "patient" in answers.criteria[0].speaks_against
@@ -72,7 +72,7 @@ def test_both_copies_answer_the_three_questions_with_the_figures_of_the_job() ->
 
 def test_inference_is_bounded_by_the_figure_for_replacing_a_record() -> None:
     privacy = statement()
-    guessed = float(re.findall(r"at most ([\d.]+) of 100", anonymity_of(privacy).criteria[2].speaks_for)[0])
+    guessed = float(re.findall(r"at most ([\d.]+) of 100", assess_anonymity(privacy).criteria[2].speaks_for)[0])
     assert abs(guessed - (50 + 50 * privacy.replace_one.membership_advantage)) <= 0.01
     assert privacy.replace_one.membership_advantage > privacy.headline.membership_advantage
 

@@ -164,7 +164,7 @@ def test_a_releasable_report_with_the_owners_figures_is_refused(member):
         check(resealed(content))
 
 
-def of_account(linked: bool) -> Report:
+def summarize_row(linked: bool) -> Report:
     """The report of a job whose account another upload shares, or of one whose account is its own."""
     lifetime = full().privacy.lifetime.model_copy(update={"linked": linked, "spent": 1.9 if linked else 1.4652})
     journal = JournalFacts.model_validate(
@@ -181,7 +181,7 @@ def of_account(linked: bool) -> Report:
 
 
 def test_a_report_to_pass_on_is_the_same_whoever_shares_the_account():
-    linked, alone = of_account(linked=True), of_account(linked=False)
+    linked, alone = summarize_row(linked=True), summarize_row(linked=False)
     assert owner_view(linked) != owner_view(alone)
     assert owner_view(linked)["privacy"]["linked_datasets"] == ["ds_other"]
     assert releasable_view(linked) == releasable_view(alone)

@@ -132,7 +132,7 @@ def test_a_figure_of_training_images_cannot_be_built_as_public(name):
 
 def test_results_are_shared_among_metrics_with_one_audience_only(generator, dataset):
     subject = Subject(generator, dataset, epsilon=1.0, delta=1e-5, device="cpu", folder=Path("/nowhere"))
-    sources = Sources.of_job(subject, ONLY_IT)
+    sources = Sources.from_job(subject, ONLY_IT)
     contexts = {reads: Context(sources, reads, Progress(lambda *_: None, 1)) for reads in get_args(Reads)}
     assert contexts["training"].once("mean", lambda: "private") == "private"
     assert contexts["test"].once("mean", lambda: "other") == "private"

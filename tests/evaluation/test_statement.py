@@ -50,7 +50,7 @@ def test_attack_bounds_agree_with_the_epsilon_delta_curve():
 
 def authors_votes(count: int) -> PrivacyStatement:
     made = (PlannedRelease(mechanism=votes(images=1), count=count),)
-    units = made[0].units(ZERO_OUT)
+    units = made[0].cost()
     given = {"epsilon_limit": 1.0, "limit_units": units, "delta": 1e-5, "num_units": 60_000, "unit": "record"}
     return privacy_statement(releases=made, units_charged=units, **given)
 
@@ -82,23 +82,23 @@ def test_votes_cost_the_same_under_both_relations():
 
 def test_moments_cost_more_when_a_unit_is_replaced():
     privacy = statement()
-    assert privacy.headline.units == sum(release.units(ZERO_OUT) for release in RELEASES)
-    assert privacy.replace_one.units == privacy.headline.units + RELEASES[0].units(ZERO_OUT)
+    assert privacy.headline.units == sum(release.cost() for release in RELEASES)
+    assert privacy.replace_one.units == privacy.headline.units + RELEASES[0].cost()
     assert privacy.replace_one.epsilon > privacy.headline.epsilon
 
 
 def test_a_lost_charge_counts_under_both_relations_at_the_worst_factor():
-    made = sum(release.units(ZERO_OUT) for release in RELEASES)
+    made = sum(release.cost() for release in RELEASES)
     lost = RELEASES[1].mechanism.cost()
     assert statement(made + lost).headline.units == made + lost
-    worst = Fraction(RELEASES[0].units(REPLACE_ONE), RELEASES[0].units(ZERO_OUT))
+    worst = Fraction(RELEASES[0].cost(REPLACE_ONE), RELEASES[0].cost())
     assert worst == 2
     assert statement(made + lost).replace_one.units == statement(made).replace_one.units + 2 * lost
 
 
 def test_fewer_charges_than_releases_are_a_corrupt_ledger():
     with pytest.raises(LedgerCorrupt):
-        statement(sum(release.units(ZERO_OUT) for release in RELEASES) - 1)
+        statement(sum(release.cost() for release in RELEASES) - 1)
 
 
 @pytest.mark.parametrize(("steps", "counts"), [(0, []), (1, [1]), (2, [1, 1]), (141, [1, 140]), (999, [1, 140])])

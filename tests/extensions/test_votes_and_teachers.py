@@ -139,7 +139,7 @@ spec = TrainingSpec.model_validate({"method": method | json.loads(sys.argv[1]), 
 account = MemoryAccount(spec.limit_units(schema))
 result = run(spec, dataset, account=account)
 releases = [release.mechanism.model_dump() for release in result.plan.releases]
-print(json.dumps({"charges": account.charges, "planned": result.plan.units(), "releases": releases}))
+print(json.dumps({"charges": account.charges, "planned": result.plan.cost(), "releases": releases}))
 """
 
 

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from datalens_service.errors import WorkerUnavailable
-from datalens_service.jobs.device import device_for, training_device
+from datalens_service.jobs.device import choose_device, training_device
 from datalens_service.settings import Settings
 from datalens_service.spec import Device
 
@@ -36,12 +36,12 @@ def test_device(monkeypatch: pytest.MonkeyPatch, device: str, there: bool, chose
     ],
 )
 def test_job_gets_the_kind_of_device_it_wants(wanted: Device, worker: str, chosen: str) -> None:
-    assert device_for(wanted, worker) == chosen
+    assert choose_device(wanted, worker) == chosen
 
 
 def test_job_for_a_gpu_does_not_train_on_a_cpu() -> None:
     with pytest.raises(WorkerUnavailable, match="wants a GPU"):
-        device_for(Device.GPU, "cpu")
+        choose_device(Device.GPU, "cpu")
 
 
 def test_missing_gpu_is_not_replaced_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:

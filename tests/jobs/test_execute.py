@@ -25,7 +25,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs, leases, pausing
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
-from datalens_service.store.ledger.account_summary import account_of, journal
+from datalens_service.store.ledger.account_summary import journal, read_account
 from datalens_service.store.tables import DatasetRow, JobRow
 from deployments.deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
 
@@ -129,7 +129,7 @@ def test_only_the_owner_learns_that_two_uploads_share_a_record(local: Deployment
     assert read(local, job, "report.json")["privacy"]["lifetime"]["linked"]
     assert read(local, job, "report-releasable.json")["privacy"]["lifetime"] is None
     with local.database.session() as session:
-        account = account_of(session, stored.id)
+        account = read_account(session, stored.id)
         heads = [entry.hash for entry in journal(session, account.id)]
     for file in artifacts(local).list_artifacts(job.id):
         if file.releasable:
@@ -347,7 +347,7 @@ def test_what_was_reserved_is_what_is_run(local: Deployment, monkeypatch: pytest
     assert (ended.state, ended.charged_units) == (JobState.SUCCEEDED, job.reserved_units)
     planned = jobs.get_plan(local.database, job.id)
     assert planned is not None
-    assert planned.units() == job.reserved_units
+    assert planned.cost() == job.reserved_units
     charged = [release["count"] for release in read(local, job, "report.json")["method"]["plan"]]
     assert charged == [release.count for release in planned.releases]
 

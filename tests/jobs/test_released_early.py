@@ -63,7 +63,7 @@ def test_images_and_their_proof_are_there_before_they_are_measured(local: Deploy
     def look() -> None:
         now = local.job(job)
         states.append((now.state, now.released_at is not None))
-        released_models.get(local.database, released_models.id_of(job.id))
+        released_models.get(local.database, released_models.build_id(job.id))
         early.update({file.name: file.path.read_bytes() for file in artifacts(local).list_artifacts(job.id)})
 
     ended = run(local, job, once_in("evaluating", look))

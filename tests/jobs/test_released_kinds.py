@@ -68,7 +68,7 @@ def test_a_new_kind_of_model_is_one_class_and_its_files_are_downloadable(
     assert files(local).releasable(job.id, "mean.txt").path.read_text() == "127"
     assert verify(files(local).releasable(job.id, "privacy.json").path.read_bytes()).holds
     kind = "mean-image"
-    noted = released_models.get(local.database, released_models.id_of(job.id, kind), kind)
+    noted = released_models.get(local.database, released_models.build_id(job.id, kind), kind)
     assert (noted.job_id, noted.kind) == (job.id, kind)
     assert read(local, job, "report.json")["measures"] == []
 

@@ -90,7 +90,7 @@ def answers(http: TestClient, local: Deployment, job_id: str) -> Iterator[tuple[
         *(f"{base}/report", f"{base}/report?format=html", f"{base}/report?audience=releasable", f"{base}/samples.png"),
         *("/v1/webhooks", f"/v1/webhooks/{hook}/deliveries", "/v1/api-keys", "/v1/audit", "/v1/usage", "/metrics"),
         *("/", "/jobs", f"/jobs/{job_id}", f"/datasets/{job['dataset_id']}", "/releases"),
-        f"/v1/generators/{released_models.id_of(job_id)}",
+        f"/v1/generators/{released_models.build_id(job_id)}",
     ]
     for path in paths:
         reply = http.get(path)

@@ -199,13 +199,13 @@ def test_a_price_that_is_not_that_of_the_passes_is_refused():
 
 def test_every_unit_is_in_one_batch_of_a_pass():
     block = PartitionedPasses(num_units=103, batches=10, passes=2, units_zero_out=1, units_replace_one=1)
-    batches = [block.batch_of(draw, NoiseSource()) for draw in range(block.draws)]
+    batches = [block.draw_batch(draw, NoiseSource()) for draw in range(block.draws)]
     for first in (0, 10):
         assert (np.sum(batches[first : first + 10], axis=0) == 1).all()
     assert {int(batch.sum()) for batch in batches} == {10, 11}
     assert np.flatnonzero(batches[0])[:3].tolist() != [0, 1, 2], "uploads may be sorted by class"
     with pytest.raises(InvalidSpec):
-        block.batch_of(block.draws, NoiseSource())
+        block.draw_batch(block.draws, NoiseSource())
 
 
 def test_a_draw_that_a_crash_lost_uses_up_its_batch():

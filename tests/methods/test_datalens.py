@@ -9,7 +9,7 @@ from datalens_service.errors import BudgetExceeded, CheckpointMismatch, Infeasib
 from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.methods.voting.teacher_pool import Proposal
 from datalens_service.methods.voting.training_run import DataLensRun
-from datalens_service.privacy.accounting import NeighboringRelation, cost_units, limit_units
+from datalens_service.privacy.accounting import cost_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
@@ -63,7 +63,7 @@ def test_the_authors_settings_allow_the_golden_number_of_steps(settings, epsilon
     plan = DataLens(**settings).plan(MNIST, limit_units(epsilon, 1e-5))
     assert (plan.steps, plan.images) == (steps, 15 * steps)
     each = plan.releases[0].mechanism.cost()
-    assert plan.units() <= limit_units(epsilon, 1e-5) < plan.units() + each, "the next step is refused"
+    assert plan.cost() <= limit_units(epsilon, 1e-5) < plan.cost() + each, "the next step is refused"
 
 
 def test_named_steps_get_the_noise_the_budget_pays_for():
@@ -71,7 +71,7 @@ def test_named_steps_get_the_noise_the_budget_pays_for():
     votes = DataLens(steps=100).plan(MNIST, units).releases[0]
     assert votes.count == 100
     quieter = cost_units(4 * 200, votes.mechanism.noise_stddev - 1, 15 * 100)
-    assert votes.units(NeighboringRelation.ZERO_OUT) <= units < quieter
+    assert votes.cost() <= units < quieter
 
 
 def test_both_named_is_the_smaller_run():
@@ -103,7 +103,7 @@ def test_planned_is_charged(changes):
     plan = chosen.plan(dataset.schema, account.limit_units)
     expected = [item.mechanism.cost() for item in plan.releases for _ in range(item.count)]
     assert [units for _, _, units in account.charges] == expected
-    assert account.charged_units == plan.units() <= account.limit_units
+    assert account.charged_units == plan.cost() <= account.limit_units
     assert images.shape == (20, SIDE, SIDE, 1)
 
 
@@ -180,7 +180,7 @@ def test_class_pure_teachers_vote_on_their_class_only():
 def test_the_budget_ends_the_votes_not_the_job():
     dataset = stripes()
     training_run, account = start(method(), dataset)
-    account.limit_units = method().plan(dataset.schema, account.limit_units).units() // 2
+    account.limit_units = method().plan(dataset.schema, account.limit_units).cost() // 2
     affordable = account.limit_units // (account.limit_units * 2 // training_run.steps)
     for step in range(affordable):
         training_run.step(step, account, NoiseSource())

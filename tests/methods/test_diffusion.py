@@ -66,8 +66,8 @@ def test_a_plan_uses_the_budget_and_no_more() -> None:
     method = Diffusion(warm_start_share=0.25)
     plan = method.plan_within(MNIST, 1.0, 1e-5)
     assert 0.999 < epsilon_of_charge(plan.charge(), 1e-5) <= 1
-    warm = sum(release.units(NeighboringRelation.ZERO_OUT) for release in plan.releases[:-1])
-    assert 0.245 < warm / plan.units() < 0.255
+    warm = sum(release.cost() for release in plan.releases[:-1])
+    assert 0.245 < warm / plan.cost() < 0.255
 
 
 def test_planned_is_charged() -> None:

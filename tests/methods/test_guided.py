@@ -50,7 +50,7 @@ def trained(dataset: Dataset, method: Guided, account: MemoryAccount):
     return training_run
 
 
-def classifier_of(training_run) -> LastLayerClassifier:
+def unpack_classifier(training_run) -> LastLayerClassifier:
     return LastLayerClassifier.from_tensors(crosses().schema, training_run._gradient_descent().tensors())
 
 
@@ -77,7 +77,9 @@ def test_samples_carry_the_labels_that_were_asked_for():
     wanted = np.array([1] * 30 + [0] * 10)
     images, labels = training_run.result().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(labels, wanted)
-    given = classifier_of(training_run).predict(images.transpose(0, 3, 1, 2).reshape(40, -1).astype(np.float32) / 255)
+    given = unpack_classifier(training_run).predict(
+        images.transpose(0, 3, 1, 2).reshape(40, -1).astype(np.float32) / 255
+    )
     assert (given == wanted).mean() > 0.9
     again, _ = training_run.result().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(images, again)
@@ -101,7 +103,7 @@ def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(monke
 def test_a_budget_that_ends_early_leaves_the_classifier_of_the_last_gradient():
     dataset, plan = crosses(), METHOD.plan(crosses().schema, UNITS)
     training_run = METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
-    poor = MemoryAccount(plan.units() - plan.releases[-1].mechanism.cost())
+    poor = MemoryAccount(plan.cost() - plan.releases[-1].mechanism.cost())
     for step in range(training_run.steps - 1):
         training_run.step(step, poor, NoiseSource())
     with pytest.raises(BudgetExceeded):

@@ -11,7 +11,7 @@ from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.methods import DpSgd, ExecutionOptions, Plan
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
-from datalens_service.methods.descent.individual_norms import accountant_of, squared_norms
+from datalens_service.methods.descent.individual_norms import build_accountant, squared_norms
 from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.models.compression import keep_energy
 from datalens_service.privacy.accounting import limit_units
@@ -62,7 +62,7 @@ def test_the_histogram_is_the_last_release_and_within_the_epsilon_of_the_job(met
     assert price.kept_bytes == method.steps * price.releases[0]["dimensions"] * 4
     histogram = plan_of(method).releases[-1].mechanism
     assert isinstance(histogram, IndividualHistogram)
-    assert price.units - plan_of(method.model_copy(update={"histogram_noise": None})).units() <= histogram.cost()
+    assert price.units - plan_of(method.model_copy(update={"histogram_noise": None})).cost() <= histogram.cost()
     books = account()
     result = run(spec, records(), account=books)
     assert books.charges[-1] == (method.steps, "individual.histogram", histogram.cost())
@@ -103,7 +103,7 @@ def test_the_histogram_counts_each_unit_at_its_realised_epsilon() -> None:
     iterates = [training_run.named(row) for row in training_run._kept.stacked()]
     levels = norm_levels(squared_norms(start(method), iterates), training_run.mechanism.radius)
     histogram = plan_of(method).releases[-1].mechanism
-    exact = realised_epsilons(levels, accountant_of(training_run.mechanism, EPSILON, histogram.cost()), DELTA)
+    exact = realised_epsilons(levels, build_accountant(training_run.mechanism, EPSILON, histogram.cost()), DELTA)
     assert contributions.units.tolist() == list(range(COUNT))
     assert (contributions.epsilons >= exact * (1 - 1e-12)).all()
     assert (contributions.epsilons <= exact * 1.01).all()

@@ -8,7 +8,7 @@ from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd, ExecutionOptions
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
 from datalens_service.methods.descent.individual_norms import Iterate, squared_norms
-from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, limit_units
+from datalens_service.privacy.accounting import epsilon_of_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import FullBatchAccountant, norm_levels, realised_epsilons, with_margin
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -47,7 +47,7 @@ def individual_epsilons(method: DpSgd, norms: np.ndarray) -> np.ndarray:
 def test_units_have_the_epsilon_of_the_job_if_they_are_always_clipped_and_less_if_never(clip_norm: float):
     method = DpSgd(architecture="linear", steps=STEPS, clip_norm=clip_norm, learning_rate=1e-3)
     epsilons = individual_epsilons(method, squared_norms(start(method, records()), trained(method)))
-    job = method.plan(records().schema, UNITS).units(NeighboringRelation.ZERO_OUT)
+    job = method.plan(records().schema, UNITS).cost()
     if clip_norm < 1:
         assert set(epsilons.tolist()) == {epsilon_of_units(job, DELTA)}
     else:

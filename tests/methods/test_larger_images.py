@@ -44,7 +44,7 @@ def finished(method: DataLens, data: Dataset) -> np.ndarray:
     )
     for step in range(training_run.steps):
         training_run.step(step, account, NoiseSource())
-    assert account.charged_units == plan.units()
+    assert account.charged_units == plan.cost()
     return training_run.result().sample(2, seed=0)[0]
 
 

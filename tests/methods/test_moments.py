@@ -116,7 +116,7 @@ def test_units_of_several_records_get_more_noise_for_the_same_price():
         assert together.mechanism.records_per_unit == 4
         ratio = together.mechanism.noise_stddev / alone.mechanism.noise_stddev
         assert ratio == pytest.approx(4 * (together.mechanism.grid / alone.mechanism.grid) ** 2, rel=0.05)
-    assert 0.999 * units < grouped.units() <= units
+    assert 0.999 * units < grouped.cost() <= units
 
 
 def test_units_of_several_records_lose_none_of_them():
@@ -131,7 +131,7 @@ def test_a_coarser_grid_makes_room_for_louder_noise():
     fine, coarse = (Moments(subspace_dimensions=4).plan(schema, limit_units(eps, 1e-4)) for eps in (5.0, 0.1))
     assert fine.releases[0].mechanism.grid == 2048
     assert coarse.releases[0].mechanism.grid < 2048
-    assert 0.999 * limit_units(0.1, 1e-4) < coarse.units() <= limit_units(0.1, 1e-4)
+    assert 0.999 * limit_units(0.1, 1e-4) < coarse.cost() <= limit_units(0.1, 1e-4)
 
 
 def even_images(lowest: int, highest: int, channels: int) -> Dataset:

@@ -18,7 +18,7 @@ from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
-from store.books import account_of, claimed, images, journal_of, new_dataset, new_job, verified
+from store.books import claimed, images, journal_of, new_dataset, new_job, read_account, verified
 
 COUNT, SIDE, DELTA = 1000, 8, 1e-5
 
@@ -159,7 +159,7 @@ def test_a_killed_run_pays_once_and_takes_no_unit_twice_in_a_pass(
     spec = job(method, 3.0)
     plan = spec.plan(dataset.schema)
     stored = new_dataset(sqlite_database, images(0, 40), epsilon=5.0)
-    submitted = new_job(sqlite_database, stored.id, plan.units(), spec=spec.model_dump(mode="json"), plan=plan)
+    submitted = new_job(sqlite_database, stored.id, plan.cost(), spec=spec.model_dump(mode="json"), plan=plan)
     summed = np.zeros(40, dtype=int)
     noisy_sum, calls = VonMisesFisherSum.noisy_sum, [0]
 
@@ -185,7 +185,7 @@ def _until_it_ends(database: Database, job_id: str, spec: TrainingSpec, dataset:
     while True:
         lease = claimed(database, job_id)
         try:
-            return run(spec, dataset, account=account_of(database, lease)).steps_made
+            return run(spec, dataset, account=read_account(database, lease)).steps_made
         except _Killed:
             leases.release(database, lease)
         except BudgetExceeded:

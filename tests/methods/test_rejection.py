@@ -11,7 +11,7 @@ from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.outlines.level_sets import LevelSets
 from datalens_service.models.generators.outlines.rejection import Proposals, accept, describe, propose
-from datalens_service.models.generators.outlines.tilting import level_for
+from datalens_service.models.generators.outlines.tilting import find_level
 from datalens_service.models.generators.requests import fill_requests
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
@@ -44,14 +44,14 @@ def test_samples_are_of_the_class_that_was_asked_for(trained: tuple[Generator, M
     assert (upright == (labels == 0)).mean() > 0.9
 
 
-def classifier_of(generator: Generator) -> Classifier:
+def unpack_classifier(generator: Generator) -> Classifier:
     named = {key.removeprefix("classifier."): value for key, value in generator.tensors.items() if "classifier." in key}
     return Classifier(generator.schema, generator.settings["classifier"], named)
 
 
 def proposals_of(generator: Generator, labels: np.ndarray) -> Proposals:
     start = {key.removeprefix("start."): value for key, value in generator.tensors.items() if "start." in key}
-    return propose(start, generator.settings["start"], classifier_of(generator), labels, np.random.default_rng(5))
+    return propose(start, generator.settings["start"], unpack_classifier(generator), labels, np.random.default_rng(5))
 
 
 def test_samples_have_the_class_that_the_classifier_sees(trained: tuple[Generator, MemoryAccount]) -> None:
@@ -59,7 +59,7 @@ def test_samples_have_the_class_that_the_classifier_sees(trained: tuple[Generato
     generator = trained[0]
     everything = generator.tensors | {"levels": np.full(2, -np.inf, dtype=np.float32)}
     images, labels = replace(generator, tensors=everything).sample(200, seed=1)
-    assert (classifier_of(generator).predict(images).argmax(axis=1) == labels).all()
+    assert (unpack_classifier(generator).predict(images).argmax(axis=1) == labels).all()
 
 
 def test_acceptance_moves_samples_towards_records(trained: tuple[Generator, MemoryAccount]) -> None:
@@ -68,12 +68,12 @@ def test_acceptance_moves_samples_towards_records(trained: tuple[Generator, Memo
     proposals = proposals_of(generator, np.arange(4000) % 2)
     alike, labels = replace(proposals, errors=np.ones(4000)), proposals.predicted
     scores = alike.scores(generator.tensors["tilt"])
-    levels = np.array([level_for(scores[labels == label], 0.2) for label in (0, 1)])
+    levels = np.array([find_level(scores[labels == label], 0.2) for label in (0, 1)])
     accepted = accept(alike, generator.tensors | {"levels": levels}, np.random.default_rng(0))
     assert accepted.mean() == pytest.approx(0.2, abs=0.03)
     codec = LevelSets(generator.schema, "drawings")
     records = codec.decode_records(codec.encode(train.images))
-    described = describe(classifier_of(generator).predict_with_features(records)[0], records, codec.ink_level)
+    described = describe(unpack_classifier(generator).predict_with_features(records)[0], records, codec.ink_level)
     for label in (0, 1):
         mean, of_class = described[train.labels == label].mean(axis=0), labels == label
         before, after = (
@@ -119,7 +119,7 @@ def test_defaults_release_sharp_samples_that_nothing_widens_or_turns() -> None:
 
 def test_units_of_several_records_are_priced_as_one() -> None:
     several = bars(records_per_unit=3)
-    assert METHOD.plan(several.schema, UNITS).units() <= UNITS
+    assert METHOD.plan(several.schema, UNITS).cost() <= UNITS
     assert isinstance(several.train, Split)
 
 

@@ -11,7 +11,7 @@ from datalens_service.errors import InvalidSpec
 from datalens_service.methods import Diffusion, ExecutionOptions, Plan, RejectionOrDiffusion
 from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusionRun
 from datalens_service.models.generators.generator import Generator
-from datalens_service.privacy.accounting import Charge, NeighboringRelation, delta_beside, limit_units, slack_for
+from datalens_service.privacy.accounting import Charge, NeighboringRelation, compute_slack, delta_beside, limit_units
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.run import run
@@ -86,7 +86,7 @@ def test_the_branch_of_the_content_is_charged_and_nothing_else(
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_the_dearest_branch_is_set_aside_in_units_and_in_slack(plan: Plan, relation: NeighboringRelation) -> None:
     paths = [plan.along(content) for content in ("drawings", "objects")]
-    assert plan.units(relation) == max(path.units(relation) for path in paths)
+    assert plan.cost(relation) == max(path.cost(relation) for path in paths)
     # Else what is given back, and ε as it is stated, would depend on the branch (docs, "Why the largest of each").
     assert {path.slack for path in paths} == {plan.slack}
     assert plan.slack > 0
@@ -96,11 +96,11 @@ def test_the_dearest_branch_is_set_aside_in_units_and_in_slack(plan: Plan, relat
 
 def test_both_branches_fit_beside_the_slack_of_either() -> None:
     plan = METHOD.model_validate({}).plan_within(MNIST, 1.0, 1e-5)
-    limit = limit_units(1.0, delta_beside(slack_for(1e-5, 0.05), 1e-5))
+    limit = limit_units(1.0, delta_beside(compute_slack(1e-5, 0.05), 1e-5))
     for content in ("drawings", "objects"):
-        assert 0.99 * limit < plan.along(content).units() <= limit
+        assert 0.99 * limit < plan.along(content).cost() <= limit
     (count,) = plan.releases
-    assert count.units(NeighboringRelation.ZERO_OUT) <= 0.01 * limit
+    assert count.cost() <= 0.01 * limit
 
 
 @CONTENTS

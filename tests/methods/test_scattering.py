@@ -11,7 +11,7 @@ from torch.nn import functional
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import ExecutionOptions, Scattering
-from datalens_service.methods.last_layer.scattering import ScatteringRun, learning_rate_for
+from datalens_service.methods.last_layer.scattering import ScatteringRun, choose_learning_rate
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.encoded_features import FeatureBasis
@@ -19,7 +19,7 @@ from datalens_service.models.encoders import ImagenetLite0, ScatteringEncoder
 from datalens_service.models.encoders.scattering_network import ScatteringNetwork
 from datalens_service.models.scattering import Scattering as Features
 from datalens_service.models.scattering import planes_at_once
-from datalens_service.privacy.accounting import NeighboringRelation, limit_units
+from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from tests.models.test_encoders import with_weights
@@ -57,7 +57,7 @@ class Known(ImagenetLite0):
 
 
 def basis_of(schema: Schema, samples: np.ndarray) -> FeatureBasis:
-    basis = FeatureBasis.of(ScatteringEncoder(), schema, "cpu", 5)
+    basis = FeatureBasis.from_encoder(ScatteringEncoder(), schema, "cpu", 5)
     basis.fit(samples, 0.25, seed=0)
     return basis
 
@@ -113,7 +113,7 @@ def test_another_encoder_starts_from_nothing_and_spends_all_on_gradients() -> No
     method = Scattering.model_validate({"encoder": {"name": "imagenet-lite0"}})
     (release,) = method.model_copy(update={"encoder": Known()}).plan(schema, UNITS).releases
     assert (release.mechanism.left_dimensions, release.count) == (1281, method.steps)
-    assert 0.99 * UNITS < release.units(NeighboringRelation.ZERO_OUT) <= UNITS
+    assert 0.99 * UNITS < release.cost() <= UNITS
     assert Scattering.model_validate_json(method.model_dump_json()) == method
     with pytest.raises(ValidationError, match="warm_start does not apply"):
         Scattering.model_validate({"encoder": "imagenet-lite0", "warm_start": "moments"})
@@ -193,7 +193,7 @@ def test_images_that_are_too_large_are_refused() -> None:
 def test_the_learning_rate_grows_with_the_budget_up_to_a_bound() -> None:
     schema = Schema(channels=1, height=28, width=28, class_names=("a", "b"), num_units=60_000)
     rates = [
-        learning_rate_for(schema, Scattering().plan(schema, limit_units(epsilon, 1e-5)).releases[-1])
+        choose_learning_rate(schema, Scattering().plan(schema, limit_units(epsilon, 1e-5)).releases[-1])
         for epsilon in (0.1, 1.0, 10.0)
     ]
     assert rates[0] == pytest.approx(29, rel=0.05)
@@ -207,5 +207,5 @@ def test_without_a_basis_the_rate_falls_with_the_number_of_classes() -> None:
         for classes in (2, 8)
     ]
     release = AT_ONCE.plan(schemas[0], limit_units(1.0, 1e-5)).releases[-1]
-    two, eight = (learning_rate_for(schema, release, has_basis=False) for schema in schemas)
+    two, eight = (choose_learning_rate(schema, release, has_basis=False) for schema in schemas)
     assert two == pytest.approx(2 * eight)

@@ -26,7 +26,7 @@ def schema_of(channels: int = 1, height: int = 28, width: int = 28) -> Schema:
     return Schema(channels=channels, height=height, width=width, class_names=("a", "b", "c"), num_units=100)
 
 
-def classifier_of(architecture: str, schema: Schema, seed: int = 3) -> Classifier:
+def unpack_classifier(architecture: str, schema: Schema, seed: int = 3) -> Classifier:
     settings = {"architecture": architecture} | PROBES.get(architecture, {})
     network = build_network(settings, schema, seed)
     generator = torch.Generator().manual_seed(seed)
@@ -37,7 +37,7 @@ def classifier_of(architecture: str, schema: Schema, seed: int = 3) -> Classifie
     return Classifier(schema, settings, {name: value.numpy() for name, value in weights.items()})
 
 
-def images_of(schema: Schema, count: int = 256) -> np.ndarray:
+def decode_entries(schema: Schema, count: int = 256) -> np.ndarray:
     shape = (count, schema.height, schema.width, schema.channels)
     images = np.random.default_rng(4).integers(0, 256, shape).astype(np.uint8)
     images[0], images[1] = 0, 255
@@ -48,10 +48,10 @@ def images_of(schema: Schema, count: int = 256) -> np.ndarray:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_onnx_says_what_the_classifier_says(architecture: str, size: tuple[int, int, int], tmp_path: Path) -> None:
     schema = schema_of(*size)
-    classifier = classifier_of(architecture, schema)
+    classifier = unpack_classifier(architecture, schema)
     classifier.save_onnx(tmp_path / "classifier.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "classifier.onnx", providers=["CPUExecutionProvider"])
-    images = images_of(schema, 24 if architecture == "linear_probe" else 256)
+    images = decode_entries(schema, 24 if architecture == "linear_probe" else 256)
     (probabilities,) = session.run(["probabilities"], {"images": images})
     np.testing.assert_allclose(probabilities, classifier.predict(images), atol=1e-4)
     assert len(np.unique(probabilities.round(3))) > 10
@@ -59,7 +59,7 @@ def test_onnx_says_what_the_classifier_says(architecture: str, size: tuple[int, 
 
 @each_architecture
 def test_a_file_gives_the_same_classifier(architecture: str, tmp_path: Path) -> None:
-    classifier = classifier_of(architecture, schema_of())
+    classifier = unpack_classifier(architecture, schema_of())
     classifier.save(tmp_path / "classifier.safetensors")
     loaded = Classifier.load(tmp_path / "classifier.safetensors")
     assert (loaded.schema, loaded.settings) == (classifier.schema, classifier.settings)
@@ -69,8 +69,8 @@ def test_a_file_gives_the_same_classifier(architecture: str, tmp_path: Path) -> 
 
 @each_architecture
 def test_a_prediction_depends_on_its_own_image_alone(architecture: str) -> None:
-    classifier = classifier_of(architecture, schema_of())
-    images = images_of(classifier.schema, 8)
+    classifier = unpack_classifier(architecture, schema_of())
+    images = decode_entries(classifier.schema, 8)
     changed = images.copy()
     changed[3] = 255 - changed[3]
     before, after = classifier.predict(images), classifier.predict(changed)
@@ -80,29 +80,29 @@ def test_a_prediction_depends_on_its_own_image_alone(architecture: str) -> None:
 
 
 def test_probabilities_add_up_to_one_and_none_come_from_no_image() -> None:
-    classifier = classifier_of("linear", schema_of())
-    np.testing.assert_allclose(classifier.predict(images_of(classifier.schema)).sum(axis=1), 1, rtol=1e-6)
-    assert classifier.predict(images_of(classifier.schema, 2)[:0]).shape == (0, 3)
+    classifier = unpack_classifier("linear", schema_of())
+    np.testing.assert_allclose(classifier.predict(decode_entries(classifier.schema)).sum(axis=1), 1, rtol=1e-6)
+    assert classifier.predict(decode_entries(classifier.schema, 2)[:0]).shape == (0, 3)
 
 
 @pytest.mark.parametrize("shape", [(2, 28, 28), (2, 28, 28, 3), (2, 27, 28, 1)])
 def test_other_images_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidInput, match="28×28"):
-        classifier_of("linear", schema_of()).predict(np.zeros(shape, dtype=np.uint8))
+        unpack_classifier("linear", schema_of()).predict(np.zeros(shape, dtype=np.uint8))
 
 
 def test_files_that_are_no_classifier_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "file.safetensors"
-    classifier = classifier_of("linear", schema_of())
+    classifier = unpack_classifier("linear", schema_of())
     save_file(classifier.tensors, path, {"kind": "gaussian"})
     with pytest.raises(InvalidInput, match="not a classifier"):
         Classifier.load(path)
     Classifier(classifier.schema, {"architecture": "mlp"}, classifier.tensors).save(path)
     with pytest.raises(InvalidInput, match="do not fit"):
-        Classifier.load(path).predict(images_of(classifier.schema))
+        Classifier.load(path).predict(decode_entries(classifier.schema))
     Classifier(classifier.schema, {"architecture": "os.system"}, classifier.tensors).save(path)
     with pytest.raises(InvalidInput, match="no architecture"):
-        Classifier.load(path).predict(images_of(classifier.schema))
+        Classifier.load(path).predict(decode_entries(classifier.schema))
 
 
 def test_the_small_cnn_has_the_size_of_the_papers() -> None:

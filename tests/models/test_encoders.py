@@ -24,7 +24,7 @@ each_encoder = pytest.mark.parametrize("encoder", ENCODERS)
 each_size = pytest.mark.parametrize("size", [(1, 28, 28), (3, 12, 9)], ids=str)
 
 
-def images_of(schema: Schema, count: int) -> np.ndarray:
+def decode_entries(schema: Schema, count: int) -> np.ndarray:
     shape = (count, schema.height, schema.width, schema.channels)
     return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
 
@@ -37,7 +37,7 @@ def test_features_do_not_depend_on_other_images_or_on_the_place_in_a_batch(
     """To the last bit: a record that is left out moves the others."""
     schema = schema_of(*size)
     network = encoder.load(schema)
-    images = images_of(schema, 19)
+    images = decode_entries(schema, 19)
     features = network.encode(images)
     assert features.shape == (19, encoder.dimensions(schema))
     np.testing.assert_array_equal(network.encode(images[1:]), features[1:])
@@ -55,14 +55,14 @@ def test_a_network_sees_as_many_images_at_once_however_many_there_are(
     sizes, forward = [], network.forward
     monkeypatch.setattr(network, "forward", lambda images: (sizes.append(len(images)), forward(images))[1])
     for count in (1, network.images_at_once, network.images_at_once + 3):
-        assert len(network.encode(images_of(schema, count))) == count
+        assert len(network.encode(decode_entries(schema, count))) == count
     assert sizes == [network.images_at_once] * 4
 
 
 @each_encoder
 def test_features_are_at_most_one_long(encoder: Encoder) -> None:
     schema = schema_of(3, 12, 9)
-    lengths = np.linalg.norm(encoder.load(schema).encode(images_of(schema, 9)), axis=1)
+    lengths = np.linalg.norm(encoder.load(schema).encode(decode_entries(schema, 9)), axis=1)
     assert ((lengths > 0.5) & (lengths < 1.0001)).all()
 
 

@@ -73,7 +73,7 @@ def test_a_row_is_the_same_when_another_record_is_missing(emptied: int) -> None:
     assert torch.equal(rows(gradients, (images, labels))[others], rows(gradients, (images[others], labels[others])))
 
 
-def images_of(count: int) -> tuple[Tensor, Tensor]:
+def decode_entries(count: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(2)
     return torch.rand(count, 1, 28, 28, generator=generator), torch.randint(CLASSES, (count,), generator=generator)
 
@@ -86,7 +86,7 @@ def test_rows_of_every_architecture_are_functions_of_their_own_record(
 ) -> None:
     """To the last bit, wherever in a chunk they stand: a record is replaced, is missing, or all change places."""
     count, changed = 70, 5
-    images, _ = images_of(count)
+    images, _ = decode_entries(count)
     labels = torch.arange(count) % classes
     schema = Schema(channels=1, height=28, width=28, class_names=tuple(map(str, range(classes))), num_units=count)
     gradients = PerRecordGradients(build_network({"architecture": architecture}, schema), loss, chunk_size)

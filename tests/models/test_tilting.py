@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datalens_service.models.generators.outlines.tilting import fit_tilt, level_for, penalty
+from datalens_service.models.generators.outlines.tilting import find_level, fit_tilt, penalty
 
 
 def test_tilted_samples_have_the_mean_that_was_released() -> None:
@@ -29,5 +29,5 @@ def test_more_noise_is_more_penalty() -> None:
 @pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
 def test_a_level_accepts_its_share(share: float) -> None:
     scores = np.random.default_rng(0).standard_normal(5000) * 3
-    accepted = np.exp(np.minimum(0, scores - level_for(scores, share))).mean()
+    accepted = np.exp(np.minimum(0, scores - find_level(scores, share))).mean()
     assert accepted == pytest.approx(share, abs=1e-3)

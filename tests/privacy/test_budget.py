@@ -67,7 +67,7 @@ def test_a_run_charges_its_account_what_was_planned():
     spec, dataset = TrainingSpec(method="moments", epsilon=1.0), _digits()
     account = MemoryAccount(spec.limit_units(dataset.schema))
     result = run(spec, dataset, account=account)
-    assert account.charged_units == result.plan.units() > 0
+    assert account.charged_units == result.plan.cost() > 0
 
 
 def _digits() -> Dataset:

@@ -11,14 +11,14 @@ from datalens_service.errors import BudgetExceeded, InvalidSpec
 from datalens_service.privacy.accounting import (
     Charge,
     NeighboringRelation,
+    compute_slack,
     delta_beside,
     epsilon_of_charge,
     epsilon_of_units,
     limit_units,
-    slack_for,
     units_held_for_slack,
 )
-from datalens_service.privacy.poisson_sampling import PoissonSampling, continuous_multiplier, numerator_for
+from datalens_service.privacy.poisson_sampling import PoissonSampling, choose_numerator, continuous_multiplier
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
 
 DELTA = 1e-5
@@ -39,7 +39,7 @@ GOLDEN = [
 def test_golden_numbers(
     batch: int, n: int, sigma: float, steps: int, zero_out: float, replace_one: float, renyi: float
 ) -> None:
-    probability = numerator_for(batch, n) / 2**53
+    probability = choose_numerator(batch, n) / 2**53
     for relation, expected in ((ZERO_OUT, zero_out), (REPLACE_ONE, replace_one)):
         assert poisson_sampled_epsilon(sigma, probability, steps, DELTA, relation) == pytest.approx(expected, abs=1e-4)
     accountant = rdp_privacy_accountant.RdpAccountant()
@@ -51,13 +51,13 @@ def test_golden_numbers(
 @pytest.mark.parametrize(("batch", "n"), [(1, 3), (512, 60_000), (1, 1), (7, 7), (59_999, 60_000)])
 def test_probabilities_are_rounded_down(batch: int, n: int) -> None:
     exact = Fraction(batch, n)
-    assert Fraction(numerator_for(batch, n), 2**53) <= exact < Fraction(numerator_for(batch, n) + 1, 2**53)
+    assert Fraction(choose_numerator(batch, n), 2**53) <= exact < Fraction(choose_numerator(batch, n) + 1, 2**53)
 
 
 @pytest.mark.parametrize("batch", [0, 11])
 def test_batches_are_part_of_the_units(batch: int) -> None:
     with pytest.raises(InvalidSpec, match="batch"):
-        numerator_for(batch, 10)
+        choose_numerator(batch, 10)
 
 
 def test_noise_multipliers_are_those_of_the_continuous_noise_rounded_down() -> None:
@@ -67,7 +67,7 @@ def test_noise_multipliers_are_those_of_the_continuous_noise_rounded_down() -> N
 
 
 def block(**changes: int) -> PoissonSampling:
-    fixed = {"num_units": 60_000, "numerator": numerator_for(2048, 60_000), "draws": 303, "slack": 5 * 10**11}
+    fixed = {"num_units": 60_000, "numerator": choose_numerator(2048, 60_000), "draws": 303, "slack": 5 * 10**11}
     return PoissonSampling.priced(2.5, **fixed | changes)  # type: ignore[arg-type]
 
 
@@ -79,7 +79,7 @@ def test_a_stated_price_covers_what_the_draws_cost() -> None:
     for name, units in lower.items():
         with pytest.raises(InvalidSpec, match="are stated"):
             priced.model_copy(update={name: units}).check_price(2.5)
-    for change in ({"numerator": numerator_for(2100, 60_000)}, {"draws": 310}, {"slack": 10**11}):
+    for change in ({"numerator": choose_numerator(2100, 60_000)}, {"draws": 310}, {"slack": 10**11}):
         with pytest.raises(InvalidSpec, match="are stated"):
             priced.model_copy(update=change).check_price(2.5)
     with pytest.raises(InvalidSpec, match="are stated"):
@@ -97,11 +97,11 @@ def test_epsilon_of_a_charge_is_that_of_its_units_beside_its_slack() -> None:
 
 
 def test_a_slack_lowers_the_limit_by_what_it_takes_of_delta() -> None:
-    slack = slack_for(DELTA, 0.05)
+    slack = compute_slack(DELTA, 0.05)
     held = units_held_for_slack(slack, 1.0, DELTA)
     assert limit_units(1.0, DELTA) - held == limit_units(1.0, delta_beside(slack, DELTA))
     assert 0 < held < limit_units(1.0, DELTA) // 50
     assert units_held_for_slack(0, 1.0, DELTA) == 0
-    units_held_for_slack(slack_for(DELTA, 0.5), 1.0, DELTA)
+    units_held_for_slack(compute_slack(DELTA, 0.5), 1.0, DELTA)
     with pytest.raises(BudgetExceeded, match="half of its δ"):
-        units_held_for_slack(slack_for(DELTA, 0.5) + 2, 1.0, DELTA)
+        units_held_for_slack(compute_slack(DELTA, 0.5) + 2, 1.0, DELTA)

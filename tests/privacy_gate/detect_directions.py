@@ -36,7 +36,7 @@ def directions_cost_the_golden_numbers(_rng: np.random.Generator) -> None:
     """R10: LeNet on 60,000 records, 30 passes at kappa = 5: ε by composing the law of the cosine is 0.809."""
     schema = Schema(channels=1, height=28, width=28, class_names=("a", "b"), num_units=60_000)
     plan = PartitionedRun(schema, 61_706, 600, 3000).plan(5.0, 10**18)
-    replaced, emptied = (plan.units(relation) for relation in reversed(NeighboringRelation))
+    replaced, emptied = (plan.cost(relation) for relation in reversed(NeighboringRelation))
     expect(0.80 < epsilon_of_units(replaced, 1e-5) < 0.82, "replacing a unit costs the golden number")
     expect(abs(replaced / emptied - 4) < 1e-6, "emptying a unit moves it half as far")
     summary = noisy_directions.summarize_directions(plan)
@@ -73,7 +73,7 @@ def an_audit_of_directions_finds_what_was_charged(_rng: np.random.Generator) -> 
     plan = PartitionedRun(schema, dimensions, _UNITS, 1).plan(40.0, 10**18)
     mechanism = plan.releases[0].mechanism
     kappa = mechanism.kappa if isinstance(mechanism, VonMisesFisherSum) else 0.0
-    declared = mu_of_units(plan.units())
+    declared = mu_of_units(plan.cost())
     nowhere = np.zeros((rows, dimensions))
     there = nowhere.copy()
     there[:, 7] = 1
@@ -184,7 +184,7 @@ def _batches(present: Iterable[int]) -> list[list[int]]:
         batches.append([unit for chunk in chunks for unit in chunk.units.tolist()])
         return noisy_sum(self, chunks, batch, noise)
 
-    account = MemoryAccount(plan.units())
+    account = MemoryAccount(plan.cost())
     with mock.patch.object(VonMisesFisherSum, "noisy_sum", noted):
         for step in range(_BATCHES):
             training_run.step(step, account, NoiseSource())

@@ -114,7 +114,7 @@ def a_record_that_is_sent_costs_no_less_than_it_contributed(rng: np.random.Gener
         for record in range(3):
             paid = sum(cost_units(int(norm), mechanism.noise_stddev) for norm in norms[:, record])
             sent = dataset.train.images[record : record + 1]
-            answer = Descent(path).epsilon_of(sent, int(dataset.train.labels[record]))
+            answer = Descent(path).realise_epsilon(sent, int(dataset.train.labels[record]))
             expect(answer.epsilon >= epsilon_of_units(paid, _DELTA), "a record costs what it contributed")
 
 

@@ -20,7 +20,6 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.recovery import check_against_log
 from store.books import (
-    account_of,
     by_hand,
     charge_until_refused,
     claimed,
@@ -29,6 +28,7 @@ from store.books import (
     later,
     new_dataset,
     new_job,
+    read_account,
     running_job,
     state_of,
     verified,
@@ -70,7 +70,7 @@ def a_resumed_job_pays_for_what_it_draws(_rng: np.random.Generator) -> None:
         account.store(0, _NOISY)
         account.charge(1, "votes", 100)
         leases.expire_leases(database, now=later())
-        second = account_of(database, claimed(database, lease.job_id))
+        second = read_account(database, claimed(database, lease.job_id))
         found = second.replay(0)
         expect(found is not None and np.array_equal(found, _NOISY), "a stored step is replayed after a crash")
         expect(state_of(database, dataset.id).charged_units == 200, "what was spent survives a crash")
@@ -146,7 +146,7 @@ def databases_restored_under_a_running_job_are_noticed(_rng: np.random.Generator
     with _database() as database:
         dataset = new_dataset(database)
         limit = state_of(database, dataset.id).limit_units
-        account = account_of(database, claimed(database, new_job(database, dataset.id, limit).id))
+        account = read_account(database, claimed(database, new_job(database, dataset.id, limit).id))
         copy, share = _copy(database), limit // 3
         for step in range(2):
             account.charge(step, "votes", share)
@@ -165,7 +165,9 @@ def frozen_accounts_state_what_the_log_knows(_rng: np.random.Generator) -> None:
         database.log.add(lost)
         expect(bool(check_against_log(database)), "an account without room for its charges is frozen")
         found = state_of(database, dataset.id)
-        expect(found.figures().epsilon_spent >= found.epsilon_of(lost.units), "a frozen account states what was spent")
+        expect(
+            found.figures().epsilon_spent >= found.convert_units(lost.units), "a frozen account states what was spent"
+        )
         expect(found.figures().epsilon_remaining == 0, "nothing remains of a frozen account")
 
 
@@ -220,7 +222,7 @@ def accounts_add_up_exactly(_rng: np.random.Generator) -> None:
         for _ in range(2):
             job = new_job(database, dataset.id, each)
             lease = claimed(database, job.id)
-            account_of(database, lease).charge(0, "votes", each)
+            read_account(database, lease).charge(0, "votes", each)
             leases.finish(database, lease, JobState.SUCCEEDED)
             expect(jobs.get(database, job.id).charged_units == each, "a job knows what it spent")
         found = state_of(database, dataset.id).epsilon_spent

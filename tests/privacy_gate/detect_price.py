@@ -116,8 +116,8 @@ def figures_are_rounded_towards_privacy(rng: np.random.Generator) -> None:
         expect(affordable, "what is said to remain can be paid for")
     plan = Moments(subspace_dimensions=4).plan(_schema(500), limit)
     summary = spec.summarize(plan, 2.0, 1e-5)
-    expect(summary.epsilon_at_plan >= accounting.epsilon_of_units(plan.units(), 1e-5), "a plan's ε is rounded up")
-    expect(summary.mu >= accounting.mu_of_units(plan.units()), "a plan's μ is rounded up")
+    expect(summary.epsilon_at_plan >= accounting.epsilon_of_units(plan.cost(), 1e-5), "a plan's ε is rounded up")
+    expect(summary.mu >= accounting.mu_of_units(plan.cost()), "a plan's μ is rounded up")
 
 
 def jobs_compose_exactly(_rng: np.random.Generator) -> None:

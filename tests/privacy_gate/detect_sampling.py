@@ -19,14 +19,14 @@ from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
-from datalens_service.privacy.poisson_sampling import PoissonSampling, numerator_for
+from datalens_service.privacy.poisson_sampling import PoissonSampling, choose_numerator
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource, TrainingRandomness
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import released_states
-from store.books import DELTA, EPSILON, account_of, claimed, new_dataset, new_job, state_of, verified
+from store.books import DELTA, EPSILON, claimed, new_dataset, new_job, read_account, state_of, verified
 
 from .alarm import expect, refused
 from .detect_ledger import _database
@@ -41,11 +41,13 @@ _LABEL = "network.sampled_gradient"
 def sampled_runs_cost_the_golden_numbers(_rng: np.random.Generator) -> None:
     """R10, R12: the price of a block dominates its privacy loss; q is rounded down; its slack is taken from δ."""
     for batch, units in ((512, 60_000), (1, 3), (7, 9)):
-        exact, numerator = Fraction(batch, units), numerator_for(batch, units)
+        exact, numerator = Fraction(batch, units), choose_numerator(batch, units)
         expect(Fraction(numerator, 2**53) <= exact, "the probability of a coin is rounded down")
         expect(exact < Fraction(numerator + 1, 2**53), "and no further than to the next coin")
-    slack = accounting.slack_for(1e-5, 0.05)
-    block = PoissonSampling.priced(2.5, num_units=60_000, numerator=numerator_for(2048, 60_000), draws=300, slack=slack)
+    slack = accounting.compute_slack(1e-5, 0.05)
+    block = PoissonSampling.priced(
+        2.5, num_units=60_000, numerator=choose_numerator(2048, 60_000), draws=300, slack=slack
+    )
     expect(block.slack == 5 * 10**11, "a slack is its share of δ")
     stated = accounting.epsilon_of_charge(block.charge(), 1e-5)
     expect(0.95265 < stated < 0.95280, "a block costs the golden number")
@@ -77,16 +79,16 @@ def coins_fall_after_the_charge(_rng: np.random.Generator) -> None:
     """R40: charge, coins, noise, store; a refused charge draws no coin, and an empty batch all the same its noise."""
     events: list[str] = []
     training_run, plan = _started(events=events)
-    training_run.step(0, _Diary(plan.units(), events), _Noted(events))
+    training_run.step(0, _Diary(plan.cost(), events), _Noted(events))
     expect(events == ["charge", "coins", "sum", "draw", "store"], "charge, coins, noise, store: in this order")
     poor: list[str] = []
     training_run, _ = _started(events=poor)
     with refused(BudgetExceeded, "a block that the budget does not cover is refused"):
-        training_run.step(0, _Diary(plan.units() - 1, poor), _Noted(poor))
+        training_run.step(0, _Diary(plan.cost() - 1, poor), _Noted(poor))
     expect(not poor, "a refused block draws no coin and reads no record")
     none: list[str] = []
     training_run, _ = _started(events=none)
-    account = _Diary(plan.units(), none)
+    account = _Diary(plan.cost(), none)
     training_run.step(0, account, _Noted(none, fall=np.zeros(_UNITS, dtype=bool)))
     noise = account.replay(0)
     expect(noise is not None and np.abs(noise).max() > 1000, "an empty batch gets its noise")
@@ -122,7 +124,7 @@ def sums_are_divided_by_the_expected_batch(_rng: np.random.Generator) -> None:
         training_run, plan = _started(alike=True)
         before = _flat(training_run)
         fall = np.arange(_UNITS) < count
-        training_run.step(0, MemoryAccount(plan.units()), _Noted([], fall=fall, silent=True))
+        training_run.step(0, MemoryAccount(plan.cost()), _Noted([], fall=fall, silent=True))
         steps.append(_flat(training_run) - before)
     expect(torch.allclose(3 * steps[0], steps[1], rtol=1e-3, atol=1e-5), "three units move weights three times as far")
 
@@ -136,7 +138,7 @@ def blocks_are_charged_once_and_whole(_rng: np.random.Generator) -> None:
         for number in (1, 2):
             job = _job(database, dataset.id, block)
             lease = claimed(database, job.id)
-            account_of(database, lease).charge_draw(0, _LABEL, block)
+            read_account(database, lease).charge_draw(0, _LABEL, block)
             expect(state_of(database, dataset.id).charged_units == number * 10**12, "the first draw pays for all")
             jobs.request_cancel(database, job.id)
             leases.finish(database, lease, JobState.CANCELLED)
@@ -148,7 +150,7 @@ def blocks_are_charged_once_and_whole(_rng: np.random.Generator) -> None:
         expect(held[1] > 1.5 * held[0] > 0, "the slack of every job is held")
         verified(database, dataset.id)
         again = _job(database, dataset.id, block)
-        account = account_of(database, claimed(database, again.id))
+        account = read_account(database, claimed(database, again.id))
         for _ in range(block.draws):
             account.charge_draw(0, _LABEL, block)
         with refused(BudgetExceeded, "no more is drawn than was paid for"):
@@ -168,7 +170,7 @@ def sums_stay_until_the_state_is_durable(_rng: np.random.Generator) -> None:
     block = _block(draws=4)
     with _database() as database:
         job = _job(database, new_dataset(database).id, block)
-        account = account_of(database, claimed(database, job.id))
+        account = read_account(database, claimed(database, job.id))
         noisy = np.arange(3)
         account.charge_draw(0, _LABEL, block)
         account.store(0, noisy)
@@ -255,7 +257,7 @@ def _batches_of_a_lost_step() -> list[list[int]]:
     """As often as the block pays for, the worker dies after the draw."""
     training_run, plan = _started()
     (release,) = plan.releases
-    account, batches = _Forgetful(plan.units()), list[list[int]]()
+    account, batches = _Forgetful(plan.cost()), list[list[int]]()
     with _exact_sum_noted(batches):
         for _ in range(release.mechanism.block().draws):
             with contextlib.suppress(ConnectionError):
@@ -286,7 +288,7 @@ def _plan_of(block: PoissonSampling) -> Plan:
 
 
 def _block(draws: int) -> PoissonSampling:
-    slack, units = accounting.slack_for(DELTA, 0.05), 10**12
+    slack, units = accounting.compute_slack(DELTA, 0.05), 10**12
     return PoissonSampling(
         num_units=20, numerator=2**51, draws=draws, slack=slack, units_zero_out=units, units_replace_one=units
     )

@@ -116,8 +116,8 @@ def cosines_are_not_drawn(patch: pytest.MonkeyPatch) -> None:
 
 def a_lost_batch_is_drawn_again(patch: pytest.MonkeyPatch) -> None:
     """A draw that a crash lost does not count: its units take part once more."""
-    batch_of = PartitionedPasses.batch_of
-    patch.setattr(PartitionedPasses, "batch_of", lambda self, draw, noise: batch_of(self, max(0, draw - 1), noise))
+    draw_batch = PartitionedPasses.draw_batch
+    patch.setattr(PartitionedPasses, "draw_batch", lambda self, draw, noise: draw_batch(self, max(0, draw - 1), noise))
 
 
 def batches_are_drawn_afresh(patch: pytest.MonkeyPatch) -> None:
@@ -127,13 +127,13 @@ def batches_are_drawn_afresh(patch: pytest.MonkeyPatch) -> None:
         order = np.random.default_rng(draw).permutation(self.num_units)
         return np.asarray(order < self.num_units // self.batches)
 
-    patch.setattr(PartitionedPasses, "batch_of", random)
+    patch.setattr(PartitionedPasses, "draw_batch", random)
 
 
 def positions_are_those_of_the_units_that_have_records(patch: pytest.MonkeyPatch) -> None:
     """Units are numbered anew without the empty ones, so who is missing moves others to other batches."""
     patch.setattr(
-        ordered_records, "_coins_of", lambda unit_ids, _num_units: np.unique(unit_ids, return_inverse=True)[1]
+        ordered_records, "_draw_coins", lambda unit_ids, _num_units: np.unique(unit_ids, return_inverse=True)[1]
     )
 
 

@@ -89,7 +89,7 @@ def statistics_come_from_exact_counts(patch: pytest.MonkeyPatch) -> None:
 
     def exact(self: dp_sgd_run.DpSgdRun) -> IndividualFigures:
         assert isinstance(self._histogram, IndividualHistogram)
-        return IndividualFigures.of(self._histogram, self._histogram.exact_sum(self._individual_epsilons()))
+        return IndividualFigures.from_counts(self._histogram, self._histogram.exact_sum(self._individual_epsilons()))
 
     patch.setattr(dp_sgd_run.DpSgdRun, "_individual_figures", exact)
 

@@ -171,7 +171,7 @@ def epsilon_rounded_down(patch: pytest.MonkeyPatch) -> None:
 
 def remaining_rounded_up(patch: pytest.MonkeyPatch) -> None:
     """More is said to remain than there is."""
-    remaining = property(lambda self: accounting.round_up(self.epsilon_of(self.remaining_units), 2))
+    remaining = property(lambda self: accounting.round_up(self.convert_units(self.remaining_units), 2))
     patch.setattr(AccountSummary, "epsilon_remaining", remaining)
 
 

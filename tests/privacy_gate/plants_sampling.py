@@ -102,7 +102,7 @@ def probabilities_are_rounded_up(patch: pytest.MonkeyPatch) -> None:
         return -((-batch << 53) // num_units)
 
     for module in (poisson_sampling, detect_sampling):
-        patch.setattr(module, "numerator_for", rounded_up)
+        patch.setattr(module, "choose_numerator", rounded_up)
 
 
 def slack_is_dropped_from_delta(patch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from datalens_service.mechanisms import GradientChunk, GradientSum
-from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_charge, slack_for
+from datalens_service.privacy.accounting import NeighboringRelation, compute_slack, epsilon_of_charge
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.poisson_sampling import PoissonSampling, numerator_for
+from datalens_service.privacy.poisson_sampling import PoissonSampling, choose_numerator
 from datalens_service.privacy.randomness import Booleans, NoiseSource
 
 Floats = NDArray[np.float64]
@@ -76,8 +76,8 @@ def _sampled(probability: float, multiplier: float, steps: int, delta: float) ->
     stddev = math.ceil(multiplier * mechanism.radius)
     mechanism = mechanism.model_copy(update={"noise_stddev": stddev})
     block = PoissonSampling.priced(
-        mechanism.noise_multiplier(), num_units=_EXPERIMENTS, draws=steps, slack=slack_for(delta, 0.05),
-        numerator=numerator_for(round(probability * _EXPERIMENTS), _EXPERIMENTS),
+        mechanism.noise_multiplier(), num_units=_EXPERIMENTS, draws=steps, slack=compute_slack(delta, 0.05),
+        numerator=choose_numerator(round(probability * _EXPERIMENTS), _EXPERIMENTS),
     )  # fmt: skip
     return mechanism.model_copy(update={"sampling": block})
 

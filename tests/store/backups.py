@@ -13,7 +13,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.leases import Lease
 
-from .books import account_of, claimed, new_dataset, new_job, state_of
+from .books import claimed, new_dataset, new_job, read_account, state_of
 
 
 class Backup(ABC):
@@ -41,7 +41,7 @@ def spend_all_and_restore(database: Database) -> tuple[StoredDataset, int, Lease
     limit = state_of(database, dataset.id).limit_units
     backup = back_up(database)
     lease = claimed(database, new_job(database, dataset.id, limit).id)
-    account_of(database, lease).charge(0, "votes", limit)
+    read_account(database, lease).charge(0, "votes", limit)
     backup.restore()
     return dataset, limit, lease
 

@@ -69,7 +69,7 @@ def claimed(database: Database, job_id: str, **changes: Any) -> Lease:
     return lease
 
 
-def account_of(database: Database, lease: Lease) -> JobAccount:
+def read_account(database: Database, lease: Lease) -> JobAccount:
     return JobAccount(database, lease.job_id, lease.token)
 
 
@@ -77,7 +77,7 @@ def running_job(database: Database, units: int = 1000, **changes: Any) -> tuple[
     """A data set with a job that a worker has just claimed."""
     dataset = new_dataset(database)
     lease = claimed(database, new_job(database, dataset.id, units, **changes).id)
-    return dataset, lease, account_of(database, lease)
+    return dataset, lease, read_account(database, lease)
 
 
 def charge_until_refused(charge: Callable[[int], None], first_step: int = 0) -> int:

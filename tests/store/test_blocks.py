@@ -12,29 +12,29 @@ from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods import Plan
 from datalens_service.privacy.accounting import (
     NeighboringRelation,
+    compute_slack,
     delta_beside,
     epsilon_of_units,
     limit_units,
-    slack_for,
     units_held_for_slack,
 )
-from datalens_service.privacy.poisson_sampling import PoissonSampling, numerator_for
+from datalens_service.privacy.poisson_sampling import PoissonSampling, choose_numerator
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import ledger
-from datalens_service.store.ledger.account_summary import account_of as row_of
+from datalens_service.store.ledger.account_summary import read_account as find_row
 from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import back_up
-from .books import DELTA, EPSILON, account_of, by_hand, claimed, journal_of, new_dataset, new_job, state_of, verified
+from .books import DELTA, EPSILON, by_hand, claimed, journal_of, new_dataset, new_job, read_account, state_of, verified
 
-SLACK, UNITS, DRAWS, LABEL = slack_for(DELTA, 0.05), 10**12, 5, "network.sampled_gradient"
+SLACK, UNITS, DRAWS, LABEL = compute_slack(DELTA, 0.05), 10**12, 5, "network.sampled_gradient"
 LIMIT = limit_units(EPSILON, DELTA)
 BLOCK = PoissonSampling(
-    num_units=20, numerator=numerator_for(4, 20), draws=DRAWS, slack=SLACK, units_zero_out=UNITS,
+    num_units=20, numerator=choose_numerator(4, 20), draws=DRAWS, slack=SLACK, units_zero_out=UNITS,
     units_replace_one=4 * UNITS,
 )  # fmt: skip
 SUM = np.arange(3, dtype=np.int64)
@@ -51,7 +51,7 @@ def sampled_job(database: Database, dataset_id: str, block: PoissonSampling = BL
 
 def test_the_first_draw_carries_the_block_and_the_others_nothing(database: Database) -> None:
     dataset = new_dataset(database)
-    account = account_of(database, claimed(database, sampled_job(database, dataset.id).id))
+    account = read_account(database, claimed(database, sampled_job(database, dataset.id).id))
     for step in range(3):
         account.charge_draw(step, LABEL, BLOCK)
         account.store(step, SUM)
@@ -65,7 +65,7 @@ def test_the_first_draw_carries_the_block_and_the_others_nothing(database: Datab
 
 def test_no_more_is_drawn_than_was_paid_for(database: Database) -> None:
     dataset = new_dataset(database)
-    account = account_of(database, claimed(database, sampled_job(database, dataset.id).id))
+    account = read_account(database, claimed(database, sampled_job(database, dataset.id).id))
     for _ in range(DRAWS):
         account.charge_draw(0, LABEL, BLOCK)
     with pytest.raises(BudgetExceeded, match="draws of the job are made"):
@@ -83,7 +83,7 @@ def test_slack_is_held_from_reservation_on_and_returns_only_if_nothing_was_drawn
         assert state.remaining_units == LIMIT - UNITS - held
         lease = claimed(database, job.id)
         for step in range(draws):
-            account_of(database, lease).charge_draw(step, LABEL, BLOCK)
+            read_account(database, lease).charge_draw(step, LABEL, BLOCK)
         jobs.request_cancel(database, job.id)
         leases.finish(database, lease, JobState.CANCELLED, None)
         assert state_of(database, dataset.id).remaining_units == remaining
@@ -124,7 +124,7 @@ def test_slack_of_every_job_counts(database: Database) -> None:
 
 def test_half_of_delta_is_the_most_that_slack_may_take(database: Database) -> None:
     dataset = new_dataset(database)
-    large = BLOCK.model_copy(update={"slack": slack_for(DELTA, 0.3)})
+    large = BLOCK.model_copy(update={"slack": compute_slack(DELTA, 0.3)})
     sampled_job(database, dataset.id, large)
     with pytest.raises(BudgetExceeded):
         sampled_job(database, dataset.id, large)
@@ -135,7 +135,7 @@ def test_a_raised_limit_holds_for_slack_anew(database: Database) -> None:
     dataset = new_dataset(database)
     sampled_job(database, dataset.id)
     with database.transaction() as session:
-        account = ledger.lock_account(session, row_of(session, dataset.id).id)
+        account = ledger.lock_account(session, find_row(session, dataset.id).id)
         ledger.raise_limit(session, account, dataset.id, 3.0)
     assert state_of(database, dataset.id).held_for_slack == units_held_for_slack(SLACK, 3.0, DELTA)
     verified(database, dataset.id)
@@ -145,7 +145,7 @@ def test_a_draw_needs_its_lease_and_an_open_step(database: Database) -> None:
     dataset = new_dataset(database)
     job = sampled_job(database, dataset.id)
     lease = claimed(database, job.id)
-    account = account_of(database, lease)
+    account = read_account(database, lease)
     account.charge_draw(0, LABEL, BLOCK)
     account.store(0, SUM)
     with pytest.raises(StateConflict):
@@ -160,7 +160,7 @@ def test_a_draw_needs_its_lease_and_an_open_step(database: Database) -> None:
 
 def test_a_block_that_was_not_reserved_is_refused(database: Database) -> None:
     dataset = new_dataset(database)
-    account = account_of(database, claimed(database, new_job(database, dataset.id, UNITS).id))
+    account = read_account(database, claimed(database, new_job(database, dataset.id, UNITS).id))
     with pytest.raises(BudgetExceeded, match="reservation"):
         account.charge_draw(0, LABEL, BLOCK)
     assert journal_of(database, dataset.id)[-1].kind == EntryKind.RESERVE
@@ -168,7 +168,7 @@ def test_a_block_that_was_not_reserved_is_refused(database: Database) -> None:
 
 def test_the_state_takes_the_place_of_sums(database: Database) -> None:
     dataset = new_dataset(database)
-    account = account_of(database, claimed(database, sampled_job(database, dataset.id).id))
+    account = read_account(database, claimed(database, sampled_job(database, dataset.id).id))
     state = {"weight.0": np.linspace(0, 1, 7, dtype=np.float32), "moment.0.step": np.array(3.0)}
     assert account.latest() is None
     with pytest.raises(StateConflict):
@@ -196,7 +196,7 @@ def test_the_state_takes_the_place_of_sums(database: Database) -> None:
 def test_iterates_are_kept_in_the_place_of_sums_until_the_job_has_ended(database: Database) -> None:
     dataset = new_dataset(database)
     lease = claimed(database, sampled_job(database, dataset.id).id)
-    account = account_of(database, lease)
+    account = read_account(database, lease)
     kept = np.arange(12, dtype=np.float32).reshape(4, 3)
     for step in range(4):
         account.charge_draw(step, LABEL, BLOCK)
@@ -216,7 +216,7 @@ def test_iterates_are_kept_in_the_place_of_sums_until_the_job_has_ended(database
 @pytest.mark.both_databases
 def test_the_database_refuses_what_slack_does_not_leave(database: Database) -> None:
     dataset = new_dataset(database)
-    account = account_of(database, claimed(database, sampled_job(database, dataset.id).id))
+    account = read_account(database, claimed(database, sampled_job(database, dataset.id).id))
     account.charge_draw(0, LABEL, BLOCK)
     held = state_of(database, dataset.id).held_for_slack
     with pytest.raises(IntegrityError):
@@ -231,7 +231,7 @@ def test_a_restored_backup_brings_no_slack_back(database: Database) -> None:
     dataset = new_dataset(database)
     job = sampled_job(database, dataset.id)
     backup = back_up(database)
-    account = account_of(database, claimed(database, job.id))
+    account = read_account(database, claimed(database, job.id))
     for step in range(2):
         account.charge_draw(step, LABEL, BLOCK)
     backup.restore()
@@ -239,7 +239,7 @@ def test_a_restored_backup_brings_no_slack_back(database: Database) -> None:
     assert check_against_log(again) == ()
     state = state_of(again, dataset.id)
     assert (state.charged_units, state.charged_slack, state.reserved_slack) == (UNITS, SLACK, 0)
-    later = account_of(again, claimed(again, job.id))
+    later = read_account(again, claimed(again, job.id))
     for step in range(DRAWS - 2):
         later.charge_draw(step, LABEL, BLOCK)
     with pytest.raises(BudgetExceeded):
@@ -261,9 +261,9 @@ def test_hashes_of_entries_without_slack_are_those_of_before() -> None:
 def test_epsilon_of_an_account_is_that_of_all_units_beside_all_slack(database: Database) -> None:
     dataset = new_dataset(database)
     for _ in range(3):
-        account = account_of(database, claimed(database, sampled_job(database, dataset.id).id))
+        account = read_account(database, claimed(database, sampled_job(database, dataset.id).id))
         account.charge_draw(0, LABEL, BLOCK)
-    gaussian = account_of(database, claimed(database, new_job(database, dataset.id, UNITS).id))
+    gaussian = read_account(database, claimed(database, new_job(database, dataset.id, UNITS).id))
     gaussian.charge(0, "moments", UNITS)
     exact = epsilon_of_units(4 * UNITS, delta_beside(3 * SLACK, DELTA))
     assert exact <= state_of(database, dataset.id).epsilon_spent <= exact + 1e-4

@@ -14,7 +14,7 @@ from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods import Plan
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.proof.hash_chain import EntryKind
-from datalens_service.proof.job_proof import JobProof, account_proof_of
+from datalens_service.proof.job_proof import JobProof, build_account_proof
 from datalens_service.proof.proof_verification import verify
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
@@ -24,7 +24,7 @@ from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger import ledger
 from tests.methods.test_rejection_or_diffusion import CONTENTS, DELTA, DRAWINGS, EPSILON, METHOD, OBJECTS
 
-from .books import account_of, claimed, journal_of, new_dataset, new_job, state_of, verified
+from .books import claimed, journal_of, new_dataset, new_job, read_account, state_of, verified
 from .test_sampled_jobs import seal
 
 SPEC = TrainingSpec(method=METHOD, epsilon=EPSILON, delta=DELTA)
@@ -38,7 +38,7 @@ def plan() -> Plan:
 
 def submitted(database: Database, dataset: Dataset, plan: Plan) -> Job:
     stored = new_dataset(database, dataset.train.images, epsilon=ACCOUNT_EPSILON, delta=DELTA)
-    return new_job(database, stored.id, plan.units(), spec=SPEC.model_dump(mode="json"), plan=plan)
+    return new_job(database, stored.id, plan.cost(), spec=SPEC.model_dump(mode="json"), plan=plan)
 
 
 def proof_of(database: Database, job: Job, result: Result) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def proof_of(database: Database, job: Job, result: Result) -> dict[str, Any]:
             unit="record",
         ),
     )
-    account = account_proof_of(job.id, report, journal_of(database, job.dataset_id), ACCOUNT_EPSILON, DELTA)
-    return JobProof.of(account).model_dump(mode="json")
+    account = build_account_proof(job.id, report, journal_of(database, job.dataset_id), ACCOUNT_EPSILON, DELTA)
+    return JobProof.from_account_proof(account).model_dump(mode="json")
 
 
 @CONTENTS
@@ -69,7 +69,7 @@ def test_either_branch_pays_the_slack_and_proves_it(
     sqlite_database: Database, content: str, dataset: Dataset, plan: Plan
 ) -> None:
     job = submitted(sqlite_database, dataset, plan)
-    result = run(SPEC, dataset, account=account_of(sqlite_database, claimed(sqlite_database, job.id)), plan=plan)
+    result = run(SPEC, dataset, account=read_account(sqlite_database, claimed(sqlite_database, job.id)), plan=plan)
     assert result.plan == plan.along(content)
     state = state_of(sqlite_database, job.dataset_id)
     assert (state.charged_units, state.charged_slack) == plan.along(content).charge()
@@ -82,7 +82,7 @@ def test_either_branch_pays_the_slack_and_proves_it(
 
 def test_a_proof_of_drawings_without_the_slack_is_refused(sqlite_database: Database, plan: Plan) -> None:
     job = submitted(sqlite_database, DRAWINGS, plan)
-    result = run(SPEC, DRAWINGS, account=account_of(sqlite_database, claimed(sqlite_database, job.id)), plan=plan)
+    result = run(SPEC, DRAWINGS, account=read_account(sqlite_database, claimed(sqlite_database, job.id)), plan=plan)
     proof = proof_of(sqlite_database, job, result)
     proof["charges"][1]["slack"] = proof["card"]["privacy"]["slack"] = 0
     seal(proof)
@@ -91,7 +91,7 @@ def test_a_proof_of_drawings_without_the_slack_is_refused(sqlite_database: Datab
 
 def test_a_lost_release_is_charged_again_without_its_slack(sqlite_database: Database, plan: Plan) -> None:
     job = submitted(sqlite_database, DRAWINGS, plan)
-    account = account_of(sqlite_database, claimed(sqlite_database, job.id))
+    account = read_account(sqlite_database, claimed(sqlite_database, job.id))
     means = plan.branches["drawings"][0].mechanism
     units = means.price(1, NeighboringRelation.ZERO_OUT).units
     for _ in range(2):
@@ -106,9 +106,9 @@ def test_a_lost_release_is_charged_again_without_its_slack(sqlite_database: Data
 def test_a_job_of_objects_that_lost_a_release_hands_out_the_warm_start(sqlite_database: Database, plan: Plan) -> None:
     """Its gradients are paid for as one block, which no longer fits."""
     job = submitted(sqlite_database, OBJECTS, plan)
-    account = account_of(sqlite_database, claimed(sqlite_database, job.id))
+    account = read_account(sqlite_database, claimed(sqlite_database, job.id))
     path = plan.along("objects")
-    account.charge(0, plan.releases[0].mechanism.label(), plan.units() - path.units() + 1, 0)
+    account.charge(0, plan.releases[0].mechanism.label(), plan.cost() - path.cost() + 1, 0)
     result = run(SPEC, OBJECTS, account=account, plan=plan)
     made = path.steps - path.releases[-1].count
     assert (result.generator.kind, result.steps_made) == ("rejection", made)
@@ -120,9 +120,9 @@ def test_a_job_of_objects_that_lost_a_release_hands_out_the_warm_start(sqlite_da
 def test_what_is_left_goes_back_without_the_slack(sqlite_database: Database, plan: Plan) -> None:
     job = submitted(sqlite_database, OBJECTS, plan)
     lease = claimed(sqlite_database, job.id)
-    run(SPEC, OBJECTS, account=account_of(sqlite_database, lease), plan=plan)
+    run(SPEC, OBJECTS, account=read_account(sqlite_database, lease), plan=plan)
     with sqlite_database.transaction() as session:
         left = ledger.settle(session, job.id, lease.token)
-    assert left == plan.units() - plan.along("objects").units() > 0
+    assert left == plan.cost() - plan.along("objects").cost() > 0
     state = state_of(sqlite_database, job.dataset_id)
     assert (state.reserved_units, state.reserved_slack, state.charged_slack) == (0, 0, plan.slack)

@@ -16,12 +16,12 @@ from .backups import back_up
 from .books import (
     DELTA,
     EPSILON,
-    account_of,
     by_hand,
     claimed,
     journal_of,
     new_dataset,
     new_job,
+    read_account,
     running_job,
     state_of,
     verified,
@@ -142,7 +142,7 @@ def test_a_backup_from_before_a_raise_is_raised_again(database: Database) -> Non
 
 
 def _spend(database: Database, job_id: str, units: int) -> None:
-    account_of(database, claimed(database, job_id)).charge(0, "votes", units)
+    read_account(database, claimed(database, job_id)).charge(0, "votes", units)
 
 
 def _entry(seq: int, kind: str, units: int, label: str, previous: str) -> Entry:

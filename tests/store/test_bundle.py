@@ -24,7 +24,7 @@ from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import cost_units, epsilon_of_charge
 from datalens_service.proof.hash_chain import GENESIS, Entry
 from datalens_service.proof.job_charges import Charge, chain_charges, genesis
-from datalens_service.proof.job_proof import AccountProof, JobProof, account_proof_of
+from datalens_service.proof.job_proof import AccountProof, JobProof, build_account_proof
 from datalens_service.proof.proof_verification import NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_JOB, Verdict, verify
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
@@ -32,7 +32,7 @@ from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs
 
-from .books import account_of, claimed, images, journal_of, new_dataset, new_job, schema
+from .books import claimed, images, journal_of, new_dataset, new_job, read_account, schema
 
 CHECKS = ["form", "chain", "totals", "card", "charges", "job", "replace one", "lifetime", "signature"]
 CHECKS_OF_JOB = ["form", "chain", "card", "charges", "job", "replace one", "signature"]
@@ -51,9 +51,9 @@ def real_proof(database: Database, seed: int, *, lost_releases: int = 0) -> Acco
     stored = new_dataset(database, records, epsilon=ACCOUNT_EPSILON)
     plan = SPEC.plan(public)
     first = plan.releases[0].mechanism
-    cost = plan.units() + lost_releases * first.cost()
+    cost = plan.cost() + lost_releases * first.cost()
     job = new_job(database, stored.id, cost, spec=SPEC.model_dump(mode="json"), plan=plan)
-    account = account_of(database, claimed(database, job.id))
+    account = read_account(database, claimed(database, job.id))
     for _ in range(lost_releases):
         account.charge(0, first.label(), first.cost())
     labels = np.random.default_rng(seed).integers(0, 2, RECORDS)
@@ -74,7 +74,7 @@ def real_proof(database: Database, seed: int, *, lost_releases: int = 0) -> Acco
             unit="record",
         ),
     )
-    return account_proof_of(
+    return build_account_proof(
         job.id, report, journal_of(database, stored.id), ACCOUNT_EPSILON, stored_delta(database, stored.id)
     )
 
@@ -407,7 +407,7 @@ def test_its_times_are_whole_minutes(made: AccountProof) -> None:
 @pytest.fixture
 def published(made: AccountProof) -> Json:
     """The content of `privacy.json`, free to be changed."""
-    content: Json = json.loads(JobProof.of(made).model_dump_json())
+    content: Json = json.loads(JobProof.from_account_proof(made).model_dump_json())
     return content
 
 
@@ -435,7 +435,7 @@ def test_the_proof_of_one_job_verifies(made: AccountProof, published: Json) -> N
 
 def test_the_proof_of_one_job_numbers_its_charges_from_one(books: Database) -> None:
     """Also of a job whose step was charged again; another job between them leaves no gap."""
-    proof = JobProof.of(real_proof(books, seed=6, lost_releases=2))
+    proof = JobProof.from_account_proof(real_proof(books, seed=6, lost_releases=2))
     assert [charge.number for charge in proof.charges] == list(range(1, len(proof.plan) + 3))
     assert verify(proof.model_dump_json().encode()).holds
 
@@ -454,7 +454,7 @@ def test_what_shares_the_account_leaves_no_trace_in_the_proof_of_one_job(databas
     """The same charges with another upload, another job and other numbers between them."""
     first, linked = new_dataset(database, epsilon=9.0), new_dataset(database, images(0)[:5], epsilon=9.0)
     job, other = (new_job(database, one.id, 9) for one in (first, linked))
-    accounts = [account_of(database, claimed(database, one.id)) for one in (job, other)]
+    accounts = [read_account(database, claimed(database, one.id)) for one in (job, other)]
     for step in range(4):
         accounts[step % 2].charge(step, "votes", 3)
     journal = journal_of(database, first.id)

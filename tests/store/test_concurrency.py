@@ -20,13 +20,13 @@ from datalens_service.store.tables import DEFAULT_TENANT
 
 from .books import (
     LEASE_SECONDS,
-    account_of,
     claimed,
     images,
     journal_of,
     later,
     new_dataset,
     new_job,
+    read_account,
     running_job,
     state_of,
     verified,
@@ -65,7 +65,7 @@ def test_of_fifty_jobs_that_race_for_ten_reservations_exactly_ten_win(database: 
 def test_charges_of_many_jobs_at_once_all_count(database: Database) -> None:
     dataset = new_dataset(database)
     held = [claimed(database, new_job(database, dataset.id, 100).id) for _ in range(8)]
-    accounts = [account_of(database, lease) for lease in held]
+    accounts = [read_account(database, lease) for lease in held]
 
     def spend(account: Any) -> None:
         for step in range(10):
@@ -112,8 +112,8 @@ def test_an_old_and_a_new_worker_on_the_same_step_release_one_sum(database: Data
     current = claimed(database, stale.job_id, now=later())
 
     def step(lease: leases.Lease, value: int) -> None:
-        account_of(database, lease).charge(0, "votes", 10)
-        account_of(database, lease).store(0, NOISY + value)
+        read_account(database, lease).charge(0, "votes", 10)
+        read_account(database, lease).store(0, NOISY + value)
 
     outcomes = together([lambda: step(stale, 1), lambda: step(current, 2)])
     assert isinstance(outcomes[0], StaleLease)

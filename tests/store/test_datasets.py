@@ -22,12 +22,12 @@ from .books import (
     DELTA,
     EPSILON,
     Images,
-    account_of,
     claimed,
     images,
     journal_of,
     new_dataset,
     new_job,
+    read_account,
     running_job,
     schema,
     state_of,
@@ -37,7 +37,7 @@ from .books import (
 
 def spend(database: Database, dataset_id: str, units: int) -> None:
     lease = claimed(database, new_job(database, dataset_id, units).id)
-    account_of(database, lease).charge(0, "votes", units)
+    read_account(database, lease).charge(0, "votes", units)
     leases.finish(database, lease, JobState.SUCCEEDED)
 
 

@@ -11,7 +11,7 @@ from safetensors.numpy import save
 
 from api.openapi.examples import ANSWERS
 from datalens_service.errors import InvalidInput
-from datalens_service.proof.input_file import content_of
+from datalens_service.proof.input_file import read_content
 from datalens_service.proof.proof_verification import verify
 
 PROOF = json.dumps(ANSWERS["getJobBundle"]).encode()
@@ -56,7 +56,7 @@ def test_another_file_is_named_and_so_is_the_right_one(tmp_path: Path, name: str
     path = tmp_path / "given"
     path.write_bytes(GIVEN[name])
     with pytest.raises(InvalidInput) as error:
-        verify(content_of(path))
+        verify(read_content(path))
     assert f"This is {name}" in error.value.detail
     assert "Give the job's privacy.json" in error.value.detail
 
@@ -68,7 +68,7 @@ def test_what_is_nothing_of_ours_is_unreadable(tmp_path: Path, content: bytes) -
     path = tmp_path / "given"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"privacy\.json"):
-        verify(content_of(path))
+        verify(read_content(path))
 
 
 def test_the_archive_of_a_release_is_as_good_as_the_proof_in_it(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_archive_of_a_release_is_as_good_as_the_proof_in_it(tmp_path: Path) 
     folder.mkdir()
     (folder / "privacy.json").write_bytes(PROOF)
     for path in (packed, folder):
-        verdict = verify(content_of(path))
+        verdict = verify(read_content(path))
         assert (verdict.holds, verdict.given) == (True, "proof of one job, publishable")
 
 
@@ -85,12 +85,12 @@ def test_an_archive_with_a_card_under_the_name_of_the_proof_is_named(tmp_path: P
     path = tmp_path / "release.zip"
     path.write_bytes(zipped(privacy_json=CARD))
     with pytest.raises(InvalidInput, match="earlier versions packed"):
-        verify(content_of(path))
+        verify(read_content(path))
 
 
 def test_a_folder_without_a_proof_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"a folder without a privacy\.json"):
-        content_of(tmp_path)
+        read_content(tmp_path)
 
 
 def test_a_damaged_archive_is_unreadable(tmp_path: Path) -> None:
@@ -99,4 +99,4 @@ def test_a_damaged_archive_is_unreadable(tmp_path: Path) -> None:
     content[40:80] = b"\0" * 40
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match="archive"):
-        verify(content_of(path))
+        verify(read_content(path))

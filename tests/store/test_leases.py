@@ -10,7 +10,7 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
 
-from .books import LEASE_SECONDS, account_of, claimed, journal_of, later, new_dataset, new_job, running_job, state_of
+from .books import LEASE_SECONDS, claimed, journal_of, later, new_dataset, new_job, read_account, running_job, state_of
 
 pytestmark = pytest.mark.both_databases
 
@@ -61,8 +61,8 @@ def test_an_unknown_job_cannot_be_claimed(database: Database) -> None:
 
 
 WRITES: dict[str, Callable[[Database, Lease], object]] = {
-    "charge": lambda database, lease: account_of(database, lease).charge(5, "votes", 1),
-    "store": lambda database, lease: account_of(database, lease).store(0, NOISY),
+    "charge": lambda database, lease: read_account(database, lease).charge(5, "votes", 1),
+    "store": lambda database, lease: read_account(database, lease).store(0, NOISY),
     "renew": leases.renew,
     "progress": lambda database, lease: leases.progress(database, lease, "training", 1, 2),
     "finish": lambda database, lease: leases.finish(database, lease, JobState.SUCCEEDED),
@@ -159,7 +159,7 @@ def test_a_job_without_progress_fails_after_its_last_attempt(database: Database,
     now = datetime.now(UTC)
     for attempt in range(3):
         lease = claimed(database, job.id, now=now)
-        account_of(database, lease).charge(0, "votes", 10)
+        read_account(database, lease).charge(0, "votes", 10)
         assert jobs.get(database, job.id).attempts == attempt + 1
         now = lease.until + timedelta(seconds=1)
         if by == "sweep":
@@ -176,7 +176,7 @@ def test_progress_starts_the_count_of_attempts_anew(database: Database) -> None:
     now = datetime.now(UTC)
     for step in range(5):
         lease = claimed(database, job.id, now=now)
-        account = account_of(database, lease)
+        account = read_account(database, lease)
         account.charge(step, "votes", 1)
         account.store(step, NOISY)
         assert jobs.get(database, job.id).attempts == 0

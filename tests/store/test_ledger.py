@@ -18,13 +18,13 @@ from datalens_service.store.ledger.account_summary import AccountSummary
 from .books import (
     DELTA,
     EPSILON,
-    account_of,
     claimed,
     images,
     journal_of,
     later,
     new_dataset,
     new_job,
+    read_account,
     running_job,
     state_of,
     verified,
@@ -98,7 +98,7 @@ def test_what_is_said_to_remain_can_be_reserved(database: Database) -> None:
 @settings(max_examples=100, deadline=None)
 def test_spent_is_rounded_up_and_remaining_is_rounded_down(units: int, delta: float) -> None:
     account = AccountSummary("a", 30.0, delta, units, 0, 0, 1, "", None)
-    assert accounting.gaussian_delta(accounting.mu_of_units(units), account.epsilon_of(units)) <= delta
+    assert accounting.gaussian_delta(accounting.mu_of_units(units), account.convert_units(units)) <= delta
     shown = account.epsilon_remaining
     assert shown == 0 or accounting.limit_units(shown, delta) <= units
     assert accounting.limit_units(shown + 2e-4, delta) > units
@@ -109,7 +109,7 @@ def test_two_jobs_of_epsilon_one_spend_1_4652_not_2(database: Database) -> None:
     units = accounting.limit_units(1.0, DELTA)
     for _ in range(2):
         lease = claimed(database, new_job(database, dataset.id, units).id)
-        account_of(database, lease).charge(0, "moments.means", units)
+        read_account(database, lease).charge(0, "moments.means", units)
         leases.finish(database, lease, JobState.SUCCEEDED)
     assert state_of(database, dataset.id).epsilon_spent == 1.4652
 
@@ -136,7 +136,7 @@ def test_a_step_that_was_charged_but_not_stored_is_charged_again(database: Datab
     dataset, lease, account = running_job(database, units=1000)
     account.charge(0, "votes", 100)
     second = claimed(database, lease.job_id, now=later())
-    account_of(database, second).charge(0, "votes", 100)
+    read_account(database, second).charge(0, "votes", 100)
     assert state_of(database, dataset.id).charged_units == 200
 
 
@@ -145,7 +145,7 @@ def test_a_stored_step_is_replayed_and_never_charged_again(database: Database) -
     assert account.replay(0) is None
     account.charge(0, "votes", 100)
     account.store(0, NOISY)
-    second = account_of(database, claimed(database, lease.job_id, now=later()))
+    second = read_account(database, claimed(database, lease.job_id, now=later()))
     with pytest.raises(StateConflict, match="stored already"):
         second.charge(0, "votes", 100)
     replayed = second.replay(0)
@@ -230,7 +230,7 @@ def test_a_sum_that_was_not_charged_by_this_worker_is_not_kept(database: Databas
     with pytest.raises(StateConflict, match="not charged"):
         account.store(0, NOISY)
     account.charge(0, "votes", 1)
-    second = account_of(database, claimed(database, lease.job_id, now=later()))
+    second = read_account(database, claimed(database, lease.job_id, now=later()))
     with pytest.raises(StateConflict, match="not charged"):
         second.store(0, NOISY)
     with pytest.raises(StateConflict, match="not charged"):

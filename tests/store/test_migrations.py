@@ -26,7 +26,7 @@ from datalens_service.store.ledger.recovery import check_against_log
 from datalens_service.store.tables import Base, IntakeRow
 
 from .backups import remove
-from .books import account_of, by_hand, claimed, images, new_dataset, new_job, state_of, verified
+from .books import by_hand, claimed, images, new_dataset, new_job, read_account, state_of, verified
 
 pytestmark = pytest.mark.both_databases
 
@@ -109,8 +109,8 @@ def test_there_is_one_line_of_revisions() -> None:
 def test_an_installation_from_before_1_0_0_goes_on(database: Database, older: Older) -> None:
     """Uploads have no names there, and what waits to be read calls its class names `classes`."""
     dataset = new_dataset(database)
-    spend(account_of(database, claimed(database, new_job(database, dataset.id, 1000).id)), 7)
-    waiting = validations.of_request(keys.create(database, "laptop")[0].id, {"class_names": "a,b", "records": 2})
+    spend(read_account(database, claimed(database, new_job(database, dataset.id, 1000).id)), 7)
+    waiting = validations.begin_request(keys.create(database, "laptop")[0].id, {"class_names": "a,b", "records": 2})
     with database.transaction() as session:
         session.add(IntakeRow(**vars(waiting)))
     before = state_of(database, dataset.id)
@@ -133,9 +133,9 @@ def test_an_installation_goes_on(database: Database, older: Older) -> None:
     dataset = new_dataset(database)
     ended, running, waiting = (new_job(database, dataset.id, 1000) for _ in range(3))
     first, lease = claimed(database, ended.id), claimed(database, running.id)
-    spend(account_of(database, first), 7)
+    spend(read_account(database, first), 7)
     leases.finish(database, first, JobState.CANCELLED)
-    spend(account_of(database, lease), 11)
+    spend(read_account(database, lease), 11)
     before = state_of(database, dataset.id)
 
     moved = older()
@@ -146,7 +146,7 @@ def test_an_installation_goes_on(database: Database, older: Older) -> None:
     assert state_of(moved, dataset.id) == before
     assert verified(moved, dataset.id).head_hash == before.head_hash
     # A worker of the older version goes on under its lease: a stored sum is replayed, a new step is charged.
-    account = account_of(moved, lease)
+    account = read_account(moved, lease)
     assert account.replay(0).tolist() == [0, 1, 2, 3]
     with pytest.raises(StateConflict):
         account.charge(0, "votes", 1)

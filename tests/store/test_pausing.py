@@ -7,7 +7,7 @@ from datalens_service.store.jobs import events, jobs, leases, pausing
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import JobState
 
-from .books import account_of, claimed, later, new_dataset, new_job, running_job, state_of, verified
+from .books import claimed, later, new_dataset, new_job, read_account, running_job, state_of, verified
 
 
 def told(database: Database, job_id: str) -> list[EventType]:
@@ -46,7 +46,7 @@ def test_a_resumed_job_goes_on_under_a_new_lease(database: Database) -> None:
     assert pausing.resume(database, lease.job_id).state == JobState.QUEUED
     again = claimed(database, lease.job_id)
     assert again.token > lease.token
-    account_of(database, again).charge(1, "votes", 400)
+    read_account(database, again).charge(1, "votes", 400)
     assert state_of(database, dataset.id).charged_units == 500
     assert told(database, lease.job_id) == [
         EventType.CREATED,

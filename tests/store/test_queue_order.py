@@ -14,7 +14,7 @@ from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.tables import JobRow
 
-from .books import LEASE_SECONDS, account_of, by_hand, claimed, images, later, new_dataset, new_job, running_job
+from .books import LEASE_SECONDS, by_hand, claimed, images, later, new_dataset, new_job, read_account, running_job
 from .test_concurrency import together
 
 pytestmark = pytest.mark.both_databases
@@ -116,7 +116,7 @@ def test_clock_of_a_worker_decides_nothing(
         assert before + lasting - SECOND <= lease.until <= datetime.now(UTC) + lasting + SECOND
     assert leases.expire_leases(database) == ()
     assert jobs.get(database, waiting).state == JobState.RUNNING
-    account_of(database, held).charge(0, "votes", 1)
+    read_account(database, held).charge(0, "votes", 1)
 
 
 @pytest.mark.postgres

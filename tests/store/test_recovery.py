@@ -14,7 +14,6 @@ from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import back_up, spend_all_and_restore
 from .books import (
-    account_of,
     by_hand,
     claimed,
     images,
@@ -22,6 +21,7 @@ from .books import (
     later,
     new_dataset,
     new_job,
+    read_account,
     running_job,
     state_of,
     verified,
@@ -78,7 +78,7 @@ def test_spends_of_jobs_that_the_backup_does_not_know_are_recovered(database: Da
     dataset = new_dataset(database)
     backup = back_up(database)
     lease = claimed(database, new_job(database, dataset.id, 1000).id)
-    account_of(database, lease).charge(0, "votes", 1000)
+    read_account(database, lease).charge(0, "votes", 1000)
     backup.restore()
     assert check_against_log(database) == ()
     assert state_of(database, dataset.id).charged_units == 1000
@@ -100,7 +100,7 @@ def test_an_account_without_room_for_what_was_spent_is_frozen_until_there_is(dat
     backup = back_up(database)
     jobs.request_cancel(database, first.id)
     lease = claimed(database, new_job(database, dataset.id, limit).id)
-    account_of(database, lease).charge(0, "votes", limit)
+    read_account(database, lease).charge(0, "votes", limit)
     backup.restore()
 
     assert check_against_log(database) == (state_of(database, dataset.id).account_id,)
@@ -108,7 +108,7 @@ def test_an_account_without_room_for_what_was_spent_is_frozen_until_there_is(dat
         new_job(database, dataset.id, 1)
     held = claimed(database, first.id)
     with pytest.raises(LedgerCorrupt, match="frozen"):
-        account_of(database, held).charge(0, "votes", 1)
+        read_account(database, held).charge(0, "votes", 1)
     new_job(database, other.id, 1)
 
     leases.finish(database, held, JobState.CANCELLED)
@@ -121,16 +121,16 @@ def test_a_worker_from_before_the_restoration_is_refused(database: Database) -> 
     _, first, _ = running_job(database)
     backup = back_up(database)
     zombie = claimed(database, first.job_id, now=later())
-    account_of(database, zombie).charge(0, "votes", 10)
+    read_account(database, zombie).charge(0, "votes", 10)
     backup.restore()
     check_against_log(database)
     for stale in (first, zombie):
         with pytest.raises(StaleLease):
-            account_of(database, stale).charge(1, "votes", 10)
+            read_account(database, stale).charge(1, "votes", 10)
     assert claimed(database, first.job_id, now=later()).token > zombie.token
     for stale in (first, zombie):
         with pytest.raises(StaleLease):
-            account_of(database, stale).charge(1, "votes", 10)
+            read_account(database, stale).charge(1, "votes", 10)
 
 
 def test_a_charge_whose_commit_failed_is_counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def test_a_backup_that_has_forgotten_whose_records_they_were_is_refused(database
     backup = back_up(database)
     joined = new_dataset(database, np.concatenate([images()[:1], images(seed=1)]))
     lease = claimed(database, new_job(database, joined.id, 10).id)
-    account_of(database, lease).charge(0, "votes", 10)
+    read_account(database, lease).charge(0, "votes", 10)
     backup.restore()
     with pytest.raises(LedgerCorrupt, match=joined.id):
         check_against_log(database)

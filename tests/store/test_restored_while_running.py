@@ -19,7 +19,6 @@ from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import back_up, spend_all_and_restore
 from .books import (
-    account_of,
     by_hand,
     charge_until_refused,
     claimed,
@@ -27,6 +26,7 @@ from .books import (
     journal_of,
     new_dataset,
     new_job,
+    read_account,
     running_job,
     state_of,
     verified,
@@ -46,7 +46,7 @@ def cut_last_line(log: ChargeLog) -> None:
 def test_a_running_job_spends_no_budget_twice(database: Database) -> None:
     dataset = new_dataset(database)
     limit = state_of(database, dataset.id).limit_units
-    account = account_of(database, claimed(database, new_job(database, dataset.id, limit).id))
+    account = read_account(database, claimed(database, new_job(database, dataset.id, limit).id))
     backup = back_up(database)
     share = limit // 10
     for step in range(9):
@@ -74,7 +74,7 @@ def test_a_measurement_finds_what_is_left(database: Database) -> None:
     aside = new_dataset(database, images(seed=1))
     limit = state_of(database, aside.id).limit_units
     backup = back_up(database)
-    account_of(database, claimed(database, new_job(database, aside.id, limit).id)).charge(0, "votes", limit)
+    read_account(database, claimed(database, new_job(database, aside.id, limit).id)).charge(0, "votes", limit)
     backup.restore()
     with pytest.raises(BudgetExceeded):
         measurements.begin(database, jobs.get(database, held.job_id), aside.id, 1, held)
@@ -86,10 +86,10 @@ def test_charges_without_room_freeze_the_account_at_once(database: Database) -> 
     first = new_job(database, dataset.id, limit)
     backup = back_up(database)
     jobs.request_cancel(database, first.id)
-    account_of(database, claimed(database, new_job(database, dataset.id, limit).id)).charge(0, "votes", limit)
+    read_account(database, claimed(database, new_job(database, dataset.id, limit).id)).charge(0, "votes", limit)
     backup.restore()
 
-    account = account_of(database, claimed(database, first.id))
+    account = read_account(database, claimed(database, first.id))
     with pytest.raises(LedgerCorrupt, match="frozen"):
         account.charge(0, "votes", 1)
     with pytest.raises(LedgerCorrupt, match="frozen"):
@@ -102,10 +102,10 @@ def test_a_worker_from_before_the_restoration_is_refused(database: Database) -> 
     backup = back_up(database)
     leases.release(database, lease)
     later_lease = claimed(database, lease.job_id)
-    account_of(database, later_lease).charge(0, "votes", 10)
+    read_account(database, later_lease).charge(0, "votes", 10)
     backup.restore()
     with pytest.raises(StaleLease):
-        account_of(database, lease).charge(1, "votes", 10)
+        read_account(database, lease).charge(1, "votes", 10)
 
 
 def test_two_databases_that_share_a_log_spend_one_budget(sqlite_database: Database, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_two_databases_that_share_a_log_spend_one_budget(sqlite_database: Databa
     with closing(sqlite3.connect(original)) as source, closing(sqlite3.connect(path)) as target:
         source.backup(target)
     copy = Database(f"sqlite:///{path}", sqlite_database.log)
-    other = account_of(copy, lease)
+    other = read_account(copy, lease)
     drawn = 0
     for step in range(20):
         for one in (account, other):
@@ -150,7 +150,7 @@ def test_records_of_a_forgotten_data_set_get_no_second_budget(database: Database
     backup = back_up(database)
     forgotten = new_dataset(database, images(seed=1))
     limit = state_of(database, forgotten.id).limit_units
-    account_of(database, claimed(database, new_job(database, forgotten.id, limit).id)).charge(0, "votes", limit)
+    read_account(database, claimed(database, new_job(database, forgotten.id, limit).id)).charge(0, "votes", limit)
     backup.restore()
     with pytest.raises(LedgerCorrupt, match=forgotten.id):
         new_dataset(database, images(seed=1))
@@ -162,7 +162,7 @@ def test_records_that_joined_after_the_backup_freeze_their_account(database: Dat
     dataset, lease, account = running_job(database)
     backup = back_up(database)
     joined = new_dataset(database, np.concatenate([images()[:1], images(seed=1)]))
-    account_of(database, claimed(database, new_job(database, joined.id, 10).id)).charge(0, "votes", 10)
+    read_account(database, claimed(database, new_job(database, joined.id, 10).id)).charge(0, "votes", 10)
     backup.restore()
     with pytest.raises(LedgerCorrupt, match="does not know"):
         account.charge(0, "votes", 10)
@@ -222,7 +222,7 @@ def test_a_frozen_account_states_what_the_log_knows(database: Database) -> None:
     first = new_job(database, dataset.id, limit)
     backup = back_up(database)
     jobs.request_cancel(database, first.id)
-    account_of(database, claimed(database, new_job(database, dataset.id, limit).id)).charge(0, "votes", limit)
+    read_account(database, claimed(database, new_job(database, dataset.id, limit).id)).charge(0, "votes", limit)
     spent = state_of(database, dataset.id).epsilon_spent
     backup.restore()
     check_against_log(database)

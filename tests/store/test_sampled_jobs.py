@@ -19,7 +19,7 @@ from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.job_charges import Charge, genesis
-from datalens_service.proof.job_proof import JobProof, account_proof_of
+from datalens_service.proof.job_proof import JobProof, build_account_proof
 from datalens_service.proof.proof_verification import Verdict, verify
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
@@ -28,7 +28,7 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account import JobAccount
 
-from .books import account_of, claimed, images, journal_of, new_dataset, new_job, schema, state_of, verified
+from .books import claimed, images, journal_of, new_dataset, new_job, read_account, schema, state_of, verified
 
 STEPS, RECORDS = 6, 40
 METHOD = DpSgd(architecture="linear", steps=STEPS, sampling="poisson", batch=10, noise_multiplier=6.0)
@@ -49,7 +49,7 @@ def records() -> Dataset:
 
 def submitted(database: Database, plan: Plan) -> Job:
     dataset = new_dataset(database, images(0, RECORDS), epsilon=5.0)
-    return new_job(database, dataset.id, plan.units(), spec=SPEC.model_dump(mode="json"), plan=plan)
+    return new_job(database, dataset.id, plan.cost(), spec=SPEC.model_dump(mode="json"), plan=plan)
 
 
 class _Killed(BaseException):
@@ -111,7 +111,7 @@ def test_a_run_that_is_killed_again_and_again_pays_once_and_draws_no_more_than_p
     made = 0
     for kills in range(1, 9):
         lease = claimed(database, job.id)
-        account = account_of(database, lease)
+        account = read_account(database, lease)
         try:
             made = run(SPEC, records, account=boundaries(account) if kills < 8 else account, plan=plan).steps_made
             break
@@ -132,7 +132,7 @@ def test_a_run_that_is_killed_again_and_again_pays_once_and_draws_no_more_than_p
 def proof(sqlite_database: Database, plan: Plan, records: Dataset) -> tuple[Json, Json]:
     """Of the job and of its account."""
     database, job = sqlite_database, submitted(sqlite_database, plan)
-    result = run(SPEC, records, account=account_of(database, claimed(database, job.id)), plan=plan)
+    result = run(SPEC, records, account=read_account(database, claimed(database, job.id)), plan=plan)
     releases = tuple(PlannedRelease(mechanism=each.mechanism, count=each.count) for each in plan.releases)
     made = first_releases(releases, result.steps_made)
     report = Report(
@@ -153,8 +153,8 @@ def proof(sqlite_database: Database, plan: Plan, records: Dataset) -> tuple[Json
         ),
         result="classifier",
     )
-    account = account_proof_of(job.id, report, journal_of(database, job.dataset_id), 5.0, 1e-5)
-    return JobProof.of(account).model_dump(mode="json"), account.model_dump(mode="json")
+    account = build_account_proof(job.id, report, journal_of(database, job.dataset_id), 5.0, 1e-5)
+    return JobProof.from_account_proof(account).model_dump(mode="json"), account.model_dump(mode="json")
 
 
 def checked(content: Json) -> Verdict:

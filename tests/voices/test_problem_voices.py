@@ -18,7 +18,7 @@ from datalens_service.data.sandbox.exchange import Outcome
 from datalens_service.data.sandbox.sandbox import Refused
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import DatalensError, InvalidInput, InvalidSpec, RateLimited, WorkerUnavailable
-from datalens_service.jobs.failures import problem_of
+from datalens_service.jobs.failures import describe_problem
 from datalens_service.services.validation_queue import invalid_report
 from datalens_service.voices import HEADER, TERMS, Voice, speak, spoken, spoken_to
 from tests.voices.texts import all_errors, texts
@@ -83,7 +83,7 @@ def test_each_type_is_told_in_the_words_of_its_reader(slug: str, voice: Voice) -
     problem = PROBLEM_TYPES[slug]
     with spoken_to(voice):
         _check(f"{problem.title}. {problem.meaning} {problem.remedy}", voice)
-        _check(JobError.of({"type": slug, "detail": problem.advice}).detail, voice)
+        _check(JobError.from_error({"type": slug, "detail": problem.advice}).detail, voice)
     if problem.status is not None:
         answer = answering(_occurrence(problem)).get("/v1/object", headers={HEADER: voice.value}).json()
         assert answer["code"] == slug
@@ -144,8 +144,8 @@ def test_one_request_leaves_nothing_to_the_next() -> None:
 
 
 def _stored_job_error(error: DatalensError) -> Callable[[], Any]:
-    problem = problem_of(error)
-    return lambda: JobError.of(problem).detail
+    problem = describe_problem(error)
+    return lambda: JobError.from_error(problem).detail
 
 
 def _stored_report(error: DatalensError) -> Callable[[], Any]:

@@ -47,14 +47,14 @@ def alive() -> bool:
 def ready() -> bool:
     """Whether broker and database answer."""
     from datalens_service.errors import DatalensError
-    from datalens_service.gateways.dispatch import dispatcher_for
+    from datalens_service.gateways.dispatch import choose_dispatcher
     from datalens_service.gateways.startup import connect
     from datalens_service.settings import Settings
 
     try:
         settings = Settings()
         connect(settings).dispose()
-        dispatcher_for(settings).check()
+        choose_dispatcher(settings).check()
     except DatalensError as error:
         sys.stderr.write(f"{error.detail}\n")
         return False

@@ -59,9 +59,9 @@ def found_on_job(services: Services, visitor: Visitor, job: Job) -> FoundByAttac
     return _section(services, visitor, job.id, services_audits.about_job(services.database, job)[::-1][:MOST_AUDITS])
 
 
-def row_of(audit: StoredAudit) -> AuditRow:
+def find_row(audit: StoredAudit) -> AuditRow:
     """An audit with what its target is called."""
-    read = PrivacyAuditRead.of(audit)
+    read = PrivacyAuditRead.from_audit(audit)
     return AuditRow(read, services_audits.describe(read.target), None if read.result is None else read.result.strongest)
 
 
@@ -73,7 +73,7 @@ def draw(result: AttackResult, name: str) -> Markup:
 
 
 def _section(services: Services, visitor: Visitor, object_id: str, listed: Sequence[StoredAudit]) -> FoundByAttacks:
-    rows = tuple(row_of(audit) for audit in listed)
+    rows = tuple(find_row(audit) for audit in listed)
     newest = next((row.strongest for row in rows if row.strongest is not None), None)
     if any(row.audit.result is not None for row in rows):
         visitor.note(services, "seeAudits", object_id)

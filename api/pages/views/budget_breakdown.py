@@ -26,7 +26,7 @@ class Shares:
         return max(0.0, 100 - self.spent - self.reserved - self.planned)
 
 
-def of_budget(budget: BudgetRead, planned_units: int = 0) -> Shares:
+def divide_budget(budget: BudgetRead, planned_units: int = 0) -> Shares:
     """How the lifetime budget of a data set is divided.
 
     Args:
@@ -42,7 +42,7 @@ def of_budget(budget: BudgetRead, planned_units: int = 0) -> Shares:
     )
 
 
-def of_job(job: Job) -> Shares:
+def divide_job(job: Job) -> Shares:
     """How much of its own price a job has spent."""
     return Shares(spent=_percent(job.charged_units, PlanSummary.model_validate(job.price).units))
 

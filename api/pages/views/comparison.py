@@ -42,13 +42,13 @@ class Row(NamedTuple):
     private: bool = False
 
 
-def side_of(services: Services, visitor: Visitor, job_id: str) -> Side:
+def load_side(services: Services, visitor: Visitor, job_id: str) -> Side:
     """A job with its figures; that private ones were seen is noted."""
     job = jobs.get(services.database, job_id)
     dataset = datasets.get(services.database, job.dataset_id)
     quality = quality_of_job(services, visitor, job, dataset.schema)
     figures = {figure.title: figure for figure in quality.figures} if quality else {}
-    return Side(JobRead.of(job), dataset.name, job.result, figures)
+    return Side(JobRead.from_job(job), dataset.name, job.result, figures)
 
 
 def compare_figures(first: Side, second: Side) -> list[Row]:

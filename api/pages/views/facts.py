@@ -18,8 +18,8 @@ def dataset_facts(services: Services, dataset: StoredDataset) -> dict[str, Any]:
     with services.database.session() as session:
         account = account_summary.summarize_account(session, dataset.id)
     return {
-        "dataset": DatasetRead.of(DatasetView.from_dataset(dataset), account),
-        "gauge": budget_breakdown.of_budget(BudgetRead.of(account)),
+        "dataset": DatasetRead.from_view(DatasetView.from_dataset(dataset), account),
+        "gauge": budget_breakdown.divide_budget(BudgetRead.from_account(account)),
     }
 
 
@@ -27,4 +27,7 @@ def job_rows(services: Services, listed: tuple[Job, ...]) -> list[dict[str, Any]
     """Jobs with the names of their datasets."""
     names = {job.dataset_id for job in listed}
     named = {name: datasets.get(services.database, name).name for name in names}
-    return [{"job": JobRead.of(job), "name": named[job.dataset_id], "stages": phases.job_phases(job)} for job in listed]
+    return [
+        {"job": JobRead.from_job(job), "name": named[job.dataset_id], "stages": phases.job_phases(job)}
+        for job in listed
+    ]

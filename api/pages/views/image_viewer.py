@@ -10,7 +10,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.data.export import sample_grid
-from datalens_service.data.export.png import encoder_for
+from datalens_service.data.export.png import choose_encoder
 from datalens_service.errors import InvalidInput
 
 COLUMNS: Final = 10
@@ -63,7 +63,7 @@ def draw_image(path: Path, schema: Schema, label: int, number: int) -> bytes:
 def _encoder(path: Path) -> Callable[[Images], bytes]:
     """Makes a PNG that says what packed images are."""
     with np.load(path, allow_pickle=False) as stock:
-        return encoder_for(json.loads(str(stock["provenance"])))
+        return choose_encoder(json.loads(str(stock["provenance"])))
 
 
 def _of_class(path: Path, schema: Schema, label: int) -> Images:

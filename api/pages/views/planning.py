@@ -81,14 +81,14 @@ def timed_choices(schema: Schema, epsilon: float, calibration_seconds: float | N
 
 def _training_seconds(choice: Choice, schema: Schema, epsilon: float, calibration: float | None) -> float | None:
     try:
-        spec = RequestedSpec.model_validate({"epsilon": epsilon, **_preset_of(choice.name)}).resolve(schema)
+        spec = RequestedSpec.model_validate({"epsilon": epsilon, **_name_preset(choice.name)}).resolve(schema)
     except DatalensError:
         return None
     expectation = expect(spec, schema, calibration)
     return None if expectation is None else expectation.training_seconds
 
 
-def _preset_of(choice: str) -> dict[str, str]:
+def _name_preset(choice: str) -> dict[str, str]:
     return {"preset": "auto", "purpose": "teach"} if choice == _TEACH else {"preset": choice}
 
 
@@ -166,7 +166,7 @@ class PlanForm(Strict):
     def _wanted(self) -> dict[str, Any]:
         """The method as it was written down, or the choice that stands for one."""
         if not self.method.strip():
-            return _preset_of(self.preset)
+            return _name_preset(self.preset)
         try:
             return {"method": json_value(self.method)}
         except RefusedMember as refused:

@@ -133,4 +133,4 @@ def _compute(iterates: Path, image: Path, label: int) -> RealisedEpsilon:
     # What the reader of iterates says of a file that cannot be opened does not name it.
     iterates.open("rb").close()
     pixels, _ = read_unlabelled(image, DEFAULT_LIMITS, 1)
-    return Descent(iterates).epsilon_of(pixels, label)
+    return Descent(iterates).realise_epsilon(pixels, label)

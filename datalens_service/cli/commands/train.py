@@ -180,7 +180,7 @@ def _ask(upload: Upload, upload_notices: Sequence[Notice], out: Path) -> None:
 
     found = tuple(upload_notices)
     review.require(
-        ClassReview.of(upload.schema, count_records(upload, found), found),
+        ClassReview.from_counts(upload.schema, count_records(upload, found), found),
         f"Nothing was published or charged, and {out} got no budget: repeat the command with --confirm-classes, or "
         "name other classes with --class-names.",
     )

@@ -59,7 +59,7 @@ class AsyncAuditOperations:
             try:
                 current = await self.get_audit(audit_id)
             except ServiceUnreachable as error:
-                await asyncio.sleep(retry_policy.delay_for(error))
+                await asyncio.sleep(retry_policy.choose_delay(error))
                 continue
             retry_policy.reset()
             if current.ended:

@@ -156,7 +156,7 @@ class AsyncDatasetOperations:
                     offset = await self._transport.send(requests.send_chunk(upload.id, offset, chunk))
                     retry_policy.reset()
                 except ClientError as error:
-                    await asyncio.sleep(retry_policy.delay_for(error))
+                    await asyncio.sleep(retry_policy.choose_delay(error))
                     offset = await self._read_offset(upload.id, offset)
                 if on_bytes is not None:
                     on_bytes(upload.id, offset, size)

@@ -134,7 +134,7 @@ class AsyncJobOperations:
             try:
                 current = await self.get_job(job_id)
             except ServiceUnreachable as error:
-                await asyncio.sleep(retry_policy.delay_for(error))
+                await asyncio.sleep(retry_policy.choose_delay(error))
                 continue
             retry_policy.reset()
             if on_progress is not None:
@@ -163,7 +163,7 @@ class AsyncJobOperations:
                     for event in parser.feed(line):
                         yield event
             except ServiceUnreachable as error:
-                await asyncio.sleep(retry_policy.delay_for(error))
+                await asyncio.sleep(retry_policy.choose_delay(error))
             parser.restart()
 
     async def report(self, job_id: str, *, audience: Audience = "owner") -> dict[str, Any]:

@@ -60,7 +60,7 @@ class AuditOperations:
             try:
                 current = self.get_audit(audit_id)
             except ServiceUnreachable as error:
-                time.sleep(retry_policy.delay_for(error))
+                time.sleep(retry_policy.choose_delay(error))
                 continue
             retry_policy.reset()
             if current.ended:

@@ -157,7 +157,7 @@ class DatasetOperations:
                     offset = self._transport.send(requests.send_chunk(upload.id, offset, chunk))
                     retry_policy.reset()
                 except ClientError as error:
-                    time.sleep(retry_policy.delay_for(error))
+                    time.sleep(retry_policy.choose_delay(error))
                     offset = self._read_offset(upload.id, offset)
                 if on_bytes is not None:
                     on_bytes(upload.id, offset, size)

@@ -135,7 +135,7 @@ class JobOperations:
             try:
                 current = self.get_job(job_id)
             except ServiceUnreachable as error:
-                time.sleep(retry_policy.delay_for(error))
+                time.sleep(retry_policy.choose_delay(error))
                 continue
             retry_policy.reset()
             if on_progress is not None:
@@ -164,7 +164,7 @@ class JobOperations:
                     for event in parser.feed(line):
                         yield event
             except ServiceUnreachable as error:
-                time.sleep(retry_policy.delay_for(error))
+                time.sleep(retry_policy.choose_delay(error))
             parser.restart()
 
     def report(self, job_id: str, *, audience: Audience = "owner") -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.fixed_zip import fixed_entry
-from datalens_service.data.export.png import encoder_for
+from datalens_service.data.export.png import choose_encoder
 from datalens_service.data.export.provenance import provenance
 from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer
 
@@ -38,7 +38,7 @@ def write(
         names = [f"{folders[label]}/{number:08d}.png" for number, label in enumerate(labels)]
         if soft_labels is not None:
             archive.writestr(fixed_entry("metadata.csv", zipfile.ZIP_DEFLATED), _table(names, folders, soft_labels))
-        encode = encoder_for(card)
+        encode = choose_encoder(card)
         for name, image in zip(names, images, strict=True):
             archive.writestr(fixed_entry(name, zipfile.ZIP_STORED), encode(image))
 

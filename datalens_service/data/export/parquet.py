@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.data.export.png import encoder_for
+from datalens_service.data.export.png import choose_encoder
 from datalens_service.data.export.provenance import provenance
 from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer
 
@@ -35,7 +35,7 @@ def write(
     columns = _columns(schema, card, soft=soft_labels is not None)
     # Every PNG repeats the same marking, which zstd packs away and a dictionary would not.
     with pq.ParquetWriter(path, columns, compression="zstd", use_dictionary=False) as writer:
-        for group in _groups(images, labels, soft_labels, encoder_for(card), columns):
+        for group in _groups(images, labels, soft_labels, choose_encoder(card), columns):
             writer.write_table(group)
 
 

@@ -42,7 +42,7 @@ def encode_public_png(image: Images) -> bytes:
     return _commented(image, PUBLIC)
 
 
-def encoder_for(card: Mapping[str, Any]) -> Callable[[Images], bytes]:
+def choose_encoder(card: Mapping[str, Any]) -> Callable[[Images], bytes]:
     """How images with this card become PNG."""
     return encode_public_png if is_verbatim(card) else encode_png
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.data.export.png import encoder_for
+from datalens_service.data.export.png import choose_encoder
 from datalens_service.data.export.provenance import provenance
 from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer
 
@@ -28,7 +28,7 @@ def write(
     soft_labels: SoftLabels | None = None,
 ) -> None:
     """Write the card, the class names in label order, and per image PNG, label as text and, if any, soft labels."""
-    encode = encoder_for(card)
+    encode = choose_encoder(card)
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         _add(archive, CARD, provenance(card).encode())
         _add(archive, CLASSES, json.dumps({"class_names": schema.class_names}, ensure_ascii=False).encode())

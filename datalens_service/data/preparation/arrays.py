@@ -43,7 +43,7 @@ def check_image_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, prepared
         raise InvalidDataset("Images must be integers in 0..255 or floats in [0, 1] or [0, 255].")
 
 
-def pixels_of(values: NDArray[Any], name: str, preparation: PrepareSettings | None, notices: Notices) -> Images:
+def convert_pixels(values: NDArray[Any], name: str, preparation: PrepareSettings | None, notices: Notices) -> Images:
     """Images of an array whose header passed `check_image_header`.
 
     Args:

@@ -100,7 +100,7 @@ def check_frame(frames: int, settings: PrepareSettings) -> None:
 
 def _grey(values: NDArray[np.float64], file: FileDataset, settings: PrepareSettings) -> tuple[NDArray[np.uint8], bool]:
     """Values through the chosen window, or the file's; 8-bit values without either stay."""
-    window = settings.window or _window_of(file)
+    window = settings.window or _read_window(file)
     if window is None and file.BitsStored <= 8 and values.min() >= 0 and values.max() <= 255:
         return np.rint(values).astype(np.uint8), False
     if window is None:
@@ -114,7 +114,7 @@ def through_window(values: NDArray[np.float64], low: float, high: float) -> NDAr
     return shown
 
 
-def _window_of(file: FileDataset) -> tuple[float, float] | None:
+def _read_window(file: FileDataset) -> tuple[float, float] | None:
     """The first window of the file, if it is linear: C.11.2.1.2."""
     centre, width = (_first(file.get(name)) for name in ("WindowCenter", "WindowWidth"))
     function = str(file.get("VOILUTFunction") or "LINEAR")

@@ -93,7 +93,7 @@ def persons_among(
 def _from_table(files: Sequence[ImageEntry], metadata: Metadata) -> tuple[str, ...]:
     errors, names = ValidationErrors(), list[str]()
     for file in files:
-        row = metadata.row_of(file.entry.filename)
+        row = metadata.find_row(file.entry.filename)
         if row is None or row.group is None:
             errors.bad(file.entry.filename, f"No line of {metadata.names[0]} names its {metadata.group_name}. Add one.")
         else:

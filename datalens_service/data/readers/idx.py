@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode
-from datalens_service.data.preparation.arrays import pixels_of
+from datalens_service.data.preparation.arrays import convert_pixels
 from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
 from datalens_service.data.readers.image_entries import is_ignored
 from datalens_service.data.readers.labels import column_of_array
@@ -91,7 +91,7 @@ def _index(called: str, files: list[_File], source: Source, choices: ReadingChoi
 
     def read(first: Images | None) -> DecodedImages:
         name = images[0].entry.filename
-        return DecodedImages(pixels_of(pixels, name, choices.preparation, source.notices), np.arange(len(pixels)))
+        return DecodedImages(convert_pixels(pixels, name, choices.preparation, source.notices), np.arange(len(pixels)))
 
     return RecordIndex(called, column_of_array(numbers), read)
 

@@ -94,7 +94,7 @@ def image_entries(source: Source) -> list[ImageEntry]:
     return sorted(files, key=lambda file: file.parts)
 
 
-def images_of(source: Source, files: Sequence[ImageEntry], choices: ReadingChoices) -> ReadImages:
+def decode_entries(source: Source, files: Sequence[ImageEntry], choices: ReadingChoices) -> ReadImages:
     """Decodes images of a split, in order, once it is asked to.
 
     Args:

@@ -21,9 +21,9 @@ from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
 from datalens_service.data.readers.groups import find_groups, persons_among, read_patients
 from datalens_service.data.readers.image_entries import (
     ImageEntry,
+    decode_entries,
     holds_images,
     image_entries,
-    images_of,
     is_ignored,
 )
 from datalens_service.data.readers.labels import column_of_texts
@@ -88,7 +88,7 @@ def _index(
     labels = column_of_texts([file.parts[0] for file in files])
     folders = [file.parts[1] for file in files] if len(files[0].parts) == _IN_PATIENT else None
     groups = partial(find_groups, files, folders, metadata, patients, ignore=choices.ignore_groups)
-    return RecordIndex(called, labels, images_of(source, files, choices), groups)
+    return RecordIndex(called, labels, decode_entries(source, files, choices), groups)
 
 
 def _check_layout(files: Sequence[ImageEntry], *, has_splits: bool) -> None:

@@ -17,9 +17,9 @@ from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
 from datalens_service.data.readers.groups import find_groups, read_patients
 from datalens_service.data.readers.image_entries import (
     ImageEntry,
+    decode_entries,
     holds_images,
     image_entries,
-    images_of,
     is_metadata,
 )
 from datalens_service.data.readers.labels import column_of_texts
@@ -84,7 +84,7 @@ def _index(
     source: Source, files: Sequence[ImageEntry], choices: ReadingChoices, called: str, metadata: Metadata
 ) -> RecordIndex:
     labels = column_of_texts([_label(file, metadata) for file in files])
-    reading = images_of(source, files, choices)
+    reading = decode_entries(source, files, choices)
     if called != "the training split":
         return RecordIndex(called, labels, reading)
     patients = read_patients(source, files)
@@ -100,7 +100,7 @@ def _with_rows(
     """Files that the table names; the others are refused, or left out where that is asked."""
     errors, found = ValidationErrors(), list[ImageEntry]()
     for file in files:
-        if metadata.row_of(file.entry.filename) is not None:
+        if metadata.find_row(file.entry.filename) is not None:
             errors.good()
             found.append(file)
         elif choices.skip_unreadable:
@@ -137,5 +137,5 @@ def _check_folders(files: Sequence[ImageEntry], metadata: Metadata) -> None:
 
 
 def _label(file: ImageEntry, metadata: Metadata) -> str:
-    row = metadata.row_of(file.entry.filename)
+    row = metadata.find_row(file.entry.filename)
     return (row.label if row is not None else None) or ""

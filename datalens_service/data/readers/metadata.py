@@ -64,7 +64,7 @@ class Metadata:
     unused: list[str] = field(default_factory=list)
     persons: list[str] = field(default_factory=list)
 
-    def row_of(self, name: str) -> Row | None:
+    def find_row(self, name: str) -> Row | None:
         """What is said of a file."""
         return self.rows.get(name.casefold())
 

@@ -29,7 +29,7 @@ from pydantic import ValidationError
 
 from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode
-from datalens_service.data.preparation.arrays import check_image_header, pixels_of
+from datalens_service.data.preparation.arrays import check_image_header, convert_pixels
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.readers.base import (
     ClassNames,
@@ -243,7 +243,9 @@ def _read_array(archive: Archive, entry: Entry) -> NDArray[Any]:
 
 
 def _read_images(source: Source, archive: Archive, entry: Entry, preparation: PrepareSettings | None) -> Images:
-    return pixels_of(_read_array(archive, entry), entry.filename.removesuffix(_SUFFIX), preparation, source.notices)
+    return convert_pixels(
+        _read_array(archive, entry), entry.filename.removesuffix(_SUFFIX), preparation, source.notices
+    )
 
 
 def _group_arrays(arrays: Mapping[str, Entry], choices: ReadingChoices) -> list[str]:

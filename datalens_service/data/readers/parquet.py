@@ -142,7 +142,7 @@ def _files(source: Source) -> Iterator[list[tuple[bool, str, IO[bytes]]]]:
             return
         files: list[tuple[bool, str, IO[bytes]]] = []
         for entry in sorted(_entries(source), key=lambda entry: entry.filename):
-            split = _split_of(entry.filename)
+            split = _name_split(entry.filename)
             if split == UNUSED:
                 source.notices.add(NoticeCode.IGNORED_SPLIT, [entry.filename])
             else:
@@ -153,7 +153,7 @@ def _files(source: Source) -> Iterator[list[tuple[bool, str, IO[bytes]]]]:
         yield files
 
 
-def _split_of(name: str) -> str | None:
+def _name_split(name: str) -> str | None:
     """The split that a file is of, by the words in its own name, else by the folders around it."""
     for component in reversed(name.split("/")):
         splits = {split_named(word) for word in _WORD.findall(component.casefold())} - {None}

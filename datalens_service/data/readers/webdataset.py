@@ -19,8 +19,8 @@ from datalens_service.data.readers.groups import find_groups, read_patients
 from datalens_service.data.readers.image_entries import (
     ImageEntry,
     check_entry,
+    decode_entries,
     holds_images,
-    images_of,
     is_ignored,
 )
 from datalens_service.data.readers.labels import column_of_texts, column_of_values
@@ -86,7 +86,7 @@ def _index(
 ) -> RecordIndex:
     texts = [record.label for record in records]
     column = column_of_texts([str(text) for text in texts]) if _all_texts(texts) else column_of_values(texts)
-    reading = images_of(source, [record.file for record in records], choices)
+    reading = decode_entries(source, [record.file for record in records], choices)
     groups = partial(_groups, records, source, choices) if called == "the training split" else Groups
     return RecordIndex(called, column._replace(names=names), reading, groups)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from datalens_service.data import decoder_for, limits_for, read_source
+from datalens_service.data import choose_decoder, choose_limits, read_source
 from datalens_service.data.dataset import Schema, Split, Upload
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
 from datalens_service.data.reading_choices import ReadingChoices
@@ -31,7 +31,7 @@ def main() -> None:
     """Serve one request."""
     request = RecordsRequest.model_validate_json(sys.stdin.buffer.read())
     # Loads the libraries of the decoder, which a confined process could not.
-    serve(request, partial(read_records, request, decoder_for(request.choices)))
+    serve(request, partial(read_records, request, choose_decoder(request.choices)))
 
 
 def read_records(request: RecordsRequest, decoder: PictureDecoder) -> Outcome:
@@ -42,7 +42,7 @@ def read_records(request: RecordsRequest, decoder: PictureDecoder) -> Outcome:
         OSError: The disk did not take the records.
     """
     choices = request.choices
-    with open_source(request.path, limits_for(choices), decoder, choices.encoding) as source:
+    with open_source(request.path, choose_limits(choices), decoder, choices.encoding) as source:
         name, upload = read_source(source, choices)
         save_dataset(upload, request.folder / RECORDS)
         notices = source.notices.collected()

@@ -72,7 +72,7 @@ class Sources:
     shared: dict[tuple[Standing, Hashable], Any] = field(default_factory=dict)
 
     @classmethod
-    def of_job(cls, subject: Subject, settings: EvaluationSettings) -> Sources:
+    def from_job(cls, subject: Subject, settings: EvaluationSettings) -> Sources:
         """The images that the settings name, as far as they are there."""
         reference = fidelity_reference(subject.dataset, subject.holdout, settings) if settings.fidelity else None
         return cls(subject, settings, test_reference(subject.dataset), reference)

@@ -8,7 +8,7 @@ docs/legal.md explains them for the person who signs.
 from typing import Final, NamedTuple
 
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
-from datalens_service.evaluation.report.result_wording import wording_of
+from datalens_service.evaluation.report.result_wording import choose_wording
 from datalens_service.evaluation.report.summary import right_guesses, shown
 from datalens_service.strict import Frozen
 
@@ -81,7 +81,7 @@ class Anonymity(Frozen):
     criteria: tuple[Criterion, ...]
 
 
-def anonymity_of(privacy: PrivacyStatement, result: str = "generator") -> Anonymity:
+def assess_anonymity(privacy: PrivacyStatement, result: str = "generator") -> Anonymity:
     """The three questions with the figures of one job; public, as those figures are."""
     values = {
         "unit": privacy.unit,
@@ -90,7 +90,7 @@ def anonymity_of(privacy: PrivacyStatement, result: str = "generator") -> Anonym
         "epsilon": shown(privacy.replace_one.epsilon),
         "delta": shown(privacy.delta),
     }
-    images = wording_of(result).synthetic
+    images = choose_wording(result).synthetic
     return Anonymity(decision=DECISION, criteria=tuple(_criterion(one, values, images=images) for one in QUESTIONS))
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.measures import ClassFigure, ConfusionTable, Measure, Unavailable
 from datalens_service.evaluation.report import attacks, disclosures, phrases
-from datalens_service.evaluation.report.anonymity import anonymity_of
+from datalens_service.evaluation.report.anonymity import assess_anonymity
 from datalens_service.evaluation.report.attacks import AttackFinding, AttacksSection
 from datalens_service.evaluation.report.disclosures import Recomputation
 from datalens_service.evaluation.report.document import (
@@ -40,7 +40,7 @@ from datalens_service.evaluation.report.privacy_statement import (
     has_sampling,
 )
 from datalens_service.evaluation.report.required_fields import REQUIRED_FIELDS
-from datalens_service.evaluation.report.result_wording import PUBLIC_IMAGES, wording_of
+from datalens_service.evaluation.report.result_wording import PUBLIC_IMAGES, choose_wording
 from datalens_service.evaluation.report.summary import summary, usefulness
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
@@ -127,7 +127,7 @@ def _document(view: View, report: Report) -> ReportDocument:
     return ReportDocument(
         format=FORMAT,
         view=view,
-        synthetic=wording_of(report.result).synthetic,
+        synthetic=choose_wording(report.result).synthetic,
         public_images=True if public else None,
         product=report.product,
         date=report.date,
@@ -140,7 +140,7 @@ def _document(view: View, report: Report) -> ReportDocument:
         index=tuple(IndexEntry(field=name, title=one.title, paths=one.paths) for name, one in REQUIRED_FIELDS.items()),
         summary=tuple(summary(method.name, report.privacy, report.result, _about_method(report))),
         usefulness=tuple(usefulness(report.measures, images)),
-        anonymity=anonymity_of(report.privacy, report.result),
+        anonymity=assess_anonymity(report.privacy, report.result),
         measures_notice=phrases.OWNER_NOTICE if view == "owner" else phrases.WITHHELD,
         measures=tuple(MeasureSection.from_measure(one, images) for one in report.measures),
         per_class=report.per_class,

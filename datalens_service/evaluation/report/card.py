@@ -13,12 +13,11 @@ from datalens_service.evaluation.measures import Measure
 from datalens_service.evaluation.report.build import Report
 from datalens_service.evaluation.report.document import Product
 from datalens_service.evaluation.report.privacy_statement import FormerTier, Tier
-from datalens_service.evaluation.report.result_wording import wording_of
+from datalens_service.evaluation.report.result_wording import choose_wording
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.models.public_source import PublicEncoder, PublicSource
 from datalens_service.plugins import PluginOrigin
-from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.blocks import Block
 from datalens_service.strict import Finite
 
@@ -49,13 +48,13 @@ class CardMechanism(Finite):
     )
 
     @classmethod
-    def of(cls, release: PlannedRelease) -> CardMechanism:
+    def from_release(cls, release: PlannedRelease) -> CardMechanism:
         """What the card says of a release."""
         return cls(
             label=release.mechanism.label(),
             count=release.count,
             noise_stddev=release.mechanism.noise_stddev,
-            units=release.units(NeighboringRelation.ZERO_OUT),
+            units=release.cost(),
             sampling=release.mechanism.block(),
         )
 
@@ -82,7 +81,7 @@ class CardPrivacy(Finite):
     not_covered: tuple[str, ...]
 
     @classmethod
-    def of(cls, report: Report) -> CardPrivacy:
+    def from_report(cls, report: Report) -> CardPrivacy:
         """What the card says of the guarantee."""
         privacy = report.privacy
         return cls(
@@ -99,7 +98,7 @@ class CardPrivacy(Finite):
             epsilon_replace_one=privacy.replace_one.epsilon,
             individual=report.individual,
             tier=privacy.tier,
-            mechanisms=tuple(CardMechanism.of(release) for release in privacy.releases),
+            mechanisms=tuple(CardMechanism.from_release(release) for release in privacy.releases),
             not_covered=privacy.scope.not_covered,
         )
 
@@ -129,24 +128,24 @@ class Card(Finite):
     measures: tuple[Measure, ...]
 
     @classmethod
-    def of(cls, report: Report) -> Card:
+    def from_report(cls, report: Report) -> Card:
         """The card of a report; measures are on it only if anybody may see them."""
         schema = report.public_schema
         return cls(
             product=report.product,
             date=report.date,
-            synthetic=wording_of(report.result).synthetic,
+            synthetic=choose_wording(report.result).synthetic,
             method=report.method.name,
             plugin=report.method.plugin,
             public_images=report.public_source,
             encoder=report.method.encoder,
             working_size=report.method.working_size,
             images=CardImages(**schema.model_dump(include=set(CardImages.model_fields))),
-            privacy=CardPrivacy.of(report),
+            privacy=CardPrivacy.from_report(report),
             measures=tuple(measure for measure in report.measures if measure.releasable),
         )
 
 
 def card(report: Report) -> dict[str, Any]:
     """The card of a report as JSON-compatible values."""
-    return Card.of(report).model_dump(mode="json")
+    return Card.from_report(report).model_dump(mode="json")

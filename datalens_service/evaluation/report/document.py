@@ -99,8 +99,8 @@ class MechanismSection(BaseModel):
         """Mechanism, count, every parameter, sensitivity and price of a release; public."""
         return cls(
             **release.describe(),
-            units_zero_out_total=release.units(NeighboringRelation.ZERO_OUT),
-            units_replace_one_total=release.units(NeighboringRelation.REPLACE_ONE),
+            units_zero_out_total=release.cost(),
+            units_replace_one_total=release.cost(NeighboringRelation.REPLACE_ONE),
         )
 
 

@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report import phrases
-from datalens_service.evaluation.report.result_wording import wording_of
+from datalens_service.evaluation.report.result_wording import choose_wording
 from datalens_service.evaluation.report.spending import CurvePoint, SpendPoint, curve, spend_path
 from datalens_service.mechanisms import VonMisesFisherSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
@@ -93,7 +93,7 @@ class Scope(Frozen):
     never_released: tuple[str, ...]
 
     @classmethod
-    def of(
+    def from_unit(
         cls,
         unit: str,
         records_per_unit: int,
@@ -103,7 +103,7 @@ class Scope(Frozen):
         groups_ignored: bool = False,
     ) -> Scope:
         """The sentences with the owner's word for one privacy unit, and those about public inputs of training."""
-        wording = wording_of(result)
+        wording = choose_wording(result)
         used = public_inputs or phrases.PUBLIC[-1:]
         grouped = phrases.GROUPED if records_per_unit > 1 else ()
         ignored = phrases.GROUPS_IGNORED if groups_ignored else ()
@@ -201,7 +201,7 @@ def privacy_statement(
         spend=spend_path(releases, charged, delta),
         accountant=_accountant(releases, slack_charged),
         noise=phrases.DIRECTIONS_NOISE if has_directions(releases) else phrases.NOISE,
-        scope=Scope.of(unit, records_per_unit, result, public_inputs, groups_ignored=groups_ignored),
+        scope=Scope.from_unit(unit, records_per_unit, result, public_inputs, groups_ignored=groups_ignored),
         retention=phrases.RETENTION,
         lifetime=lifetime,
     )
@@ -307,7 +307,7 @@ def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float
 
 def _replace_one_units(releases: Sequence[PlannedRelease], units_charged: int) -> int:
     """Units under replace-one; a charge whose release was lost is taken at the worst factor of any release."""
-    costs = [(release.units(_ZERO_OUT), release.units(_REPLACE_ONE)) for release in releases]
+    costs = [(release.cost(), release.cost(_REPLACE_ONE)) for release in releases]
     lost = units_charged - sum(zero_out for zero_out, _ in costs)
     if lost < 0:
         raise LedgerCorrupt("The ledger holds less than the releases of this job cost.")

@@ -107,6 +107,6 @@ _MODEL: Final = ResultWording(
 )  # fmt: skip
 
 
-def wording_of(result: str) -> ResultWording:
+def choose_wording(result: str) -> ResultWording:
     """What is said of a kind of released model; of a new kind what is true of any."""
     return _WORDING.get(result, _MODEL)

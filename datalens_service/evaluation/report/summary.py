@@ -6,7 +6,7 @@ from typing import Final
 
 from datalens_service.evaluation.measures import Measure
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
-from datalens_service.evaluation.report.result_wording import wording_of
+from datalens_service.evaluation.report.result_wording import choose_wording
 
 _SIMPLER: Final[dict[str, str]] = {
     "floor_averages": "one noisy average image per class",
@@ -22,7 +22,7 @@ def summary(
     Args:
         about_method: What the images are made for, and how much of each is learned; empty sentences are left out.
     """
-    wording = wording_of(result)
+    wording = choose_wording(result)
     headline, replaced, unit = privacy.headline, privacy.replace_one, privacy.unit
     return [
         f"{wording.made} from {privacy.num_units:,} private {unit}s "

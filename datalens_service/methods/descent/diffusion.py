@@ -21,7 +21,7 @@ from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.methods.last_layer.guided import Guided
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
-from datalens_service.privacy.accounting import NeighboringRelation, delta_beside, limit_units, slack_for
+from datalens_service.privacy.accounting import compute_slack, delta_beside, limit_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
 
 _BATCHES_PER_PASS: Final = 8
@@ -58,10 +58,10 @@ class Diffusion(DiffusionParameters):
         """As `plan_within`, beside releases that cost `other_units` ledger units."""
         if self.start_stddev is not None and self.last_stddev() >= self.start_stddev:
             raise InvalidSpec("⟦method.end_stddev⟧ must be smaller than ⟦method.start_stddev⟧.")
-        limit = limit_units(epsilon, delta_beside(slack_for(delta, self.slack), delta))
+        limit = limit_units(epsilon, delta_beside(compute_slack(delta, self.slack), delta))
         start = self.warm_start.plan(schema, math.floor(self.warm_start_share * (limit - other_units)))
         sampled = SampledRun(schema.num_units, self.expected_batch(schema), self.steps, self.slack)
-        paid = other_units + start.units(NeighboringRelation.ZERO_OUT)
+        paid = other_units + start.cost()
         gradients = sampled.plan(self.gradient_sum(schema), self.noise_multiplier, epsilon, delta, paid)
         return Plan(releases=(*start.releases, *gradients.releases))
 

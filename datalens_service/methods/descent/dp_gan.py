@@ -76,7 +76,7 @@ class DpGan(Method):
         if self.warm_start is None:
             return self.descent().plan(schema, units)
         start = self.warm_start.plan(schema, math.floor(self.warm_start_share * units))
-        return Plan(releases=(*start.releases, *self.descent().plan(schema, units - start.units()).releases))
+        return Plan(releases=(*start.releases, *self.descent().plan(schema, units - start.cost()).releases))
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
         """The same for (ε, δ).

@@ -21,7 +21,7 @@ from datalens_service.methods.descent.noisy_directions import PartitionedRun, dr
 from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_size, num_weights
-from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, limit_units
+from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, limit_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
 
 _BATCHES_PER_PASS: Final = 100
@@ -61,7 +61,7 @@ class DpSgd(DpSgdParameters):
         if self.sampling == "partition":
             return self._directions(schema, limit_units(epsilon, delta))
         last = self._histogram(schema, epsilon, delta)
-        paid = sum(release.units(NeighboringRelation.ZERO_OUT) for release in last)
+        paid = sum(release.cost() for release in last)
         if self.sampling == "none":
             first: tuple[PlannedRelease, ...] = (self._descent(schema, limit_units(epsilon, delta) - paid),)
         else:

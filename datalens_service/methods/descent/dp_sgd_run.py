@@ -208,7 +208,7 @@ class DpSgdRun(StatelessRun):
     def _individual_figures(self) -> IndividualFigures | None:
         if self._noisy_histogram is None or not isinstance(self._histogram, IndividualHistogram):
             return None
-        return IndividualFigures.of(self._histogram, self._noisy_histogram)
+        return IndividualFigures.from_counts(self._histogram, self._noisy_histogram)
 
     def _flat_weights(self) -> NDArray[np.float32]:
         return np.concatenate([values.ravel() for values in self.iterate().values()])

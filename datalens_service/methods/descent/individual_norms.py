@@ -69,12 +69,12 @@ def epsilons_of_units(
     """
     levels = norm_levels(squared_norms(descent, iterates), descent.mechanism.radius)
     steps = np.diff([*range(0, count, histogram.every), count])
-    accountant = accountant_of(descent.mechanism, histogram.largest_epsilon, histogram.cost())
+    accountant = build_accountant(descent.mechanism, histogram.largest_epsilon, histogram.cost())
     blocks = np.array_split(levels, max(1, levels.shape[1] // _UNITS_AT_ONCE), axis=1)
     return np.concatenate([accountant.epsilons(level_table(block, steps), histogram.delta) for block in blocks])
 
 
-def accountant_of(mechanism: GradientSum, worst_epsilon: float, other_units: int) -> IndividualAccountant:
+def build_accountant(mechanism: GradientSum, worst_epsilon: float, other_units: int) -> IndividualAccountant:
     """The accountant of a descent.
 
     Args:
@@ -91,11 +91,11 @@ def _at(descent: Descent, iterate: Iterate) -> Integers:
     import torch
 
     descent.set_weights(iterate)
-    norms = [_squared_norms_of(descent.mechanism, unit_means(chunk)) for chunk in descent.contributions()]
+    norms = [_square_norms(descent.mechanism, unit_means(chunk)) for chunk in descent.contributions()]
     return torch.cat(norms).numpy()
 
 
-def _squared_norms_of(mechanism: GradientSum, means: torch.Tensor) -> torch.Tensor:
+def _square_norms(mechanism: GradientSum, means: torch.Tensor) -> torch.Tensor:
     import torch
 
     rows = mechanism.on_grid(means).to(torch.float64)

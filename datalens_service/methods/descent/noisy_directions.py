@@ -69,7 +69,7 @@ class PartitionedRun:
         self._check()
         if units < self.passes:
             raise InfeasiblePlan("ε does not pay for the passes: raise ⟦spec.epsilon⟧ or lower ⟦method.steps⟧.")
-        stddev = self._calibrated(min(units, LARGEST_UNITS // 4)) if kappa is None else self.stddev_for(kappa)
+        stddev = self._calibrated(min(units, LARGEST_UNITS // 4)) if kappa is None else self.choose_stddev(kappa)
         if stddev > MAXIMUM_NOISE_STDDEV:
             raise InfeasiblePlan(
                 "So much noise cannot be drawn: raise ⟦spec.epsilon⟧ or ⟦method.kappa⟧, or lower ⟦method.steps⟧."
@@ -102,7 +102,7 @@ class PartitionedRun:
         aside = max(units - self.passes - units // 10**12, self.passes)
         return smallest_noise_stddev(direction_radius(self.dimensions) ** 2, self.passes, aside)
 
-    def stddev_for(self, kappa: float) -> int:
+    def choose_stddev(self, kappa: float) -> int:
         """The smallest σ on the account that allows no larger concentration."""
         variance = (GRID / kappa) ** 2 * (self.dimensions - 3) + SMOOTHING_VARIANCE
         return max(MINIMUM_NOISE_STDDEV, math.ceil(math.sqrt(variance)))

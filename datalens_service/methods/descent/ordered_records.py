@@ -40,7 +40,7 @@ class OrderedRecords:
         images = np.ascontiguousarray(train.images[order].transpose(0, 3, 1, 2))
         arrays = (images, train.labels[order], train.unit_ids[order])
         self._records = Records(*(torch.from_numpy(array).to(device) for array in arrays))
-        self._coin_of_record = _coins_of(train.unit_ids[order], dataset.schema.num_units)
+        self._coin_of_record = _draw_coins(train.unit_ids[order], dataset.schema.num_units)
 
     def all(self) -> Records:
         """Every record."""
@@ -58,7 +58,7 @@ class OrderedRecords:
         return Records(*(values[chosen] for values in self._records))
 
 
-def _coins_of(unit_ids: NDArray[np.int64], num_units: int) -> NDArray[np.int64]:
+def _draw_coins(unit_ids: NDArray[np.int64], num_units: int) -> NDArray[np.int64]:
     """Which coin is a record's: every unit has its own. Coins are alike, so it does not matter which."""
     if unit_ids.max(initial=0) < num_units:
         return unit_ids

@@ -20,13 +20,18 @@ from datalens_service.privacy.accounting import (
     SLACK_UNITS_PER_DELTA,
     UNITS_PER_MU_SQUARED,
     NeighboringRelation,
+    compute_slack,
     delta_beside,
     epsilon_of_charge,
     limit_units,
     round_up,
-    slack_for,
 )
-from datalens_service.privacy.poisson_sampling import PoissonSampling, block_units, continuous_multiplier, numerator_for
+from datalens_service.privacy.poisson_sampling import (
+    PoissonSampling,
+    block_units,
+    choose_numerator,
+    continuous_multiplier,
+)
 from datalens_service.privacy.randomness import COIN_BITS, MAXIMUM_NOISE_STDDEV
 
 SPARE_SHARE: Final = 100
@@ -57,7 +62,7 @@ class SampledRun:
     @property
     def numerator(self) -> int:
         """Probability of a coin in 2^-53, rounded down."""
-        return numerator_for(self.batch, self.num_units)
+        return choose_numerator(self.batch, self.num_units)
 
     @property
     def draws(self) -> int:
@@ -84,7 +89,7 @@ class SampledRun:
             InvalidSpec: The batch is larger than the data set.
             WorkerUnavailable: dp_accounting is not installed.
         """
-        slack = slack_for(delta, self.slack_share)
+        slack = compute_slack(delta, self.slack_share)
         limit = limit_units(epsilon, delta_beside(slack, delta)) - other_units
         if limit <= 0:
             raise InfeasiblePlan("ε does not pay for the other releases of the job: raise ⟦spec.epsilon⟧.")

@@ -82,7 +82,7 @@ class Guided(Method):
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        gradient = calibrated(mechanism, (units - start.units()) / self.steps)
+        gradient = calibrated(mechanism, (units - start.cost()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:

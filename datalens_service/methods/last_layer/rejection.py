@@ -29,7 +29,6 @@ from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated
 from datalens_service.methods.sums.shapes import Shapes, ShapesRun
 from datalens_service.models.generators.outlines.level_sets import Content
 from datalens_service.models.generators.outlines.topology import TOPOLOGY_NUMBERS
-from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Number
 
@@ -55,7 +54,7 @@ class Rejection(ScatteringGradients):
         default=0.4, ge=0.05, le=1, description="Share of the samples of each predicted class that is handed out."
     )
 
-    def of_content(self, content: Content) -> Self:
+    def with_content(self, content: Content) -> Self:
         """For images of known content: nothing is spent on a count."""
         return self.model_copy(update={"warm_start": self.warm_start.model_copy(update={"content": content})})
 
@@ -81,7 +80,7 @@ class Rejection(ScatteringGradients):
             count_weight=COUNT_WEIGHT,
         )
         release = calibrated(means, math.floor(self.features_share * units))
-        others = super().plan(schema, units - release.units(NeighboringRelation.ZERO_OUT))
+        others = super().plan(schema, units - release.cost())
         return Plan(releases=(*others.releases[:-1], release, others.releases[-1]))
 
     def create_run(
@@ -162,7 +161,7 @@ class RejectionRun(ScatteringGradientsRun):
     def _fit_tilt(self) -> tuple[Floats, Floats]:
         """Weights (classes, features) and levels (classes,), from released samples and means."""
         from datalens_service.models.generators.outlines import rejection
-        from datalens_service.models.generators.outlines.tilting import fit_tilt, level_for, penalty
+        from datalens_service.models.generators.outlines.tilting import find_level, fit_tilt, penalty
 
         if self._tilt is None:
             start, schema = self.initial_generator(), self._dataset.schema
@@ -171,7 +170,7 @@ class RejectionRun(ScatteringGradientsRun):
             rng = self._randomness.numpy("rejection.proposals")
             drawn = rejection.propose(start.tensors, start.settings, self._classifier(), labels, rng)
             strength = penalty(self._noise)
-            rows = [_rows_of(label, drawn.predicted, labels) for label in range(schema.num_classes)]
+            rows = [_list_rows(label, drawn.predicted, labels) for label in range(schema.num_classes)]
             weights = np.stack(
                 [
                     fit_tilt(drawn.features[mine].astype(np.float64), mean, strength)
@@ -179,12 +178,12 @@ class RejectionRun(ScatteringGradientsRun):
                 ]
             ).astype(np.float32)
             scores = drawn.scores(weights)
-            levels = [level_for(scores[mine], self._accepted) for mine in rows]
+            levels = [find_level(scores[mine], self._accepted) for mine in rows]
             self._tilt = weights, np.array(levels, dtype=np.float32)
         return self._tilt
 
 
-def _rows_of(label: int, predicted: Labels, labels: Labels) -> NDArray[np.int64]:
+def _list_rows(label: int, predicted: Labels, labels: Labels) -> NDArray[np.int64]:
     """Samples in which the classifier sees a class; those drawn for it, if these are too few to fit a tilt to."""
     seen = np.flatnonzero(predicted == label)
     return seen if len(seen) >= _LEAST_PROPOSALS else np.flatnonzero(labels == label)

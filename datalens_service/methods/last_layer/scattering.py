@@ -35,7 +35,7 @@ from datalens_service.models.classifiers.sizes import MOST_FEATURES, largest_sca
 from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEncoder
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.public_source import PublicEncoder
-from datalens_service.privacy.accounting import NeighboringRelation, mu_of_units
+from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
 from datalens_service.voices import speak
@@ -107,7 +107,7 @@ class ScatteringGradients(Method):
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        gradient = calibrated(mechanism, (units - start.units()) / self.steps)
+        gradient = calibrated(mechanism, (units - start.cost()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
     def feature_encoder(self) -> Encoder:
@@ -195,7 +195,7 @@ class ScatteringGradientsRun(StatelessRun):
         if not isinstance(gradients.mechanism, CrossProductSum):
             raise TypeError("the last release of a scattering plan is a gradient")
         self._gradients, self._gradient_steps = gradients.mechanism, gradients.count
-        self._learning_rate = parameters.learning_rate or learning_rate_for(
+        self._learning_rate = parameters.learning_rate or choose_learning_rate(
             dataset.schema, gradients, has_basis=warm_start is not None
         )
         self._basis: FeatureBasis | None = None
@@ -243,13 +243,13 @@ class ScatteringGradientsRun(StatelessRun):
             return self._basis
         parameters, schema, encoder = self._parameters, self._dataset.schema, self._parameters.feature_encoder()
         if self._warm is None:
-            self._basis = FeatureBasis.of(encoder, schema, self._device)
+            self._basis = FeatureBasis.from_encoder(encoder, schema, self._device)
             self._weights = np.zeros((self._gradients.left_dimensions, schema.num_classes), dtype=np.float32)
         else:
             images, labels = self._warm.result().sample(parameters.samples, seed=self._randomness.seed("samples"))
             seen, shown = self._beside_public(images, labels)
             dimensions, seed = parameters.feature_dimensions(schema), self._randomness.seed("basis")
-            self._basis = FeatureBasis.of(encoder, schema, self._device, dimensions)
+            self._basis = FeatureBasis.from_encoder(encoder, schema, self._device, dimensions)
             self._basis.fit(seen, parameters.evenness, seed)
             # Public images of other classes are last, and without a label here.
             features = self._basis.features(seen[: len(shown)])
@@ -294,8 +294,8 @@ class ScatteringRun(ScatteringGradientsRun):
         return self._classifier()
 
 
-def learning_rate_for(schema: Schema, gradients: PlannedRelease, *, has_basis: bool = True) -> float:
+def choose_learning_rate(schema: Schema, gradients: PlannedRelease, *, has_basis: bool = True) -> float:
     """How far weights follow a gradient, from public numbers: noise walks them away in proportion to rate over n·μ."""
     rate = _RATE_PER_EVIDENCE if has_basis else _RATE_WITHOUT_BASIS / math.sqrt(schema.num_classes)
-    mu = mu_of_units(gradients.units(NeighboringRelation.ZERO_OUT))
+    mu = mu_of_units(gradients.cost())
     return min(_HIGHEST_RATE, rate * schema.num_units * mu)

@@ -25,7 +25,6 @@ from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, StatelessRun
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.outlines.hierarchical_gaussian import HierarchicalFit
 from datalens_service.models.generators.outlines.level_sets import Content, LevelSets
-from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
 
@@ -71,7 +70,7 @@ class Shapes(Method):
         counts = []
         if self.content == "measured":
             counts = [plan_count(schema, units)]
-            units -= counts[0].units(NeighboringRelation.ZERO_OUT)
+            units -= counts[0].cost()
         dimensions = self.dimensions(schema)
         rank = min(self.subspace_dimensions, dimensions)
         means = VectorSum(num_groups=schema.num_classes, dimensions=dimensions, count_weight=COUNT_WEIGHT, **common)

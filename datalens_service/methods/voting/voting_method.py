@@ -123,7 +123,7 @@ class VotingMethod(TeacherSettings, ABC):
         if self.warm_start is None:
             return Plan(releases=(self._votes(schema, units),))
         start = self.warm_start.plan(schema, math.floor(self.warm_start_share * units))
-        return Plan(releases=(*start.releases, self._votes(schema, units - start.units())))
+        return Plan(releases=(*start.releases, self._votes(schema, units - start.cost())))
 
     def max_ranks(self, schema: Schema) -> int:
         """As many as there are partitions of teachers, which are not split."""

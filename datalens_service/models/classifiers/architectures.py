@@ -67,15 +67,15 @@ def _small_cnn(schema: Schema) -> nn.Sequential:
 
 def _lenet(schema: Schema) -> nn.Sequential:
     """With sigmoids, whose second derivative exists everywhere."""
-    return _lenet_of(nn.Sigmoid, schema)
+    return _build_lenet(nn.Sigmoid, schema)
 
 
 def _lenet_relu(schema: Schema) -> nn.Sequential:
     """With rectifiers, which learn in fewer steps."""
-    return _lenet_of(nn.ReLU, schema)
+    return _build_lenet(nn.ReLU, schema)
 
 
-def _lenet_of(activation: Callable[[], nn.Module], schema: Schema) -> nn.Sequential:
+def _build_lenet(activation: Callable[[], nn.Module], schema: Schema) -> nn.Sequential:
     """LeCun et al. 1998."""
     convolutions = nn.Sequential(
         Centered(),

@@ -41,7 +41,7 @@ class FeatureBasis:
     schema: Schema
 
     @classmethod
-    def of(cls, encoder: Encoder, schema: Schema, device: str, dimensions: int | None = None) -> FeatureBasis:
+    def from_encoder(cls, encoder: Encoder, schema: Schema, device: str, dimensions: int | None = None) -> FeatureBasis:
         """The features of an encoder as they are, or the first of them until `fit`.
 
         Args:

@@ -49,7 +49,7 @@ class AuditEntry:
     hash: str = ""
 
     @classmethod
-    def of(cls, row: AuditEntryRow) -> AuditEntry:
+    def from_row(cls, row: AuditEntryRow) -> AuditEntry:
         """A copy of the row."""
         return copied(cls, row)
 
@@ -124,7 +124,7 @@ def list_entries(
     query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id, AuditEntryRow.seq > after)
     with database.session() as session:
         rows = session.scalars(query.order_by(AuditEntryRow.seq).limit(check_limit(limit))).all()
-        return tuple(AuditEntry.of(row) for row in rows), session.get_one(TenantRow, tenant_id).audit_hash
+        return tuple(AuditEntry.from_row(row) for row in rows), session.get_one(TenantRow, tenant_id).audit_hash
 
 
 def list_latest(
@@ -143,7 +143,7 @@ def list_latest(
         query = query.where(AuditEntryRow.seq < before)
     with database.session() as session:
         rows = session.scalars(query.order_by(AuditEntryRow.seq.desc()).limit(check_limit(limit)))
-        return tuple(AuditEntry.of(row) for row in rows)
+        return tuple(AuditEntry.from_row(row) for row in rows)
 
 
 def find_last_access(database: Database, tenant_id: str) -> dict[str, datetime]:
@@ -167,7 +167,7 @@ def verify(database: Database, tenant_id: str) -> int:
             raise NotFound("There is no such tenant.")
         seq, previous = 0, GENESIS
         for row in session.scalars(query.execution_options(yield_per=1000)):
-            entry = AuditEntry.of(row)
+            entry = AuditEntry.from_row(row)
             seq += 1
             if (entry.seq, entry.previous_hash, entry.hash) != (seq, previous, entry.computed_hash()):
                 raise _broken(seq)

@@ -83,7 +83,7 @@ def resume(database: Database, token: str) -> BrowserSession:
         key = session.get(ApiKeyRow, row.key_id) if row is not None and now < row.expires_at else None
         if key is None or not keys.works(key, now):
             raise Unauthorized(_ENDED)
-        return _sign(session, ApiKey.of(key), identity)
+        return _sign(session, ApiKey.from_row(key), identity)
 
 
 def sign_out(database: Database, token: str) -> None:

@@ -72,7 +72,7 @@ def _remember(session: Session, identity: Identity) -> ApiKey:
     row.scopes = " ".join(sorted(identity.scopes))
     row.expires_at = utc_now() + timedelta(seconds=LIFETIME_SECONDS)
     session.flush()
-    return ApiKey.of(row)
+    return ApiKey.from_row(row)
 
 
 def _added(session: Session, identity: Identity, digest: str) -> ApiKeyRow:

@@ -68,7 +68,7 @@ class ApiKey:
         return self.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
 
     @classmethod
-    def of(cls, row: ApiKeyRow) -> ApiKey:
+    def from_row(cls, row: ApiKeyRow) -> ApiKey:
         """A copy of the row, without the hash."""
         role = Role(row.role)
         named = None if row.scopes is None else [Scope(scope) for scope in row.scopes.split()]
@@ -148,7 +148,7 @@ def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey,
             raise NotFound("There is no such API key.")
         if not works(old, now):
             raise StateConflict("This API key was revoked or has expired; create a new one.")
-        like = ApiKey.of(old)
+        like = ApiKey.from_row(old)
         if like.single_sign_on:
             raise StateConflict("This is access by single sign-on, without a key; create a key instead.")
         new = _added(session, copied(KeyRequest, like, scopes=None if old.scopes is None else like.scopes))
@@ -174,7 +174,7 @@ def verify(connection: Connection, plain: str) -> ApiKey:
     same = hmac.compare_digest(row.sha256 if row is not None else "", _digest(plain))
     if row is None or not same or not works(row, utc_now()):
         raise Unauthorized("This API key is unknown or was revoked, or has expired.")
-    return ApiKey.of(row)
+    return ApiKey.from_row(row)
 
 
 def revoke(database: Database, key_id: str) -> ApiKey:
@@ -189,7 +189,7 @@ def revoke(database: Database, key_id: str) -> ApiKey:
             raise NotFound("There is no such API key.")
         row.revoked_at = row.revoked_at or utc_now()
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.key_id == key_id))
-        return ApiKey.of(row)
+        return ApiKey.from_row(row)
 
 
 def get(database: Database, key_id: str) -> ApiKey:
@@ -202,7 +202,7 @@ def get(database: Database, key_id: str) -> ApiKey:
         row = session.get(ApiKeyRow, key_id)
         if row is None:
             raise NotFound("There is no such API key.")
-        return ApiKey.of(row)
+        return ApiKey.from_row(row)
 
 
 def usable(database: Database, key_id: str) -> bool:
@@ -218,7 +218,7 @@ def list_keys(database: Database, tenant_id: str | None = None) -> tuple[ApiKey,
     if tenant_id is not None:
         query = query.where(ApiKeyRow.tenant_id == tenant_id)
     with database.session() as session:
-        return tuple(ApiKey.of(row) for row in session.scalars(query))
+        return tuple(ApiKey.from_row(row) for row in session.scalars(query))
 
 
 def _any_usable(session: Session) -> bool:
@@ -247,7 +247,7 @@ def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
     )
     session.add(row)
     session.flush()
-    return ApiKey.of(row), plain
+    return ApiKey.from_row(row), plain
 
 
 def works(row: ApiKeyRow, now: datetime) -> bool:

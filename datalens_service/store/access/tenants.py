@@ -58,7 +58,7 @@ class Tenant:
     created_at: datetime
 
     @classmethod
-    def of(cls, row: TenantRow) -> Tenant:
+    def from_row(cls, row: TenantRow) -> Tenant:
         """A copy of the row."""
         return cls(row.id, row.name, to_second(row.created_at))
 
@@ -74,7 +74,7 @@ def create(database: Database, name: str) -> Tenant:
         with database.transaction() as session:
             session.add(row)
             session.flush()
-            return Tenant.of(row)
+            return Tenant.from_row(row)
     except IntegrityError as error:
         raise StateConflict("There is a tenant of this name already.") from error
 
@@ -82,7 +82,7 @@ def create(database: Database, name: str) -> Tenant:
 def list_tenants(database: Database) -> tuple[Tenant, ...]:
     """All tenants, oldest first."""
     with database.session() as session:
-        return tuple(Tenant.of(row) for row in session.scalars(select(TenantRow).order_by(TenantRow.created_at)))
+        return tuple(Tenant.from_row(row) for row in session.scalars(select(TenantRow).order_by(TenantRow.created_at)))
 
 
 def find(database: Database, name: str) -> Tenant:
@@ -96,7 +96,7 @@ def find(database: Database, name: str) -> Tenant:
         row = session.scalars(query).first()
         if row is None:
             raise NotFound("There is no such tenant; `datalens tenants list` shows them.")
-        return Tenant.of(row)
+        return Tenant.from_row(row)
 
 
 def check_owned(connection: Connection, tenant_id: str, ids: Mapping[str, str]) -> None:

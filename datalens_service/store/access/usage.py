@@ -39,7 +39,7 @@ def _models(session: Session, tenant_id: str, kind: str) -> int:
     return session.scalar(select(func.count()).where(*mine)) or 0
 
 
-def of_tenant(database: Database, tenant_id: str) -> Usage:
+def count_usage(database: Database, tenant_id: str) -> Usage:
     """What the tenant has used up to now."""
     mine = JobRow.tenant_id == tenant_id
     unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > utc_now())

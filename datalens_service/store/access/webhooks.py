@@ -51,7 +51,7 @@ class Webhook:
     created_at: datetime
 
     @classmethod
-    def of(cls, row: WebhookRow) -> Webhook:
+    def from_row(cls, row: WebhookRow) -> Webhook:
         """A copy of the row, without the secret."""
         return cls(row.id, row.tenant_id, row.url, tuple(row.events.split()), row.enabled, to_second(row.created_at))
 
@@ -78,7 +78,7 @@ class Delivery:
     delivered_at: datetime | None
 
     @classmethod
-    def of(cls, row: DeliveryRow) -> Delivery:
+    def from_row(cls, row: DeliveryRow) -> Delivery:
         """A copy of the row."""
         times = {
             "next_attempt_at": to_second(row.next_attempt_at),
@@ -112,7 +112,7 @@ def create(database: Database, tenant_id: str, url: str, events: Collection[str]
     with database.transaction() as session:
         session.add(row)
         session.flush()
-        return Webhook.of(row), secret
+        return Webhook.from_row(row), secret
 
 
 def get(database: Database, webhook_id: str) -> Webhook:
@@ -122,7 +122,7 @@ def get(database: Database, webhook_id: str) -> Webhook:
         NotFound: There is none.
     """
     with database.session() as session:
-        return Webhook.of(_row(session, webhook_id))
+        return Webhook.from_row(_row(session, webhook_id))
 
 
 def list_webhooks(database: Database, tenant_id: str) -> tuple[Webhook, ...]:
@@ -130,7 +130,7 @@ def list_webhooks(database: Database, tenant_id: str) -> tuple[Webhook, ...]:
     query = select(WebhookRow).where(WebhookRow.tenant_id == tenant_id)
     with database.session() as session:
         rows = session.scalars(query.order_by(WebhookRow.created_at, WebhookRow.id))
-        return tuple(Webhook.of(row) for row in rows)
+        return tuple(Webhook.from_row(row) for row in rows)
 
 
 def change(
@@ -152,7 +152,7 @@ def change(
         row.events = " ".join(sorted(events)) if events is not None else row.events
         row.enabled = enabled if enabled is not None else row.enabled
         session.flush()
-        return Webhook.of(row)
+        return Webhook.from_row(row)
 
 
 def rotate_secret(database: Database, webhook_id: str) -> tuple[Webhook, str]:
@@ -165,7 +165,7 @@ def rotate_secret(database: Database, webhook_id: str) -> tuple[Webhook, str]:
         row = _row(session, webhook_id)
         row.secret = _new_secret()
         session.flush()
-        return Webhook.of(row), row.secret
+        return Webhook.from_row(row), row.secret
 
 
 def delete(database: Database, webhook_id: str) -> None:
@@ -198,7 +198,7 @@ def send_test(database: Database, webhook_id: str) -> Delivery:
         row = _message(_row(session, webhook_id), TEST_EVENT, {"webhook_id": webhook_id}, utc_now())
         session.add(row)
         session.flush()
-        return Delivery.of(row)
+        return Delivery.from_row(row)
 
 
 def redeliver(database: Database, webhook_id: str, delivery_id: str) -> Delivery:
@@ -213,7 +213,7 @@ def redeliver(database: Database, webhook_id: str, delivery_id: str) -> Delivery
             raise NotFound("There is no such delivery.")
         row.state, row.attempts, row.next_attempt_at = "pending", 0, utc_now()
         session.flush()
-        return Delivery.of(row)
+        return Delivery.from_row(row)
 
 
 def list_deliveries(
@@ -226,7 +226,7 @@ def list_deliveries(
     """
     query = select(DeliveryRow).where(DeliveryRow.webhook_id == webhook_id)
     with database.session() as session:
-        return list_page(session, query, (DeliveryRow.created_at, DeliveryRow.id), Delivery.of, limit, cursor)
+        return list_page(session, query, (DeliveryRow.created_at, DeliveryRow.id), Delivery.from_row, limit, cursor)
 
 
 def claim_due(database: Database, limit: int = 20, *, now: datetime | None = None) -> tuple[Claimed, ...]:
@@ -246,7 +246,7 @@ def claim_due(database: Database, limit: int = 20, *, now: datetime | None = Non
         taken = session.scalars(taking.returning(DeliveryRow.id)).all()
         both = select(DeliveryRow, WebhookRow).join(WebhookRow, WebhookRow.id == DeliveryRow.webhook_id)
         rows = session.execute(both.where(DeliveryRow.id.in_(taken))).all()
-        return tuple(Claimed(Delivery.of(message), hook.url, hook.secret) for message, hook in rows)
+        return tuple(Claimed(Delivery.from_row(message), hook.url, hook.secret) for message, hook in rows)
 
 
 def settle(

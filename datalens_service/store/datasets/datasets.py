@@ -101,7 +101,7 @@ class StoredDataset:
         return f"StoredDataset({self.id}, {self.state})"
 
     @classmethod
-    def of(cls, row: DatasetRow) -> StoredDataset:
+    def from_row(cls, row: DatasetRow) -> StoredDataset:
         """A copy of the row."""
         return copied(
             cls,
@@ -201,7 +201,7 @@ def create(
         )
         session.add(row)
         session.flush()
-        stored = replace(StoredDataset.of(row), known_records=len(known))
+        stored = replace(StoredDataset.from_row(row), known_records=len(known))
         if notices is not None:
             notices.count(NoticeCode.SHARES_RECORDS, len(known))
             notices.count(NoticeCode.SHARES_CONSTANT_IMAGES, len(known.keys() & constant))
@@ -234,7 +234,7 @@ def read(session: Session, dataset_id: str) -> StoredDataset:
         NotFound: No such data set.
         StateConflict: Its upload was not opened yet.
     """
-    return StoredDataset.of(_row(session, dataset_id))
+    return StoredDataset.from_row(_row(session, dataset_id))
 
 
 def list_datasets(
@@ -249,7 +249,7 @@ def list_datasets(
     if tenant_id is not None:
         query = query.where(DatasetRow.tenant_id == tenant_id)
     with database.session() as session:
-        return list_page(session, query, (DatasetRow.created_at, DatasetRow.id), StoredDataset.of, limit, cursor)
+        return list_page(session, query, (DatasetRow.created_at, DatasetRow.id), StoredDataset.from_row, limit, cursor)
 
 
 def linked(database: Database, dataset_id: str) -> tuple[str, ...]:
@@ -285,14 +285,14 @@ def delete(database: Database, dataset_id: str) -> StoredDataset:
         row = _row(session, dataset_id)
         session.refresh(row)
         if row.state == DatasetState.DELETED:
-            return StoredDataset.of(row)
+            return StoredDataset.from_row(row)
         _check_no_open_job(session, dataset_id)
         row.state = DatasetState.DELETED
         row.partition_key = None
         row.deleted_at = utc_now()
         ledger.note_deletion(session, account, dataset_id)
         _forget_audits(session, dataset_id)
-        return StoredDataset.of(row)
+        return StoredDataset.from_row(row)
 
 
 def check_holdout(database: Database, dataset_id: str, holdout_id: str) -> StoredDataset:

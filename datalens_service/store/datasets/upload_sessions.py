@@ -41,7 +41,7 @@ class PartialUpload:
         return self.received == self.length
 
     @classmethod
-    def of(cls, row: UploadRow) -> PartialUpload:
+    def from_row(cls, row: UploadRow) -> PartialUpload:
         """A copy of the row."""
         created, expires = to_second(row.created_at), to_second(row.expires_at)
         return cls(row.id, row.key_id, row.length, row.received, created, expires, row.name)
@@ -68,7 +68,7 @@ def create(database: Database, key_id: str, length: int, lifetime: timedelta, na
     with database.transaction() as session:
         session.add(row)
         session.flush()
-        return PartialUpload.of(row)
+        return PartialUpload.from_row(row)
 
 
 def get(database: Database, upload_id: str) -> PartialUpload:
@@ -78,7 +78,7 @@ def get(database: Database, upload_id: str) -> PartialUpload:
         NotFound: No such upload, or it has expired.
     """
     with database.session() as session:
-        return PartialUpload.of(_row(session, upload_id))
+        return PartialUpload.from_row(_row(session, upload_id))
 
 
 def advance(database: Database, upload_id: str, received: int, lifetime: timedelta) -> PartialUpload:
@@ -94,7 +94,7 @@ def advance(database: Database, upload_id: str, received: int, lifetime: timedel
             raise StateConflict("More of this upload was received already.")
         row.received = received
         row.expires_at = utc_now() + lifetime
-        return PartialUpload.of(row)
+        return PartialUpload.from_row(row)
 
 
 def remove(database: Database, upload_id: str) -> None:
@@ -117,7 +117,7 @@ def take(session: Session, upload_id: str) -> PartialUpload:
         StateConflict: Something is missing.
     """
     row = _row(session, upload_id)
-    upload = PartialUpload.of(row)
+    upload = PartialUpload.from_row(row)
     if not upload.complete:
         raise StateConflict(f"Only {upload.received} of {upload.length} bytes were received; send the rest first.")
     session.delete(row)

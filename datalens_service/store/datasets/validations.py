@@ -53,7 +53,7 @@ class Validation:
         return f"Validation({self.dataset_id}, {self.state})"
 
     @classmethod
-    def of(cls, row: IntakeRow) -> Validation:
+    def from_row(cls, row: IntakeRow) -> Validation:
         """A copy of the row."""
         finished_at, created_at = row.finished_at and to_second(row.finished_at), to_second(row.created_at)
         return copied(cls, row, state=DatasetState(row.state), created_at=created_at, finished_at=finished_at)
@@ -74,12 +74,12 @@ def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any])
         row = _new(datasets.new_id(), key_id, upload_id, named)
         session.add(row)
         session.flush()
-        return Validation.of(row)
+        return Validation.from_row(row)
 
 
-def of_request(key_id: str, form: dict[str, Any]) -> Validation:
+def begin_request(key_id: str, form: dict[str, Any]) -> Validation:
     """The check of an upload that is read while its request lasts; noted nowhere before it has ended."""
-    return Validation.of(_new(datasets.new_id(), key_id, None, form))
+    return Validation.from_row(_new(datasets.new_id(), key_id, None, form))
 
 
 def settle(
@@ -124,7 +124,7 @@ def get(database: Database, dataset_id: str) -> Validation:
         NotFound: No such data set, or it came before reports were kept.
     """
     with database.session() as session:
-        return Validation.of(_row(session, dataset_id))
+        return Validation.from_row(_row(session, dataset_id))
 
 
 def joined(database: Database, dataset_id: str) -> Joined | None:
@@ -140,7 +140,7 @@ def in_state(database: Database, state: DatasetState) -> tuple[Validation, ...]:
     """All uploads in a state, oldest first."""
     query = select(IntakeRow).where(IntakeRow.state == state).order_by(IntakeRow.created_at)
     with database.session() as session:
-        return tuple(Validation.of(row) for row in session.scalars(query))
+        return tuple(Validation.from_row(row) for row in session.scalars(query))
 
 
 def delete(database: Database, dataset_id: str) -> Validation | None:
@@ -160,7 +160,7 @@ def delete(database: Database, dataset_id: str) -> Validation | None:
             raise StateConflict("The upload has become a data set by now; delete that.")
         row.state, row.report, row.form = DatasetState.DELETED, None, {}
         row.finished_at = row.finished_at or utc_now()
-        return Validation.of(row)
+        return Validation.from_row(row)
 
 
 def _new(dataset_id: str, key_id: str, upload_id: str | None, form: dict[str, Any]) -> IntakeRow:

@@ -21,7 +21,7 @@ from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.validations import Validation
-from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.paging import Page, after, build_cursor, check_limit
 from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow
 
 
@@ -107,14 +107,14 @@ def list_views(
         rows = session.execute(query).all()
         items = tuple(_read(session, row.id) for row in rows[:limit])
     last = rows[limit - 1] if len(rows) > limit else None
-    return Page(items=items, next_cursor=None if last is None else cursor_of(last.created_at, last.id))
+    return Page(items=items, next_cursor=None if last is None else build_cursor(last.created_at, last.id))
 
 
 def _read(session: Session, dataset_id: str) -> DatasetView:
     dataset = session.get(DatasetRow, dataset_id)
     if dataset is not None:
-        return DatasetView.from_dataset(StoredDataset.of(dataset))
+        return DatasetView.from_dataset(StoredDataset.from_row(dataset))
     validation = session.get(IntakeRow, dataset_id)
     if validation is None:
         raise NotFound("There is no such data set.")
-    return DatasetView.from_validation(Validation.of(validation))
+    return DatasetView.from_validation(Validation.from_row(validation))

@@ -162,11 +162,11 @@ def list_about(database: Database, dataset_id: str, attacked_job_id: str) -> tup
 def _read(session: Session, row: JobRow) -> StoredAudit:
     audit = session.get_one(PrivacyAuditRow, row.id)
     if audit.result is None:
-        return StoredAudit(Job.of(row), audit.attacked_job_id, None)
+        return StoredAudit(Job.from_row(row), audit.attacked_job_id, None)
     figures = {key: value for key, value in audit.result.items() if key != _PICTURE}
     encoded = audit.result.get(_PICTURE)
     picture = None if encoded is None else base64.b64decode(encoded)
-    return StoredAudit(Job.of(row), audit.attacked_job_id, figures, picture)
+    return StoredAudit(Job.from_row(row), audit.attacked_job_id, figures, picture)
 
 
 def _ready_dataset(session: Session, dataset_id: str) -> DatasetRow:

@@ -82,7 +82,7 @@ class Event:
     created_at: datetime
 
     @classmethod
-    def of(cls, row: JobEventRow) -> Event:
+    def from_row(cls, row: JobEventRow) -> Event:
         """A copy of the row."""
         return cls(
             row.seq,
@@ -147,7 +147,7 @@ def list_events(database: Database, job_id: str, *, after: int = 0, limit: int =
     query = select(JobEventRow).where(JobEventRow.job_id == job_id, JobEventRow.seq > after)
     with database.session() as session:
         rows = session.scalars(query.order_by(JobEventRow.seq).limit(check_limit(limit)))
-        return tuple(Event.of(row) for row in rows)
+        return tuple(Event.from_row(row) for row in rows)
 
 
 def list_milestones(database: Database, job_id: str) -> tuple[Event, ...]:
@@ -157,7 +157,7 @@ def list_milestones(database: Database, job_id: str) -> tuple[Event, ...]:
     )
     query = select(JobEventRow).where(JobEventRow.job_id == job_id, turns).order_by(JobEventRow.seq)
     with database.session() as session:
-        return tuple(Event.of(row) for row in session.scalars(query.limit(MAXIMUM_LIMIT)))
+        return tuple(Event.from_row(row) for row in session.scalars(query.limit(MAXIMUM_LIMIT)))
 
 
 def worth_telling(job: JobRow, phase: Phase, value: int, maximum: int) -> bool:

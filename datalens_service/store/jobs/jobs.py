@@ -131,7 +131,7 @@ class Job:
     notes: str = ""
 
     @classmethod
-    def of(cls, row: JobRow) -> Job:
+    def from_row(cls, row: JobRow) -> Job:
         """A copy of the row."""
         return copied(
             cls,
@@ -187,7 +187,7 @@ def create(
         account = ledger.lock_account(session, dataset.account_id)
         key = scoped(idempotency_key, dataset.tenant_id)
         if (known := earlier_job(session, key, fingerprint)) is not None:
-            return Job.of(known)
+            return Job.from_row(known)
         _check_ready(session, dataset)
         check_log(database, account)
         now = read_database_clock(session)
@@ -198,7 +198,7 @@ def create(
         session.flush()
         ledger.reserve(session, account, row, cost, plan.slack)
         events.record(session, row, EventType.CREATED)
-        return Job.of(row)
+        return Job.from_row(row)
 
     try:
         return in_step_with_log(database, submit)
@@ -214,7 +214,7 @@ def get(database: Database, job_id: str) -> Job:
         NotFound: No such job.
     """
     with database.session() as session:
-        return Job.of(ledger.job_row(session, job_id))
+        return Job.from_row(ledger.job_row(session, job_id))
 
 
 def get_plan(database: Database, job_id: str) -> Plan | None:
@@ -236,7 +236,9 @@ def list_jobs(database: Database, which: JobFilter = _ALL, *, limit: int = 50, c
     """
     trained = select(JobRow).where(JobRow.measured_job_id.is_(None), ~JobRow.is_audit)
     with database.session() as session:
-        return list_page(session, which.applied_to(trained), (JobRow.created_at, JobRow.id), Job.of, limit, cursor)
+        return list_page(
+            session, which.applied_to(trained), (JobRow.created_at, JobRow.id), Job.from_row, limit, cursor
+        )
 
 
 def request_cancel(database: Database, job_id: str) -> Job:
@@ -257,7 +259,7 @@ def request_cancel(database: Database, job_id: str) -> Job:
             events.record(session, row, EventType.CANCEL_REQUESTED)
         else:
             end(session, row, JobState.CANCELLED, None)
-        return Job.of(row)
+        return Job.from_row(row)
 
 
 def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | None) -> None:

@@ -213,7 +213,7 @@ def finish(database: Database, lease: Lease, state: JobState, error: dict[str, A
         raise InvalidInput(f"A job does not end as {state}.")
     with locked(database, lease) as (session, row):
         end(session, row, state, error)
-        return Job.of(row)
+        return Job.from_row(row)
 
 
 def release(database: Database, lease: Lease) -> Job:
@@ -224,7 +224,7 @@ def release(database: Database, lease: Lease) -> Job:
     """
     with locked(database, lease) as (session, row):
         give_back(session, row)
-        return Job.of(row)
+        return Job.from_row(row)
 
 
 def give_back(session: Session, row: JobRow) -> None:
@@ -296,7 +296,7 @@ def _expire(database: Database, job_id: str, now: datetime | None) -> Job | None
         if not _ran_out(row, now or read_database_clock(session)):
             return None
         _requeue_or_end(session, row, EventType.LEASE_LOST)
-        return Job.of(row)
+        return Job.from_row(row)
 
 
 def _ran_out(row: JobRow, now: datetime) -> bool:

@@ -20,12 +20,12 @@ def request_pause(database: Database, job_id: str) -> Job:
         if JobState(row.state).terminal or row.cancel_requested:
             raise StateConflict("A job that has ended or is being cancelled does not pause.")
         if row.pause_requested:
-            return Job.of(row)
+            return Job.from_row(row)
         row.pause_requested = True
         if row.state == JobState.QUEUED:
             row.state = JobState.PAUSED
         events.record(session, row, EventType.PAUSED if row.state == JobState.PAUSED else EventType.PAUSE_REQUESTED)
-        return Job.of(row)
+        return Job.from_row(row)
 
 
 def resume(database: Database, job_id: str) -> Job:
@@ -43,4 +43,4 @@ def resume(database: Database, job_id: str) -> Job:
         if row.state == JobState.PAUSED:
             row.state = JobState.QUEUED
         events.record(session, row, EventType.RESUMED)
-        return Job.of(row)
+        return Job.from_row(row)

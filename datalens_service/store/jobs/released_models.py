@@ -51,7 +51,7 @@ class StoredModel:
         return self.job_id is None
 
     @classmethod
-    def of(cls, row: ReleasedModelRow) -> StoredModel:
+    def from_row(cls, row: ReleasedModelRow) -> StoredModel:
         """A copy of the row."""
         at = to_second(row.created_at)
         return cls(row.id, row.tenant_id, row.job_id, row.name, row.card, row.sha256, at, row.kind)
@@ -62,14 +62,14 @@ def new_id() -> str:
     return f"{_PREFIXES[GENERATOR]}_{uuid4().hex}"
 
 
-def id_of(job_id: str, kind: str = GENERATOR) -> str:
+def build_id(job_id: str, kind: str = GENERATOR) -> str:
     """Id of the model that a job makes."""
     return f"{_PREFIXES.get(kind, _ANY_PREFIX)}_{job_id.partition('_')[2]}"
 
 
 def add_made(session: Session, job: JobRow, kind: str) -> None:
     """Note the model of a job that succeeds in this transaction, if it is not noted yet."""
-    model_id = id_of(job.id, kind)
+    model_id = build_id(job.id, kind)
     if session.get(ReleasedModelRow, model_id) is not None:
         return
     row = ReleasedModelRow(
@@ -96,7 +96,7 @@ def add_imported(
     with database.transaction() as session:
         session.add(row)
         session.flush()
-        return StoredModel.of(row)
+        return StoredModel.from_row(row)
 
 
 def get(database: Database, model_id: str, kind: str = GENERATOR) -> StoredModel:
@@ -109,7 +109,7 @@ def get(database: Database, model_id: str, kind: str = GENERATOR) -> StoredModel
         row = session.get(ReleasedModelRow, model_id)
         if row is None or row.kind != kind:
             raise NotFound(f"There is no such {kind}.")
-        return StoredModel.of(row)
+        return StoredModel.from_row(row)
 
 
 def list_models(
@@ -128,7 +128,7 @@ def list_models(
         query = query.where(ReleasedModelRow.kind == kind)
     with database.session() as session:
         columns = (ReleasedModelRow.created_at, ReleasedModelRow.id)
-        return list_page(session, query, columns, StoredModel.of, limit, cursor)
+        return list_page(session, query, columns, StoredModel.from_row, limit, cursor)
 
 
 def delete_imported(database: Database, generator_id: str) -> bool:

@@ -81,7 +81,7 @@ class JobAccount:
             entry = make_entry(session, self._job_id, self._lease_token)
             if self._database.log is not None:
                 account = session.get_one(AccountRow, entry.account_id)
-                line = LogLine.of(entry)
+                line = LogLine.from_entry(entry)
                 account.checked_log_bytes = self._database.log.append(line, account.checked_log_bytes)
                 written.append((line, account.checked_log_bytes))
 

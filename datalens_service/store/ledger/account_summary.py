@@ -81,12 +81,12 @@ class AccountSummary:
     @property
     def epsilon_spent(self) -> float:
         """ε of everything spent, over all jobs and data sets of the account, deleted ones included."""
-        return self.epsilon_of(self.spent_units, self.charged_slack)
+        return self.convert_units(self.spent_units, self.charged_slack)
 
     @property
     def epsilon_reserved(self) -> float:
         """ε of everything reserved and not yet charged."""
-        return self.epsilon_of(self.reserved_units, self.reserved_slack)
+        return self.convert_units(self.reserved_units, self.reserved_slack)
 
     @property
     def epsilon_remaining(self) -> float:
@@ -96,12 +96,12 @@ class AccountSummary:
     def epsilon_remaining_beside(self, slack: int) -> float:
         """The same for a job that sets aside a slack, which takes units of the whole account beside its own."""
         units, delta = self.with_reserved(Charge(0, slack)).remaining_units, accounting.delta_beside(slack, self.delta)
-        shown = self.epsilon_of(units, slack) if units > 0 else 0.0
+        shown = self.convert_units(units, slack) if units > 0 else 0.0
         while shown > 0 and accounting.limit_units(shown, delta) > units:
             shown = accounting.round_down(shown - 5e-5)
         return shown
 
-    def epsilon_of(self, units: int, slack: int = 0) -> float:
+    def convert_units(self, units: int, slack: int = 0) -> float:
         """ε of `units` and `slack` at the account's δ, rounded up to four digits."""
         return accounting.round_up(accounting.epsilon_of_charge(Charge(units, slack), self.delta))
 
@@ -122,7 +122,7 @@ def summarize_account(session: Session, dataset_id: str) -> AccountSummary:
     Raises:
         NotFound: No such data set.
     """
-    return of_account(account_of(session, dataset_id))
+    return summarize_row(read_account(session, dataset_id))
 
 
 def entries(session: Session, dataset_id: str) -> list[Entry]:
@@ -131,7 +131,7 @@ def entries(session: Session, dataset_id: str) -> list[Entry]:
     Raises:
         NotFound: No such data set.
     """
-    return list(journal(session, account_of(session, dataset_id).id))
+    return list(journal(session, read_account(session, dataset_id).id))
 
 
 def entries_after(
@@ -142,7 +142,7 @@ def entries_after(
     Raises:
         NotFound: No such data set.
     """
-    account_id = account_of(session, dataset_id).id
+    account_id = read_account(session, dataset_id).id
     query = select(LedgerEntryRow).where(LedgerEntryRow.account_id == account_id, LedgerEntryRow.seq > after)
     if kind is not None:
         query = query.where(LedgerEntryRow.kind == kind)
@@ -150,7 +150,7 @@ def entries_after(
     return [Entry.model_validate(row) for row in rows]
 
 
-def account_of(session: Session, dataset_id: str) -> AccountRow:
+def read_account(session: Session, dataset_id: str) -> AccountRow:
     """The account that pays for a data set, not locked.
 
     Raises:
@@ -163,7 +163,7 @@ def account_of(session: Session, dataset_id: str) -> AccountRow:
     return account
 
 
-def of_account(account: AccountRow) -> AccountSummary:
+def summarize_row(account: AccountRow) -> AccountSummary:
     """The summary of one account."""
     return AccountSummary(
         account_id=account.id,

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import Balance, EntryKind, broken, budget_label, follow
-from datalens_service.store.ledger.account_summary import account_of, journal
+from datalens_service.store.ledger.account_summary import journal, read_account
 from datalens_service.store.tables import AccountRow, AggregateRow, JobRow, LedgerEntryRow, ReservationRow
 
 
@@ -16,7 +16,7 @@ def verify_chain(session: Session, dataset_id: str) -> Balance:
         LedgerCorrupt: Names the first entry, total, job or step that does not fit.
         NotFound: No such data set.
     """
-    return verify_account(session, account_of(session, dataset_id))
+    return verify_account(session, read_account(session, dataset_id))
 
 
 def verify_account(session: Session, account: AccountRow) -> Balance:

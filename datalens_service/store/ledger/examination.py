@@ -12,7 +12,7 @@ from datalens_service.privacy.accounting import Charge, units_held_for_slack
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.charge_log import LogLine, LogSlice
 from datalens_service.store.ledger import ledger
-from datalens_service.store.ledger.account_summary import of_account
+from datalens_service.store.ledger.account_summary import summarize_row
 from datalens_service.store.ledger.chain_verification import verify_account
 from datalens_service.store.tables import LARGEST_UNITS, AccountRow, DatasetRow, JobRow, LedgerEntryRow
 
@@ -66,7 +66,7 @@ def _recover(session: Session, account: AccountRow, line: LogLine) -> bool:
     slack_from_reservation = min(line.slack, ledger.reserved_slack(session, line.job_id)) if line.slack else 0
     unreserved = Charge(line.units - from_reservation, line.slack - slack_from_reservation)
     # A frozen account is examined with this open, too.
-    if not replace(of_account(account), frozen_reason=None).covers(unreserved):
+    if not replace(summarize_row(account), frozen_reason=None).covers(unreserved):
         return False
     account.reserved_slack -= slack_from_reservation
     account.charged_slack += line.slack

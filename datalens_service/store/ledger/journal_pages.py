@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import EntryKind
-from datalens_service.store.ledger.account_summary import account_of
+from datalens_service.store.ledger.account_summary import read_account
 from datalens_service.store.tables import AccountRow, LedgerEntryRow
 
 SPENDS = (EntryKind.CHARGE, EntryKind.RECOVERED)
@@ -67,7 +67,7 @@ def read_slice(session: Session, dataset_id: str, before: int | None, limit: int
     Raises:
         NotFound: No such data set.
     """
-    account = account_of(session, dataset_id)
+    account = read_account(session, dataset_id)
     query = _LINES.where(*_entries(account, before)).order_by(LedgerEntryRow.seq.desc())
     lines = [_line(row) for row in session.execute(query.limit(limit))]
     return JournalSlice(
@@ -84,7 +84,7 @@ def read_deletion(session: Session, dataset_id: str) -> JournalLine | None:
         NotFound: No such data set.
     """
     deleted = (LedgerEntryRow.dataset_id == dataset_id, LedgerEntryRow.kind == EntryKind.DELETE)
-    query = _LINES.where(*_entries(account_of(session, dataset_id), None), *deleted)
+    query = _LINES.where(*_entries(read_account(session, dataset_id), None), *deleted)
     return next((_line(row) for row in session.execute(query)), None)
 
 

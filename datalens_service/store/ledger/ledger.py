@@ -33,7 +33,7 @@ from datalens_service.errors import (
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import GENESIS, Entry, EntryKind, budget_label
-from datalens_service.store.ledger.account_summary import AccountSummary, of_account
+from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
 from datalens_service.store.tables import (
     LARGEST_UNITS,
     AccountRow,
@@ -136,7 +136,7 @@ def reserve(session: Session, account: AccountRow, job: JobRow, units: int, slac
     """
     units = _positive(units)
     _check_not_frozen(account)
-    statement = of_account(account)
+    statement = summarize_row(account)
     if not statement.covers(Charge(units, slack)):
         raise _exceeded(statement, units, slack)
     account.reserved_units += units
@@ -406,7 +406,7 @@ def _check_not_frozen(account: AccountRow) -> None:
 
 
 def _exceeded(statement: AccountSummary, units: int, slack: int) -> BudgetExceeded:
-    figures, requested = statement.figures(), statement.epsilon_of(units, slack)
+    figures, requested = statement.figures(), statement.convert_units(units, slack)
     beside = f", {statement.epsilon_remaining_beside(slack):g} for a job with sampled gradients" if slack else ""
     return BudgetExceeded(
         f"The request needs ε = {requested:g} and {figures.epsilon_remaining:g} of {figures.epsilon_limit:g} "

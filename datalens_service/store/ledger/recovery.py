@@ -203,7 +203,7 @@ def _rewrite_lost_lines(database: Database, lines: Sequence[LogLine]) -> None:
         for row in session.execute(query.order_by(LedgerEntryRow.account_id, LedgerEntryRow.seq)):
             if not {row.hash, row.recovers} & written:
                 lost = session.get_one(LedgerEntryRow, (row.account_id, row.seq))
-                database.log.add(LogLine.of(Entry.model_validate(lost)))
+                database.log.add(LogLine.from_entry(Entry.model_validate(lost)))
 
 
 def _by_account(lines: Sequence[LogLine]) -> defaultdict[str, list[LogLine]]:

@@ -80,17 +80,17 @@ def draw(
     start = Start(settings["start"]["kind"], settings["start"]["settings"], _part(tensors, _START))
     network = _load(_part(tensors, _DENOISER), settings, schema)
     propose = partial(_propose, network, start, settings, rng=rng)
-    classifier = labeller_of(start, schema)
+    classifier = load_labeller(start, schema)
     if classifier is None:
         return propose(labels)
     return fill_requests(labels, schema.dimensions, propose, partial(_predict, classifier, schema))
 
 
-def labeller_of(start: Start, schema: Schema) -> Classifier | LastLayerClassifier | None:
+def load_labeller(start: Start, schema: Schema) -> Classifier | LastLayerClassifier | None:
     """The classifier inside a released model, or None."""
     if start.kind == "rejection":
-        return rejection.classifier_of(start.tensors, start.settings, schema)
-    return guided.classifier_of(start.tensors, schema) if start.kind == "guided" else None
+        return rejection.unpack_classifier(start.tensors, start.settings, schema)
+    return guided.unpack_classifier(start.tensors, schema) if start.kind == "guided" else None
 
 
 def _propose(

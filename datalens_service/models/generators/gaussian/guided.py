@@ -85,12 +85,12 @@ def draw(
     Returns:
         float32 (n, d) in [0, 1].
     """
-    classifier = classifier_of(tensors, schema)
+    classifier = unpack_classifier(tensors, schema)
     propose_of = partial(propose, _part(tensors, _BASE), settings, schema, rng=rng)
     return fill_requests(labels, schema.dimensions, propose_of, classifier.predict)
 
 
-def classifier_of(tensors: Tensors, schema: Schema) -> LastLayerClassifier:
+def unpack_classifier(tensors: Tensors, schema: Schema) -> LastLayerClassifier:
     """The classifier inside the model."""
     return LastLayerClassifier.from_tensors(schema, _part(tensors, _CLASSIFIER))
 

@@ -86,17 +86,17 @@ class LevelSets:
         for start in range(0, len(images), _ROWS):
             block, rows = images[start : start + _ROWS], vectors[start : start + _ROWS]
             fields, poses = self._fields(block), self._poses(block)
-            rows[:, : self.field_numbers] = self._numbers_of(fields, poses)
+            rows[:, : self.field_numbers] = self._list_numbers(fields, poses)
             if self._posed:
                 rows[:, -POSE_NUMBERS:] = pose_coordinates(poses)
             else:
-                rows[:, self.field_numbers :] = self._shading_of(block, fields)
+                rows[:, self.field_numbers :] = self._fit_shading(block, fields)
         return vectors
 
     def encode_fields(self, images: Images) -> Floats:
         """The first `field_numbers` of what `encode` returns, sooner."""
         blocks = [images[start : start + _ROWS] for start in range(0, len(images), _ROWS)]
-        numbers = [self._numbers_of(self._fields(block), self._poses(block)) for block in blocks]
+        numbers = [self._list_numbers(self._fields(block), self._poses(block)) for block in blocks]
         return np.concatenate(numbers) if numbers else np.empty((0, self.field_numbers))
 
     def decode(self, vectors: Floats) -> NDArray[np.float32]:
@@ -190,14 +190,14 @@ class LevelSets:
             return np.empty((len(images), 0))
         return np.stack([measure_pose(ink) for ink in images.max(axis=3)])
 
-    def _numbers_of(self, fields: Floats, poses: Floats) -> Floats:
+    def _list_numbers(self, fields: Floats, poses: Floats) -> Floats:
         """(n, field_numbers) of fields, moved into the common pose if they are drawings."""
         if self._posed:
             fields = np.stack([normalize_pose(field, pose) for field, pose in zip(fields, poses, strict=True)])
         cut = (fields.clip(-_DEPTH, _DEPTH) + _DEPTH).reshape(len(fields), -1)
         return exact_products(on_grid(cut, self._longest), self._bases()[0]) * self._density
 
-    def _shading_of(self, images: Images, fields: Floats) -> Floats:
+    def _fit_shading(self, images: Images, fields: Floats) -> Floats:
         """(n, shading numbers) of objects."""
         inside = (0.5 + self._unit * fields).clip(0, 1) ** 2
         cover = _blurred(inside, 2 * self._unit)

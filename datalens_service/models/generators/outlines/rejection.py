@@ -107,7 +107,7 @@ def draw(
     Returns:
         float32 (n, channels·height·width) in [0, 1].
     """
-    start, classifier = _part(tensors, _START), classifier_of(tensors, settings, schema)
+    start, classifier = _part(tensors, _START), unpack_classifier(tensors, settings, schema)
     images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
     unfilled = np.arange(len(labels))
     for _ in range(_ROUNDS):
@@ -130,7 +130,7 @@ def draw_proposals(
     return codec.decode(shapes.draw_vectors(codec, start, settings["start"]["spread"], labels, rng))
 
 
-def classifier_of(tensors: Tensors, settings: dict[str, Any], schema: Schema) -> Classifier:
+def unpack_classifier(tensors: Tensors, settings: dict[str, Any], schema: Schema) -> Classifier:
     """The classifier inside the model; arguments as of `draw`."""
     return Classifier(schema, settings["classifier"], _part(tensors, _CLASSIFIER))
 

@@ -49,7 +49,7 @@ def fit_tilt(features: Floats, mean: Floats, penalty: float) -> Floats:
     return np.asarray(fitted.x)
 
 
-def level_for(scores: Floats, share: float) -> float:
+def find_level(scores: Floats, share: float) -> float:
     """Level l at which the mean of min(1, exp(score − l)) is `share`: acceptance of samples with these scores."""
     low, high = float(scores.min()) - 1.0, float(scores.max()) + 50.0
     for _ in range(60):
