@@ -17,7 +17,7 @@ from api.http.middleware import BodyLimit, ReaderVoice, RequestLog
 from api.http.reverse_proxy import ReverseProxy
 from api.http.static_files import StaticFolder
 from api.http.strictness import refuse_unknown
-from api.openapi import audit_examples, document, examples, service_examples
+from api.openapi import document
 from api.pages import (
     administration_pages,
     dataset_pages,
@@ -166,10 +166,9 @@ class _Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            answers = {**examples.ANSWERS, **service_examples.ANSWERS, **audit_examples.answers()}
-            # Examples are the same for everybody: paths within the service.
+            # The same for everybody: paths within the service.
             with rooted_at(""):
-                self.openapi_schema = document.describe(self, answers)
+                self.openapi_schema = document.describe(self)
         return {**self.openapi_schema, "servers": [{"url": address("") or "/", "description": "This service."}]}
 
 

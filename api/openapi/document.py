@@ -116,11 +116,7 @@ _HEADERS: Final[dict[str, Json]] = {
 
 
 def ok(status: int, description: str, *, headers: Sequence[str] = (), links: Json | None = None) -> Responses:
-    """A successful answer; its example is in `examples.ANSWERS`.
-
-    Args:
-        links: OpenAPI links to what can be done next.
-    """
+    """A successful answer, with OpenAPI links to what can be done next."""
     answer: Json = {"description": description}
     if headers:
         answer["headers"] = {name: _HEADERS[name] for name in headers}
@@ -169,12 +165,8 @@ def form_body(form: type[BaseModel], file_field: str, file_description: str, exa
     return {"requestBody": {"required": True, "content": {"multipart/form-data": media}}}
 
 
-def describe(app: FastAPI, answers: Json) -> Json:
-    """The OpenAPI document of the application.
-
-    Args:
-        answers: A JSON body by operation id, or by that and the status of an answer of another kind.
-    """
+def describe(app: FastAPI) -> Json:
+    """The OpenAPI document of the application."""
     described = get_openapi(
         title=TITLE,
         version=version("datalens-service"),
@@ -189,19 +181,7 @@ def describe(app: FastAPI, answers: Json) -> Json:
     described["components"]["schemas"]["PredictionRequest"] = PredictionRequest.model_json_schema()
     described["components"]["schemas"]["IndividualEpsilonRequest"] = IndividualEpsilonRequest.model_json_schema()
     _add_access(described)
-    _add_answers(described, answers)
     return described
-
-
-def _add_answers(described: Json, answers: Json) -> None:
-    """Put the examples in here, because FastAPI drops every member of an example that is null."""
-    operations = [operation for methods in described["paths"].values() for operation in methods.values()]
-    for operation in operations:
-        for status, answer in operation["responses"].items():
-            media = answer.get("content", {}).get("application/json")
-            if media is not None and status.startswith("2"):
-                operation_id = operation["operationId"]
-                media["example"] = answers.get(f"{operation_id} {status}", answers[operation_id])
 
 
 def _add_access(described: Json) -> None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response, st
 from api.deps import Caller, ObjectId, Services, ServicesDep, caller
 from api.http.file_responses import file_response
 from api.http.strictness import StrictRoute
-from api.openapi import service_examples as examples
+from api.openapi import examples
 from api.openapi.document import file_content, ok, problems
 from api.schemas.releases import AddressRead, AddressRequest, ArtifactList, ArtifactRead
 from api.security import signed_urls

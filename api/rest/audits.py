@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Query, Response, status
 
 from api.deps import After, Caller, Limit, ObjectId, ServicesDep
 from api.http.strictness import StrictRoute
-from api.openapi import audit_examples
+from api.openapi import examples
 from api.openapi.document import ok, problems
 from api.problems.handlers import PRIVATE
 from api.rest.jobs import RETRY_AFTER_SECONDS, IdempotencyKey
@@ -38,7 +38,7 @@ _SUBMISSION: Final = problems(
     },
 )
 def create_audit(
-    request: Annotated[AuditRequest, Body(openapi_examples=audit_examples.REQUESTS)],
+    request: Annotated[AuditRequest, Body(openapi_examples=examples.AUDITS)],
     services: ServicesDep,
     key: Caller,
     response: Response,

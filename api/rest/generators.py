@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response, status
 from api.deps import After, Caller, Limit, ObjectId, ServicesDep
 from api.http.file_responses import file_response
 from api.http.strictness import DIGITS
-from api.openapi import service_examples as examples
+from api.openapi import examples
 from api.openapi.document import file_content, form_body, ok, problems
 from api.released_jobs import FormatName
 from api.schemas.common import Page

@@ -7,7 +7,7 @@ import numpy as np
 from fastapi import APIRouter, Response
 
 from api.deps import Services, ServicesDep
-from api.openapi import service_examples as examples
+from api.openapi import examples
 from api.openapi.document import form_body, ok, problems
 from api.problems.handlers import PRIVATE
 from api.released_jobs import Labelling

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Response, status
 
 from api.deps import Caller, ObjectId, ServicesDep
 from api.http.strictness import StrictRoute
-from api.openapi import service_examples as examples
+from api.openapi import examples
 from api.openapi.document import ok, problems
 from api.schemas.access import KeyCreate, KeyCreated, KeyList, KeyRead, KeyRotation
 from datalens_service.clock import utc_now

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Query
 
 from api.deps import MAXIMUM_PAGE, Caller, ObjectId, ServicesDep
 from api.http.strictness import DIGITS, StrictRoute
-from api.openapi import service_examples as examples
+from api.openapi import examples
 from api.openapi.document import ok, problems
 from api.schemas.common import BudgetRead
 from api.schemas.datasets import EntryPage, RaiseRequest

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Response, status
 
 from api.deps import After, Caller, Limit, ObjectId, ServicesDep
 from api.http.strictness import StrictRoute
-from api.openapi import service_examples as examples
+from api.openapi import examples
 from api.openapi.document import ok, problems
 from api.schemas.common import Page
 from api.schemas.webhooks import DeliveryRead, WebhookChange, WebhookCreate, WebhookCreated, WebhookList, WebhookRead

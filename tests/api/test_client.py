@@ -13,7 +13,6 @@ from api_builders import npz, succeed, training
 from event_loops import run_alone
 from test_server import Service
 
-from api.openapi.examples import ANSWERS
 from api.uploads import tus
 from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, requests
 from datalens_service.client._sync.transport import Transport
@@ -21,6 +20,7 @@ from datalens_service.client.requests import Parsed, Request
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store.datasets import upload_sessions
+from example_proof import EXAMPLE_PROOF
 
 SPEC = training("")["spec"]
 
@@ -105,7 +105,7 @@ def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) ->
         dataset = client.upload_dataset(file, epsilon=10, confirm_classes=True)
         job = client.submit(dataset.id, {**SPEC, "synthetic_images": 20}, priority=1)
         assert job.priority == 1
-        succeed(service.services, job.id, tmp_path, ANSWERS["getJobBundle"]["card"])
+        succeed(service.services, job.id, tmp_path, EXAMPLE_PROOF["card"])
         events = list(job.events())
         assert (events[0].type, events[-1].type) == ("job.created", "job.succeeded")
         assert [event.id for event in events] == list(range(1, len(events) + 1))

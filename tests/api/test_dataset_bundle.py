@@ -11,15 +11,15 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from api.openapi.examples import ANSWERS
 from datalens_service.data.export import WRITERS
 from datalens_service.store.tables import ArtifactRow
+from example_proof import EXAMPLE_PROOF
 
 
 @pytest.fixture
 def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
     found: str = client.post("/v1/jobs", json=training(dataset_id, synthetic_images=40)).json()["id"]
-    succeed(services, found, tmp_path, ANSWERS["getJobBundle"]["card"])
+    succeed(services, found, tmp_path, EXAMPLE_PROOF["card"])
     return found
 
 

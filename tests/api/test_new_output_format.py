@@ -11,12 +11,12 @@ from api_builders import succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from api.openapi.examples import ANSWERS
 from datalens_service.cli.commands.downloads import FileFormat
 from datalens_service.client import Format
 from datalens_service.data.export import WRITERS
 from datalens_service.services import synthetic_files
 from datalens_service.store.access import keys
+from example_proof import EXAMPLE_PROOF
 from tests.extensions.drop_in import drop_in
 
 SOURCE = '''
@@ -53,7 +53,7 @@ def run_here(module: str, *arguments: object, seconds: int) -> None:
 @pytest.fixture
 def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
     submitted: str = client.post("/v1/jobs", json=training(dataset_id, synthetic_images=20)).json()["id"]
-    succeed(services, submitted, tmp_path, ANSWERS["getJobBundle"]["card"])
+    succeed(services, submitted, tmp_path, EXAMPLE_PROOF["card"])
     return submitted
 
 

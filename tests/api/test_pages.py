@@ -13,7 +13,6 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from api.openapi.examples import ANSWERS
 from api.pages.views.journal import _MEANINGS, build_table
 from api.pages.views.rendering import _templates
 from api.security.browser_sessions import FORM_TOKEN_HEADER
@@ -26,6 +25,7 @@ from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.journal_pages import read_slice
 from datalens_service.store.tables import ArtifactRow
+from example_proof import EXAMPLE_PROOF
 
 HOSTILE = '<script>alert("x")</script> & "name"'
 
@@ -321,7 +321,7 @@ def test_a_consumer_begins_with_the_releases_and_sees_nothing_else(
     given = {**CONFIRMED, "epsilon": "10", "name": "Patients of Dr. Holm"}
     dataset_id = visitor.post("/v1/datasets", files={"file": npz(images=npz_images())}, data=given).json()["id"]
     released, waiting = (submit(visitor, dataset_id, synthetic_images=40) for _ in range(2))
-    succeed(services, released, tmp_path, ANSWERS["getJobBundle"]["card"])
+    succeed(services, released, tmp_path, EXAMPLE_PROOF["card"])
     _, plain = keys.create(services.database, KeyRequest("consumer", role=Role.CONSUMER))
     first = visitor.post("/sign-in", data={"key": plain})
     assert (first.status_code, first.url.path) == (200, "/releases")

@@ -10,11 +10,23 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from api.openapi.examples import ANSWERS
 from cli.service import RunningService
+from example_proof import AT, DATASET_ID, SCHEMA
 
 Run = Callable[..., Result]
-DATASET = json.dumps(ANSWERS["getDataset"]).encode()
+DATASET = json.dumps(
+    {
+        "id": DATASET_ID,
+        "name": "MNIST",
+        "state": "ready",
+        "format": "npz",
+        "created_at": AT.isoformat(),
+        "deleted_at": None,
+        "schema": SCHEMA.model_dump(mode="json"),
+        "has_test_split": True,
+        "privacy": None,
+    }
+).encode()
 PROBLEM = json.dumps({"code": "state-conflict", "title": "No", "detail": "Heard, and refused."}).encode()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from api.openapi.examples import ANSWERS
 from datalens_service.signatures import MEMBER, SigningKey, unsigned
+from example_proof import EXAMPLE_PROOF
 
 Run = Callable[..., Result]
 KEY, OTHER = SigningKey(b"of this house"), SigningKey(b"of another")
@@ -17,7 +17,7 @@ KEY, OTHER = SigningKey(b"of this house"), SigningKey(b"of another")
 @pytest.fixture
 def proof(tmp_path: Path) -> Path:
     path = tmp_path / "privacy.json"
-    path.write_text(json.dumps(KEY.sign(ANSWERS["getJobBundle"])))
+    path.write_text(json.dumps(KEY.sign(EXAMPLE_PROOF)))
     return path
 
 
@@ -46,7 +46,7 @@ def test_the_wrong_key_is_1_and_no_key_is_2(datalens: Run, proof: Path) -> None:
 
 
 def test_what_nobody_signed_is_said_to_be_unsigned(datalens: Run, proof: Path) -> None:
-    proof.write_text(json.dumps({**unsigned(ANSWERS["getJobBundle"]), MEMBER: None}))
+    proof.write_text(json.dumps({**unsigned(EXAMPLE_PROOF), MEMBER: None}))
     result = datalens("verify", proof)
     assert result.exit_code == 0
     assert "not checked" in result.stdout

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from api.openapi.examples import ANSWERS
 from datalens_service.data.export.pages import guarantee
 from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.evaluation.report.card import card
 from datalens_service.evaluation.report.html import page
 from datalens_service.plugins import PluginOrigin
 from datalens_service.proof.proof_verification import verify
+from example_proof import EXAMPLE_PROOF
 from tests.evaluation.conftest import report as finished_report
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ def test_a_method_of_the_product_is_not_replaced(installed: Installed) -> None:
 
 
 def test_the_verifier_says_what_rests_on_the_package() -> None:
-    proof = json.loads(json.dumps(ANSWERS["getJobBundle"]))
+    proof = json.loads(json.dumps(EXAMPLE_PROOF))
     proof["card"]["plugin"] = {"distribution": "shop-methods", "version": "1.2"}
     verdict = verify(json.dumps({**proof, "signature": None}).encode())
     assert verdict.holds

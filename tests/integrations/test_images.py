@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from api.openapi.examples import ANSWERS
 from data.builders import random_images
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
@@ -19,12 +18,13 @@ from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.errors import InvalidInput
 from datalens_service.integrations.images import ReleasedImages, from_folder, from_job
 from datalens_service.signatures import SigningKey
+from example_proof import EXAMPLE_PROOF
 
 from .conftest import Released
 
 NAMES = ("T-shirt/top", "Übergang", "../..")
 CARD: dict[str, Any] = {
-    **ANSWERS["getJobBundle"]["card"],
+    **EXAMPLE_PROOF["card"],
     "images": {"channels": 3, "height": 6, "width": 5, "class_names": NAMES},
 }
 IMAGES = random_images(9, 6, 5, 3)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from api.openapi.examples import ANSWERS
 from datalens_service.errors import InvalidInput
 from datalens_service.proof.input_file import read_content
 from datalens_service.proof.proof_verification import verify
+from example_proof import EXAMPLE_PROOF
 
-PROOF = json.dumps(ANSWERS["getJobBundle"]).encode()
-CARD = json.dumps(ANSWERS["getJobBundle"]["card"]).encode()
+PROOF = json.dumps(EXAMPLE_PROOF).encode()
+CARD = json.dumps(EXAMPLE_PROOF["card"]).encode()
 
 
 def zipped(**files: bytes) -> bytes:

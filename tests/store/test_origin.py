@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from api.openapi.examples import ANSWERS
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE, write_bundle
@@ -24,10 +23,11 @@ from datalens_service.proof.signature_check import SIGNATURE
 from datalens_service.signatures import MEMBER, SigningKey, unsigned
 from datalens_service.store.database import Database
 from datalens_service.store.installation import signing_key
+from example_proof import EXAMPLE_PROOF
 from tests.evaluation.conftest import report
 
 KEY, OTHER = SigningKey(b"of this house"), SigningKey(b"of a forger")
-PROOF = unsigned(ANSWERS["getJobBundle"])
+PROOF = unsigned(EXAMPLE_PROOF)
 
 
 def file(document: dict[str, Any]) -> bytes:

@@ -11,18 +11,18 @@ import mlcroissant
 import numpy as np
 import pytest
 
-from api.openapi.examples import ANSWERS
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES, licence_text
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.signatures import SigningKey, signer
+from example_proof import EXAMPLE_PROOF
 
 from ..builders import random_images
 
 KEY = SigningKey(b"of this house")
-CARD: dict[str, Any] = ANSWERS["getJobBundle"]["card"]
+CARD: dict[str, Any] = EXAMPLE_PROOF["card"]
 PAGES = {"README.md", "datasheet.md", "croissant.json", "classes.json", "provenance.json", "LICENSE", "NOTICE"}
 IMAGES = random_images(30, 28, 28, 1)
 LABELS = np.arange(30, dtype=np.int64) % 10
@@ -37,7 +37,7 @@ def bundle(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def unpacked(folder: Path, kind: str, title: str = "Digits: a [test]") -> Path:
     schema = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
     WRITERS[kind].write(folder / "images", IMAGES, LABELS, schema, CARD)
-    further = {"privacy.json": json.dumps(ANSWERS["getJobBundle"]).encode()}
+    further = {"privacy.json": json.dumps(EXAMPLE_PROOF).encode()}
     write_bundle(
         folder / "zip", folder / "images", kind, CARD, count=30, name=title, spdx="CC-BY-4.0", further=further, key=KEY
     )
