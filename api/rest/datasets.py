@@ -32,6 +32,8 @@ from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger import account_summary
 
+PRIVATE_READS = ("pictures of the upload",)
+
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 _RETRY_SECONDS: Final = 2
 _PNG: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}

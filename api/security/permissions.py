@@ -22,25 +22,35 @@ class Rule:
             dataset notes anyway.
         cross_tenant: Whether the answer is about all tenants: then it is for keys of the first one, which runs the
             service.
+        shows: Which private reads (`private_reads.py`) it makes, or shows the outcome of.
     """
 
     scope: Scope | None
     audited: bool = True
     cross_tenant: bool = False
+    shows: tuple[str, ...] = ()
 
 
 _UNKNOWN: Final = Rule(None)
+_LINKS: Final = "recognising records that come again"
+# Those of the owner's report, which is a file, and framed by a page.
+_FIGURES: Final = (
+    "figures on test images",
+    "figures of the classifier on test images",
+    "baselines and upper bound on training images",
+    "fidelity",
+)
 
 RULES: Final[dict[str, Rule]] = {
-    "createDataset": Rule(Scope.DATASETS_WRITE),
-    "confirmDataset": Rule(Scope.DATASETS_WRITE),
+    "createDataset": Rule(Scope.DATASETS_WRITE, shows=("reading the upload", _LINKS)),
+    "confirmDataset": Rule(Scope.DATASETS_WRITE, shows=("reading the upload", _LINKS)),
     "listDatasets": Rule(Scope.DATASETS_READ, audited=False),
     "getDataset": Rule(Scope.DATASETS_READ, audited=False),
     "updateDataset": Rule(Scope.DATASETS_WRITE),
     "deleteDataset": Rule(Scope.DATASETS_WRITE),
     # Both show what depends on the records themselves.
-    "getDatasetValidation": Rule(Scope.DATASETS_WRITE),
-    "getDatasetPreview": Rule(Scope.DATASETS_WRITE),
+    "getDatasetValidation": Rule(Scope.DATASETS_WRITE, shows=("reading the upload",)),
+    "getDatasetPreview": Rule(Scope.DATASETS_WRITE, shows=("pictures of the upload",)),
     "getUploadOptions": Rule(Scope.DATASETS_WRITE, audited=False),
     "createUpload": Rule(Scope.DATASETS_WRITE),
     "getUploadOffset": Rule(Scope.DATASETS_WRITE, audited=False),
@@ -48,8 +58,8 @@ RULES: Final[dict[str, Rule]] = {
     # One entry per upload is enough, not one per chunk.
     "appendToUpload": Rule(Scope.DATASETS_WRITE, audited=False),
     "deleteUpload": Rule(Scope.DATASETS_WRITE),
-    "getDatasetPrivacy": Rule(Scope.DATASETS_READ, audited=False),
-    "listDatasetPrivacyEntries": Rule(Scope.DATASETS_READ, audited=False),
+    "getDatasetPrivacy": Rule(Scope.DATASETS_READ, audited=False, shows=(_LINKS,)),
+    "listDatasetPrivacyEntries": Rule(Scope.DATASETS_READ, audited=False, shows=(_LINKS,)),
     # Noted with its reason, in the transaction that raises.
     "raiseDatasetPrivacy": Rule(Scope.PRIVACY_RAISE, audited=False),
     "createPlan": Rule(Scope.JOBS_READ, audited=False),
@@ -64,18 +74,18 @@ RULES: Final[dict[str, Rule]] = {
     "resumeJob": Rule(Scope.JOBS_WRITE),
     # What attacks found depends on the records. To start or end one, `jobs:write` is needed as well.
     "createAudit": Rule(Scope.REPORTS_READ),
-    "listAudits": Rule(Scope.REPORTS_READ),
-    "getAudit": Rule(Scope.REPORTS_READ),
-    "getAuditPicture": Rule(Scope.REPORTS_READ),
+    "listAudits": Rule(Scope.REPORTS_READ, shows=("attacks",)),
+    "getAudit": Rule(Scope.REPORTS_READ, shows=("attacks",)),
+    "getAuditPicture": Rule(Scope.REPORTS_READ, shows=("attacks",)),
     "cancelAudit": Rule(Scope.REPORTS_READ),
-    "getJobReport": Rule(Scope.RELEASES_READ),
-    "getJobBundle": Rule(Scope.RELEASES_READ),
+    "getJobReport": Rule(Scope.RELEASES_READ, shows=(*_FIGURES, _LINKS)),
+    "getJobBundle": Rule(Scope.RELEASES_READ, shows=(_LINKS,)),
     "getJobSamples": Rule(Scope.RELEASES_READ),
     "getJobSynthetic": Rule(Scope.RELEASES_READ),
     "getJobDataset": Rule(Scope.RELEASES_READ),
     "getJobGenerator": Rule(Scope.RELEASES_READ),
-    "listJobArtifacts": Rule(Scope.RELEASES_READ, audited=False),
-    "getJobArtifact": Rule(Scope.RELEASES_READ),
+    "listJobArtifacts": Rule(Scope.RELEASES_READ, audited=False, shows=(*_FIGURES, _LINKS)),
+    "getJobArtifact": Rule(Scope.RELEASES_READ, shows=(*_FIGURES, _LINKS)),
     "createDownloadAddress": Rule(Scope.RELEASES_WRITE),
     "listGenerators": Rule(Scope.RELEASES_READ, audited=False),
     "getGenerator": Rule(Scope.RELEASES_READ, audited=False),
@@ -112,19 +122,21 @@ RULES: Final[dict[str, Rule]] = {
     # The pages: what they change is a request of its own to the operations above.
     "showDatasets": Rule(Scope.DATASETS_READ, audited=False),
     "showUploadForm": Rule(Scope.DATASETS_WRITE, audited=False),
-    "showDataset": Rule(Scope.DATASETS_READ, audited=False),
+    "showDataset": Rule(
+        Scope.DATASETS_READ, audited=False, shows=("attacks", "reading the upload", "pictures of the upload", _LINKS)
+    ),
     "showPlanForm": Rule(Scope.JOBS_READ, audited=False),
     "showPlan": Rule(Scope.JOBS_READ, audited=False),
-    "showJobs": Rule(Scope.JOBS_READ, audited=False),
-    "showJob": Rule(Scope.JOBS_READ, audited=False),
+    "showJobs": Rule(Scope.JOBS_READ, audited=False, shows=_FIGURES),
+    "showJob": Rule(Scope.JOBS_READ, audited=False, shows=("attacks", *_FIGURES, "pictures of the upload")),
     # The page notes that figures of attacks were seen.
-    "showAudit": Rule(Scope.REPORTS_READ, audited=False),
+    "showAudit": Rule(Scope.REPORTS_READ, audited=False, shows=("attacks",)),
     "showJobSamples": Rule(Scope.JOBS_READ, audited=False),
     # The page notes that private figures were seen.
-    "showJobComparison": Rule(Scope.JOBS_READ, audited=False),
+    "showJobComparison": Rule(Scope.JOBS_READ, audited=False, shows=_FIGURES),
     "showJobImages": Rule(Scope.JOBS_READ, audited=False),
     "showJobImagesPicture": Rule(Scope.JOBS_READ, audited=False),
-    "showJobReport": Rule(Scope.JOBS_READ, audited=False),
+    "showJobReport": Rule(Scope.JOBS_READ, audited=False, shows=_FIGURES),
     "showReleases": Rule(Scope.RELEASES_READ, audited=False),
     "showApiKeys": Rule(Scope.KEYS_WRITE, audited=False),
     "showWebhooks": Rule(Scope.WEBHOOKS_WRITE, audited=False),

@@ -21,6 +21,8 @@ from datalens_service.errors import InvalidInput
 from datalens_service.models.released import ReleasedModel
 from datalens_service.strict import Frozen, Integer
 
+PRIVATE_READS = ("attacks",)
+
 Train = Callable[[Dataset, int], ReleasedModel]
 """Trains the audited method on a data set, with a seed of training randomness."""
 

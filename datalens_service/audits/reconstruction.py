@@ -29,6 +29,8 @@ from datalens_service.privacy.randomness import TrainingRandomness
 if TYPE_CHECKING:
     from torch import Tensor
 
+PRIVATE_READS = ("attacks",)
+
 NO_MODEL: Final = AuditResult(result="gradient", mu=None, units_per_model=1, references=0, attacks=(), classes=())
 """What an audit without attacks on membership says of members."""
 _SHOWN: Final = 8

@@ -21,6 +21,8 @@ from datalens_service.audits.audit import (
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import InvalidInput
 
+PRIVATE_READS = ("attacks",)
+
 
 def rehearse(dataset: Dataset, train: Train, mu: float | None, settings: AuditSettings | None = None) -> AuditResult:
     """Train a target and references on parts of `dataset`, and attack the target.

@@ -24,6 +24,8 @@ from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import InvalidInput
 from datalens_service.models.released import ReleasedModel
 
+PRIVATE_READS = ("attacks",)
+
 FEWEST_TEST_IMAGES: Final = 50
 
 

@@ -14,6 +14,8 @@ from datalens_service.data.dataset import Dataset
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
 
+PRIVATE_READS = ("attacks",)
+
 ARCHITECTURE: Final = "mlp"
 """A hidden layer of 128 units."""
 _LEARNING_RATE: Final = 1e-3

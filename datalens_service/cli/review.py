@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from datalens_service.client import ReviewInfo
     from datalens_service.services.class_review import ClassReview
 
+PRIVATE_READS = ("reading the upload",)
+
 _TITLE: Final = "The class names are not confirmed"
 
 

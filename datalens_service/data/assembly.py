@@ -22,6 +22,8 @@ from datalens_service.data.readers.labels import number_labels
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.errors import InvalidDataset
 
+PRIVATE_READS = ("reading the upload",)
+
 
 def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> Upload:
     """Records of an upload, checked.

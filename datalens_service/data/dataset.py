@@ -13,6 +13,8 @@ from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.errors import InvalidDataset
 from datalens_service.strict import Frozen
 
+PRIVATE_READS = ("reading the upload",)
+
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 UnitIds = NDArray[np.int64]

@@ -12,6 +12,8 @@ from datalens_service.data.dataset import Images, Labels, Upload
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.errors import InvalidDataset
 
+PRIVATE_READS = ("reading the upload",)
+
 Rows = NDArray[np.int64]
 
 _NEARLY_BLACK: Final = 15

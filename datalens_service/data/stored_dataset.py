@@ -18,6 +18,8 @@ from datalens_service.data.dataset import Schema, Split, Upload, check_upload
 from datalens_service.data.untrusted.entries import refusing
 from datalens_service.errors import NotFound, StateConflict
 
+PRIVATE_READS = ("reading the upload",)
+
 _SCHEMA = "schema.json"
 _TRAIN, _TEST = "train", "test"
 

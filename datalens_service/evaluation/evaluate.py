@@ -22,6 +22,8 @@ from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import Outcome, Standing
 from datalens_service.evaluation.settings import EvaluationSettings
 
+PRIVATE_READS = ("figures on test images",)
+
 
 @dataclass(frozen=True)
 class Evaluation:

@@ -51,6 +51,8 @@ from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
 
+PRIVATE_READS = ("training", "attacks")
+
 log = structlog.get_logger()
 
 

@@ -32,6 +32,8 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.account_summary import summarize_account
 
+PRIVATE_READS = ("accuracy on a data set that was set aside",)
+
 
 def open_holdout(database: Database, settings: Settings, job_id: str, dataset_id: str, folder: Path) -> Upload:
     """The data set that was set aside for a job; fetched into its private `folder` if it is not here.

@@ -16,6 +16,8 @@ from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.settings import Settings
 from datalens_service.store.datasets.record_store import RecordStore
 
+PRIVATE_READS = ("training",)
+
 log = structlog.get_logger()
 
 

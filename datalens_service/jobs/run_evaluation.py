@@ -39,6 +39,8 @@ from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.leases import Lease
 
+PRIVATE_READS = ("baselines and upper bound on training images",)
+
 log = structlog.get_logger()
 
 _HOLDOUT_FIGURE = "Accuracy on a data set that was set aside"

@@ -47,6 +47,8 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import account_summary
 
+PRIVATE_READS = ("reading the upload", "recognising records that come again")
+
 PRIVATE: Final = "private"
 _PUBLIC: Final = "public"
 _SIGNING_KEY: Final = "signing-key.pem"

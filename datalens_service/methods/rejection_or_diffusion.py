@@ -34,6 +34,8 @@ from datalens_service.privacy.accounting import compute_slack, delta_beside, lim
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.voices import speak
 
+PRIVATE_READS = ("training",)
+
 _CONTENT: Final = "content"
 _LONG_MINUTES: Final = 5
 _LABELS: Final = "a privately trained classifier says which class each of them shows"

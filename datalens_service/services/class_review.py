@@ -10,6 +10,8 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
 from datalens_service.data.sandbox.exchange import Counts
 
+PRIVATE_READS = ("reading the upload",)
+
 _IGNORED: Final = (NoticeCode.IGNORED_FILES, NoticeCode.IGNORED_SPLIT, NoticeCode.UNREADABLE_LEFT_OUT)
 MESSAGE: Final = (
     "Once confirmed, these class names are public for good: they stand in every card, generator and report that is "

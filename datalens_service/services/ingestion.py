@@ -41,6 +41,8 @@ from datalens_service.store.datasets.validations import Validation
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.disk import translated
 
+PRIVATE_READS = ("recognising records that come again",)
+
 _NOT_KEPT: Final = "The records could not be kept; free the disk of ⟦DATALENS_DATA_DIR⟧."
 
 

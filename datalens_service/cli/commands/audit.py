@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from datalens_service.data.dataset import Dataset, Upload
     from datalens_service.spec import TrainingSpec
 
+PRIVATE_READS = ("attacks",)
+
 FIELDS = ("attack", "AUC", "95 %", "allowed", "found at 1 % false", "allowed")
 GROUP_FIELDS = ("loss threshold in", "success", "95 %")
 INVERSION_FIELDS = ("inversion of", "median error", "95 %", "lowest")

@@ -9,6 +9,8 @@ from datalens_service.cli import options, output
 from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.specs import SpecOptions
 
+PRIVATE_READS = ("reading the upload",)
+
 _EPSILON: Final = 5.0
 _PRESET: Final = "balanced"
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from datalens_service.planning.expectations import PlanWithExpectation
     from datalens_service.spec import VoteAllowance
 
+PRIVATE_READS = ("reading the upload",)
+
 
 @spread
 def plan(

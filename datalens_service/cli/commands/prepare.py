@@ -19,6 +19,8 @@ from datalens_service.errors import InvalidDataset
 if TYPE_CHECKING:
     from datalens_service.data.dataset import Upload
 
+PRIVATE_READS = ("reading the upload",)
+
 _MEMORY_BYTES = 2**34
 _SECONDS = 3600
 

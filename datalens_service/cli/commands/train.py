@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from datalens_service.store.datasets.datasets import StoredDataset
     from datalens_service.store.jobs.jobs import Job
 
+PRIVATE_READS = ("reading the upload",)
+
 _NOT_STORED_YET: Final = "public"
 """Stands for the id of public data until they have one, so that a method without a use for them is refused."""
 

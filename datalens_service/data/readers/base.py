@@ -12,6 +12,8 @@ from datalens_service.data.untrusted.images import DecodedImages
 from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
 
+PRIVATE_READS = ("reading the upload",)
+
 ClassNames = tuple[str, ...]
 
 CLASS_NAME_LENGTH = 100

@@ -34,6 +34,8 @@ from datalens_service.data.untrusted.images import Patient
 from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
 
+PRIVATE_READS = ("reading the upload",)
+
 _IN_CLASS: Final = 2
 _IN_PATIENT: Final = 3
 """Length of (class, name) and of (class, patient, name)."""

@@ -30,6 +30,8 @@ from datalens_service.data.untrusted.source import Source
 from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles, ValidationErrors
 from datalens_service.errors import InvalidDataset
 
+PRIVATE_READS = ("reading the upload",)
+
 _PERSONS = (
     "Folders look like persons, and no column of the table says who an image is of. Add a column patient, so that "
     "persons are protected, or set ⟦ignore_groups⟧ to protect single images."

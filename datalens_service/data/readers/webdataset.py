@@ -32,6 +32,8 @@ from datalens_service.data.untrusted.source import Source
 from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import InvalidDataset
 
+PRIVATE_READS = ("reading the upload",)
+
 _LABEL_ENDINGS = ("cls", "json")
 _CLASSES = ("__classes.json__", "classes.json")
 _LABEL_BYTES = 2**16

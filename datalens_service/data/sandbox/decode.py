@@ -18,6 +18,8 @@ from datalens_service.data.stored_dataset import save_dataset
 from datalens_service.data.untrusted.images import PictureDecoder
 from datalens_service.data.untrusted.source import open_source
 
+PRIVATE_READS = ("reading the upload",)
+
 RECORDS: Final = "records"
 
 

@@ -25,6 +25,8 @@ from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import InsufficientStorage, InvalidDataset, StoreUnavailable
 
+PRIVATE_READS = ("reading the upload",)
+
 _DATASET: Final = "datalens_service.data.sandbox.decode"
 _IMAGES: Final = "datalens_service.data.sandbox.decode_images"
 _OUTCOME_BYTES: Final = 2**22

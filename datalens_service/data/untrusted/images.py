@@ -23,6 +23,8 @@ from datalens_service.data.untrusted.limits import Limits
 from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import DatalensError, InvalidDataset
 
+PRIVATE_READS = ("reading the upload",)
+
 SUFFIXES: Final = (".png", ".jpg", ".jpeg")
 HEAD_BYTES: Final = 132
 MAGIC: Final = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")

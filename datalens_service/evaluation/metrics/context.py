@@ -15,6 +15,8 @@ from datalens_service.evaluation.metrics.reference import Reference, fidelity_re
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.models.generators.generator import Generator
 
+PRIVATE_READS = ("figures on test images", "baselines and upper bound on training images")
+
 Value = TypeVar("Value")
 
 _PERMITTED: Final[dict[Reads, frozenset[Reads]]] = {

@@ -13,6 +13,8 @@ from datalens_service.evaluation.metrics.outcome import Audience, ReferenceKind,
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.privacy.randomness import TrainingRandomness
 
+PRIVATE_READS = ("figures on test images", "figures of the classifier on test images", "fidelity")
+
 
 @dataclass(frozen=True)
 class Reference:

@@ -1,14 +1,16 @@
 """Every way in which this product reads private images: who sees what depends on them, and where it happens.
 
-The table in each report is made from this registry. Tests walk the routes of the service and the modules of the
-program, and fail on a read that is not registered (`tests/api/test_private_reads.py`,
-`tests/evaluation/test_private_reads.py`).
+The table in each report is made from this registry. A module that reads records names its reads in a constant
+`PRIVATE_READS`, an operation that shows what depends on them in `Rule.shows` (api/security/permissions.py). Tests walk
+the routes of the service and the modules of the program, and fail on a read without a name
+(`tests/api/test_private_reads.py`, `tests/evaluation/test_private_reads.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 from datalens_service.evaluation.report.result_wording import PUBLIC_IMAGES
@@ -50,20 +52,7 @@ class JobFacts:
         return cls(served, measured, measured and evaluation.get("holdout") is not None)
 
 
-def _always(_facts: JobFacts) -> bool:
-    return True
-
-
-def _served(facts: JobFacts) -> bool:
-    return facts.served
-
-
-def _measured(facts: JobFacts) -> bool:
-    return facts.measured
-
-
-def _with_holdout(facts: JobFacts) -> bool:
-    return facts.holdout
+_served, _measured, _with_holdout = map(attrgetter, ("served", "measured", "holdout"))
 
 
 @dataclass(frozen=True)
@@ -74,8 +63,6 @@ class PrivateRead:
         status: What it is to the guarantee.
         audience: Who sees what depends on the images, beyond what the guarantee covers.
         otherwise: What a report says where `happens` is false.
-        modules: Where records are read for it.
-        operations: Operation ids, of the REST API and of pages, that read records or show what depends on them.
         results: Kinds of released models whose reports list it; None is all.
     """
 
@@ -84,16 +71,10 @@ class PrivateRead:
     audience: Audience
     what: str
     otherwise: str = ""
-    happens: Callable[[JobFacts], bool] = _always
-    modules: tuple[str, ...] = ()
-    operations: tuple[str, ...] = ()
+    happens: Callable[[JobFacts], bool] = lambda _facts: True
     results: frozenset[str] | None = None
 
 
-# The owner's report: as a file, in the list of files, and framed by a page.
-_OWNERS_REPORT: Final = ("getJobReport", "getJobArtifact", "listJobArtifacts", "showJobReport")
-# Its figures, in the list of jobs and on the page of one.
-_FIGURES: Final = (*_OWNERS_REPORT, "showJobs", "showJob", "showJobComparison")
 _NOT_SERVED: Final = "No service has these images, so there is no page and no address that shows any of them."
 _NOT_MEASURED: Final = "The job was asked to measure nothing."
 
@@ -103,21 +84,6 @@ PRIVATE_READS: Final = (
         status="charged",
         audience="nobody",
         what="The releases listed here, each charged before its noise was drawn.",
-        modules=(
-            "datalens_service.methods.last_layer.guided",
-            "datalens_service.methods.descent.dp_sgd_run",
-            "datalens_service.methods.descent.ordered_records",
-            "datalens_service.methods.last_layer.scattering",
-            "datalens_service.methods.public_votes",
-            "datalens_service.methods.sums.record_sums",
-            "datalens_service.methods.last_layer.rejection",
-            "datalens_service.methods.rejection_or_diffusion",
-            "datalens_service.methods.sums.shapes",
-            "datalens_service.methods.voting.teacher_pool",
-            "datalens_service.methods.voting.distributed",
-            "datalens_service.jobs.ranks",
-            "datalens_service.jobs.execute",
-        ),
     ),
     PrivateRead(
         access="attacks",
@@ -128,11 +94,6 @@ PRIVATE_READS: Final = (
         "and pictures go to the owner alone.",
         otherwise="A run without a service has no audit. The owner can rehearse one by a command of its own.",
         happens=_served,
-        modules=("datalens_service.audits.rehearsal", "datalens_service.audits.audit",
-                 "datalens_service.audits.released_model", "datalens_service.audits.unprotected",
-                 "datalens_service.audits.reconstruction",
-                 "datalens_service.cli.commands.audit", "datalens_service.jobs.execute"),
-        operations=("listAudits", "getAudit", "getAuditPicture", "showAudit", "showJob", "showDataset"),
     ),
     PrivateRead(
         access="figures on test images",
@@ -142,9 +103,6 @@ PRIVATE_READS: Final = (
         "copies, only if the owner declared the test images public.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
-        modules=("datalens_service.evaluation.metrics.reference", "datalens_service.evaluation.metrics.context",
-                 "datalens_service.evaluation.evaluate"),
-        operations=_FIGURES,
         results=GENERATOR,
     ),
     PrivateRead(
@@ -155,8 +113,6 @@ PRIVATE_READS: Final = (
         "is covered by the guarantee, and in both copies, only if the owner declared the test images public.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
-        modules=("datalens_service.evaluation.metrics.reference",),
-        operations=_FIGURES,
         results=CLASSIFIER,
     ),
     PrivateRead(
@@ -167,8 +123,6 @@ PRIVATE_READS: Final = (
         "is for comparison; they are neither released nor charged.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
-        modules=("datalens_service.evaluation.metrics.context", "datalens_service.jobs.run_evaluation"),
-        operations=_FIGURES,
         results=GENERATOR,
     ),
     PrivateRead(
@@ -179,8 +133,6 @@ PRIVATE_READS: Final = (
         "the guarantee, and in both copies, only on test images that the owner declared public.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
-        modules=("datalens_service.evaluation.metrics.reference",),
-        operations=_FIGURES,
         results=GENERATOR,
     ),
     PrivateRead(
@@ -190,7 +142,6 @@ PRIVATE_READS: Final = (
         what="A noisy count, charged to the budget of that data set; without enough budget there is none.",
         otherwise="None was named.",
         happens=_with_holdout,
-        modules=("datalens_service.jobs.holdout",),
     ),
     PrivateRead(
         access="samples, pictures, nearest neighbours and more images",
@@ -225,16 +176,6 @@ PRIVATE_READS: Final = (
         "the owner confirms that they may be public.",
         otherwise=_NOT_SERVED,
         happens=_served,
-        modules=("datalens_service.data.sandbox.decode", "datalens_service.data.sandbox.sandbox",
-                 "datalens_service.cli.commands.train", "datalens_service.cli.commands.demo",
-                 "datalens_service.local.local_run", "datalens_service.cli.commands.plan",
-                 "datalens_service.cli.commands.prepare", "datalens_service.data.assembly",
-                 "datalens_service.data.readers.base", "datalens_service.data.readers.image_folder",
-                 "datalens_service.data.readers.image_table", "datalens_service.data.readers.webdataset",
-                 "datalens_service.data.dataset", "datalens_service.data.stored_dataset",
-                 "datalens_service.data.untrusted.images", "datalens_service.data.schema_inference",
-                 "datalens_service.services.class_review", "datalens_service.cli.review"),
-        operations=("createDataset", "confirmDataset", "getDatasetValidation", "showDataset"),
     ),
     PrivateRead(
         access="pictures of the upload",
@@ -244,8 +185,6 @@ PRIVATE_READS: Final = (
         "deleted.",
         otherwise=_NOT_SERVED,
         happens=_served,
-        modules=("api.rest.datasets",),
-        operations=("getDatasetPreview", "showDataset", "showJob"),
     ),
     PrivateRead(
         access="recognising records that come again",
@@ -256,9 +195,6 @@ PRIVATE_READS: Final = (
         "that may be passed on depends on it.",
         otherwise="A run without a service has one data set only.",
         happens=_served,
-        modules=("datalens_service.services.ingestion", "datalens_service.local.local_run"),
-        operations=("createDataset", "confirmDataset", "getDatasetPrivacy", "listDatasetPrivacyEntries", "showDataset",
-                    "getJobBundle", "getJobReport", "getJobArtifact", "listJobArtifacts"),
     ),
     PrivateRead(
         access="trials before this job",

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from datalens_service.models.classifiers.classifier import Classifier
 
+PRIVATE_READS = ("training",)
+
 _STEPS_PER_STATE: Final = 50
 """Of a run in batches: so many sums are kept until the state takes their place."""
 

@@ -17,6 +17,8 @@ from datalens_service.privacy.randomness import Booleans
 if TYPE_CHECKING:
     import torch
 
+PRIVATE_READS = ("training",)
+
 
 class Records(NamedTuple):
     """Private records, units ascending."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from datalens_service.models.classifier import LastLayerClassifier
     from datalens_service.models.generators.generator import Generator
 
+PRIVATE_READS = ("training",)
+
 Floats = NDArray[np.float32]
 
 

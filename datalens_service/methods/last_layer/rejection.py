@@ -35,6 +35,8 @@ from datalens_service.strict import Number
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
 
+PRIVATE_READS = ("training",)
+
 Floats = NDArray[np.float32]
 
 _LEAST_PROPOSALS: Final = 20

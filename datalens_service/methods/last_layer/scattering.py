@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
+PRIVATE_READS = ("training",)
+
 Floats = NDArray[np.float32]
 
 # Of n·μ, for 60 steps: on a part of MNIST's training images, best at ε = 1 and at ε = 0.1.

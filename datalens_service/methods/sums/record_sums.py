@@ -26,6 +26,8 @@ from datalens_service.strict import Integer, Number
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
 
+PRIVATE_READS = ("training",)
+
 Floats = NDArray[np.float64]
 GroupedSum = OuterProductSum | VectorSum
 

@@ -31,6 +31,8 @@ from datalens_service.strict import Integer, Number
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
 
+PRIVATE_READS = ("training",)
+
 Floats = NDArray[np.float64]
 
 # Largest distance of a vector from the codec's origin, and from the mean of its class: constants of MNIST and of

@@ -20,6 +20,8 @@ from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.privacy.randomness import TrainingRandomness
 from datalens_service.process_group import ProcessGroup
 
+PRIVATE_READS = ("training",)
+
 
 class _CreatePool(NamedTuple):
     """Command to create a pool in place of the one before."""

@@ -21,6 +21,8 @@ from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.partitions import TeacherPartition, partition_teachers, partitions_for_rank
 from datalens_service.privacy.randomness import TrainingRandomness
 
+PRIVATE_READS = ("training",)
+
 State = dict[str, np.ndarray]
 
 
