@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from api.pages.views.planning import PlanForm
+from api.pages.views.planning import read_form
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
@@ -18,7 +18,7 @@ CLASSIFIER = {"name": "scattering"}
 def test_it_is_the_same_everywhere(epsilon: float) -> None:
     by_rest = RequestedSpec(epsilon=epsilon).resolve(MNIST)
     by_command = SpecOptions(epsilon).build_spec(MNIST)
-    by_page = PlanForm(epsilon=epsilon, evaluate=True).request("ds_1").spec.resolve(MNIST)
+    by_page = read_form({"epsilon": str(epsilon), "evaluate": "true"}).resolve(MNIST)
     assert by_rest == by_command == by_page
     assert by_rest.method == preset("auto", MNIST, epsilon)
 

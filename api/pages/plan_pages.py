@@ -8,14 +8,14 @@ from fastapi import APIRouter, Body, Query, Response
 from api.deps import ObjectId, Services, ServicesDep
 from api.pages.views import budget_breakdown
 from api.pages.views.facts import dataset_facts
-from api.pages.views.planning import PlanForm, timed_choices
+from api.pages.views.planning import read_form, suggest_request, timed_choices
 from api.pages.views.rendering import PageRoute
 from api.pages.views.visitor import Visitor, VisitorDep
-from api.schemas.common import PlanRead
+from api.schemas.common import PlanRead, TrainingRequest
 from datalens_service.errors import DatalensError, StateConflict
 from datalens_service.planning.expectations import measure_machine
+from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services import pricing
-from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import tenants
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
@@ -35,11 +35,11 @@ def plan_page(
 ) -> Response:
     """The form of a job, as somebody begins who knows nothing yet, or as another job was."""
     shown = dataset_facts(services, _ready(services, dataset_id))
-    form = PlanForm.first(shown["dataset"].privacy)
+    form = suggest_request(shown["dataset"].privacy)
     if like is not None:
         with services.database.connection() as connection:
             tenants.check_owned(connection, visitor.tenant_id, {"job_id": like})
-        form = PlanForm.repeating(TrainingSpec.model_validate(jobs.get(services.database, like).spec))
+        form = RequestedSpec.model_validate(jobs.get(services.database, like).spec)
     public = _public_sets(services, visitor, dataset_id)
     choices = timed_choices(shown["dataset"].schema_, form.epsilon, measure_machine())
     return visitor.page("plan", **shown, form=form, like=like, choices=choices, public_sets=public)
@@ -52,7 +52,7 @@ def plan_part(
     """What the form costs, as a part of its page, with the very request that the button sends."""
     _ready(services, dataset_id)
     try:
-        training_request = PlanForm.filled(filled).request(dataset_id)
+        training_request = TrainingRequest(dataset_id=dataset_id, spec=read_form(filled))
         quote = pricing.quote(services.database, visitor.tenant_id, dataset_id, training_request.spec)
     except DatalensError as error:
         return visitor.page("parts/plan_refused", detail=error.detail)

@@ -53,8 +53,7 @@ class CloneRequest(Strict):
     def applied_to(self, job: Job) -> TrainingRequest:
         """The request for the copy; δ is that of its dataset."""
         changes = self.model_dump(exclude={"dataset_id", "priority"}, exclude_none=True)
-        spec = TrainingSpec.model_validate({**job.spec, "delta": None, **changes})
-        request = RequestedSpec.model_validate(spec.model_dump())
+        request = RequestedSpec.model_validate({**job.spec, "delta": None, **changes})
         priority = job.priority if self.priority is None else self.priority
         return TrainingRequest(dataset_id=self.dataset_id or job.dataset_id, spec=request, priority=priority)
 

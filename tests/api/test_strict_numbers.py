@@ -17,9 +17,11 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.http.strictness import StrictRoute
 from api.main import create_app
-from api.pages.views.planning import PlanForm
+from api.pages.views.planning import read_form
 from api.schemas.datasets import DatasetRequest
 from datalens_service.data.privacy_units import UnitDeclaration
+from datalens_service.errors import InvalidSpec
+from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.settings import Settings
 from datalens_service.store.tables import DatasetRow
@@ -165,7 +167,7 @@ def test_routes_with_bodies_are_seen() -> None:
 
 def models() -> Iterator[type[BaseModel]]:
     """Every model that a client fills in."""
-    waiting: list[Any] = [DatasetForm, DatasetRequest, PlanForm, UnitDeclaration]
+    waiting: list[Any] = [DatasetForm, DatasetRequest, UnitDeclaration]
     waiting += [route.body_field.field_info.annotation for route in routes(app()) if route.body_field is not None]
     seen: set[type[BaseModel]] = set()
     while waiting:
@@ -280,11 +282,10 @@ def test_the_length_of_an_upload_is_digits(client: TestClient) -> None:
 
 @pytest.mark.parametrize("text", ["1_0", " 1", "inf", "١"])
 def test_the_form_of_a_plan_takes_plain_notation_only(text: str) -> None:
-    from datalens_service.errors import InvalidSpec
-
     for field in ("epsilon", "seed", "synthetic_images"):
         with pytest.raises(InvalidSpec, match=field):
-            PlanForm.filled({field: text})
-    assert PlanForm.filled({"epsilon": "1.5", "seed": "7", "evaluate": "true"}) == PlanForm(
-        epsilon=1.5, seed=7, evaluate=True
-    )
+            read_form({"epsilon": "1", field: text})
+    with pytest.raises(InvalidSpec, match="evaluation"):
+        read_form({"epsilon": "1", "evaluate": "yes"})
+    read = read_form({"epsilon": "1.5", "seed": "7", "evaluate": "true", "public_data": ""})
+    assert read == RequestedSpec(preset="auto", epsilon=1.5, seed=7)
