@@ -8,6 +8,7 @@ from api.deps import After, ObjectId, ServicesDep
 from api.http.strictness import DIGITS
 from api.pages.views.rendering import PageRoute
 from api.pages.views.visitor import VisitorDep
+from datalens_service.clock import utc_now
 from datalens_service.store.access import access_log, keys, usage, webhooks
 from datalens_service.store.jobs.events import EventType
 
@@ -51,6 +52,8 @@ def usage_page(visitor: VisitorDep, services: ServicesDep) -> Response:
 
 
 @router.get("/keys", operation_id="showApiKeys")
-def keys_page(visitor: VisitorDep) -> Response:
-    """Keys; the page fetches them itself, as it also makes and revokes them."""
-    return visitor.page("keys")
+def keys_page(visitor: VisitorDep, services: ServicesDep) -> Response:
+    """Keys, and a form for a new one."""
+    listed = keys.list_keys(services.database, visitor.tenant_id)
+    noted = access_log.find_last_access(services.database, visitor.tenant_id)
+    return visitor.page("keys", keys=listed, noted=noted, now=utc_now())

@@ -2,12 +2,14 @@
 
 import html
 import re
+from datetime import timedelta
 
 import pytest
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.security.browser_sessions import FORM_TOKEN_HEADER
+from datalens_service.clock import utc_now
 from datalens_service.store.access import access_log, keys, tenants, webhooks
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
@@ -32,6 +34,23 @@ def sign_in(client: TestClient, services: Services, request: KeyRequest) -> str:
 def owner(client: TestClient, services: Services) -> TestClient:
     sign_in(client, services, KeyRequest("Maria"))
     return client
+
+
+def test_keys_are_listed_with_their_state_and_without_what_opens_the_door(
+    owner: TestClient, services: Services
+) -> None:
+    hostile, plain = keys.create(services.database, KeyRequest("<script>alert(1)</script>", role=Role.CONSUMER))
+    past = utc_now() - timedelta(days=1)
+    keys.create(services.database, KeyRequest("old", expires_at=past))
+    revoked = keys.create(services.database, KeyRequest("gone"))[0]
+    keys.revoke(services.database, revoked.id)
+    page = owner.get("/keys").text
+    assert "<script>alert" not in page
+    assert f"DELETE /v1/api-keys/{hostile.id}" in page
+    assert f"DELETE /v1/api-keys/{revoked.id}" not in page
+    assert plain not in page
+    text = re.sub(r"<[^>]+>", " ", page)
+    assert all(word in text for word in ("Maria (yours)", "Valid", "Expired", "Revoked", "consumer", "never"))
 
 
 def test_webhooks_are_listed_without_their_secrets(owner: TestClient, services: Services) -> None:
