@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from datalens_service.data.sandbox import decode, decode_images, sandbox
+from datalens_service.data.sandbox import decode, decode_images, encode, sandbox
 from datalens_service.data.sandbox.exchange import OUTCOME, Outcome, Request, attempt
 from datalens_service.programs import child_program
 
@@ -32,16 +32,18 @@ def without_processes() -> Iterator[None]:
         yield
 
 
-def _read(request: Request, *_limits: Any) -> int:
+def _read(request: Request, *limits: Any) -> int:
     """Stands for the process that reads a file; its exit status."""
     try:
-        (request.folder / OUTCOME).write_text(attempt(partial(_outcome, request)).model_dump_json())
+        (request.folder / OUTCOME).write_text(attempt(partial(_outcome, request, limits[-1])).model_dump_json())
     except OSError:
         return os.EX_IOERR
     return 0
 
 
-def _outcome(request: Request) -> Outcome:
+def _outcome(request: Request, attachment: Any) -> Outcome:
+    if isinstance(request, encode.EncodeRequest):
+        return encode.encode(request, attachment[: request.graph_bytes], attachment[request.graph_bytes :])
     if isinstance(request, decode.RecordsRequest):
         return decode.read_records(request, decode.choose_decoder(request.choices))
     return decode_images.read_images(request)

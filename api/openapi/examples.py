@@ -86,6 +86,7 @@ WEBHOOKS: Final[Json] = {
     }
 }
 WEBHOOK_CHANGES: Final[Json] = {"off": {"summary": "Not for now", "value": {"enabled": False}}}
+ENCODER_FORM: Final[Json] = {"file": "@encoder.onnx"}
 GENERATOR_FORM: Final[Json] = {"file": "@generator.safetensors", "name": "from elsewhere"}
 PREDICTION_FORM: Final[Json] = {"file": "@images.zip"}
 PREDICTION_REQUEST: Final[Json] = {"images": [[[0, 0, 255, 0]] * 4]}

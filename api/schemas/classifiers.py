@@ -59,6 +59,10 @@ class PredictionForm(Strict):
     """Fields beside the file of a prediction: none."""
 
 
+class EncoderForm(Strict):
+    """Fields beside the file of an encoder: none."""
+
+
 class PredictionRequest(Strict):
     """Images as numbers."""
 

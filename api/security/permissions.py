@@ -44,6 +44,7 @@ _FIGURES: Final = (
 RULES: Final[dict[str, Rule]] = {
     "createDataset": Rule(Scope.DATASETS_WRITE, shows=("reading the upload", _LINKS)),
     "confirmDataset": Rule(Scope.DATASETS_WRITE, shows=("reading the upload", _LINKS)),
+    "createEncoder": Rule(Scope.DATASETS_WRITE),
     "listDatasets": Rule(Scope.DATASETS_READ, audited=False),
     "getDataset": Rule(Scope.DATASETS_READ, audited=False),
     "updateDataset": Rule(Scope.DATASETS_WRITE),

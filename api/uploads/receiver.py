@@ -24,7 +24,13 @@ from pydantic import BaseModel, ValidationError
 
 from api.deps import ServicesDep, caller
 from api.http.strictness import no_json, parsed, typed
-from api.schemas.classifiers import IndividualEpsilonForm, IndividualEpsilonRequest, PredictionForm, PredictionRequest
+from api.schemas.classifiers import (
+    EncoderForm,
+    IndividualEpsilonForm,
+    IndividualEpsilonRequest,
+    PredictionForm,
+    PredictionRequest,
+)
 from api.schemas.datasets import DatasetRequest
 from api.schemas.releases import GeneratorForm
 from api.uploads.multipart import FormReader
@@ -88,6 +94,7 @@ ImagesUploadDep = Annotated[
     Depends(_build_receiver(PredictionForm, PredictionRequest), scope="function"),
 ]
 GeneratorUploadDep = Annotated[ReceivedFile[GeneratorForm], Depends(_build_receiver(GeneratorForm), scope="function")]
+EncoderUploadDep = Annotated[ReceivedFile[EncoderForm], Depends(_build_receiver(EncoderForm), scope="function")]
 UploadDep = Annotated[
     ReceivedFile[DatasetForm] | DatasetRequest,
     Depends(_build_receiver(DatasetForm, DatasetRequest), scope="function"),

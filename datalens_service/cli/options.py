@@ -74,7 +74,7 @@ Settings = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="A parameter of the method, for example top_k=100 or warm_start.subspace_dimensions=40, or of the "
-        "evaluation: evaluation.epochs=8. Repeatable.",
+        "evaluation: evaluation.epochs=8. encoder=FILE.onnx brings a public encoder along. Repeatable.",
         rich_help_panel=_SPEC,
     ),
 ]

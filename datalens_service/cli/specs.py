@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from datalens_service.cli import options
@@ -54,6 +56,16 @@ class SpecOptions:
     def changes_preset(self) -> bool:
         """Whether parameters of a method are named that a preset chooses; a service takes no such request."""
         return self.method is None and any(not setting.startswith(_EVALUATION) for setting in self.settings or ())
+
+    def with_encoders(self, read: Callable[[Path], Mapping[str, Any]]) -> SpecOptions:
+        """The same, where `encoder=FILE.onnx` is what names the file in a request."""
+
+        def named(setting: str) -> str:
+            key, _, value = setting.partition("=")
+            is_file = key.rpartition(".")[2] == "encoder" and value.endswith(".onnx")
+            return f"{key}={json.dumps(read(Path(value)))}" if is_file else setting
+
+        return replace(self, settings=[named(setting) for setting in self.settings or ()])
 
     def build_spec(self, schema: Schema) -> TrainingSpec:
         """The training request for a data set with this public schema.

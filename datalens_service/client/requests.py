@@ -75,6 +75,12 @@ def create_dataset(upload_id: str, declaration: Mapping[str, object]) -> Request
     return Request("POST", "/v1/datasets", partial(parse_model, UploadedDataset), {"json": body})
 
 
+def create_encoder(file: BinaryIO) -> Request[dict[str, Any]]:
+    """Send an ONNX file."""
+    form = {"files": {"file": ("encoder.onnx", file)}, "timeout": UPLOAD_SECONDS}
+    return Request("POST", "/v1/encoders", parse_object, form)
+
+
 def get_dataset(dataset_id: str) -> Request[DatasetInfo]:
     """Read one dataset."""
     return Request("GET", f"/v1/datasets/{dataset_id}", partial(parse_model, DatasetInfo))

@@ -37,7 +37,7 @@ from datalens_service.jobs.run_audit import run_audit
 from datalens_service.jobs.run_evaluation import EvaluationContext, measure
 from datalens_service.methods import ExecutionOptions, Plan
 from datalens_service.run import Observer, Result, run
-from datalens_service.services import public_data
+from datalens_service.services import encoders, public_data
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
@@ -136,9 +136,10 @@ def _work(task: _Task) -> None:
     plan = _release_plan(database, job, spec, dataset.schema)
     public = _public(database, spec.public_data, job)
     images = None if public is None else _records(settings, public, private.path / "public")
+    encoder = encoders.find(task.artifacts, spec.method)
     work = SharedWork(job.id, spec.method.max_ranks(dataset.schema), stored.records_path, records, private.path)
     with task.ranks.share(work) as group:
-        options = ExecutionOptions(device, private.path, group, settings.data_dir / "public-models")
+        options = ExecutionOptions(device, private.path, group, settings.data_dir / "public-models", encoder)
         result = _run(spec, plan, dataset, account, task.observe, checkpoints, previews, options, images)
     result = _named(result, public)
     writer = _ReleaseWriter(task, result, spec.synthetic_images)

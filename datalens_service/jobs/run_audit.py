@@ -1,5 +1,7 @@
 """The work of an audit: train what is attacked, attack it, and keep figures for the owner. No model is stored."""
 
+from dataclasses import replace
+
 from datalens_service.audits.audit import AuditResult, AuditSettings, Train
 from datalens_service.audits.reconstruction import NO_MODEL, Reconstruction, invert_records
 from datalens_service.audits.rehearsal import rehearse
@@ -15,6 +17,7 @@ from datalens_service.phases import Phase
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Observer, run
+from datalens_service.services import encoders
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
@@ -117,11 +120,13 @@ class _AuditRun:
         return Generator.load(self._artifacts.releasable(job_id, "generator.safetensors").path)
 
     def _private(self, spec: TrainingSpec) -> Train:
+        options = replace(self._options, encoder=encoders.find(self._artifacts, spec.method))
+
         def train(part: Dataset, seed: int) -> ReleasedModel:
             seeded = spec.model_copy(update={"seed": seed})
             # Nothing of the model leaves the process, so nothing is charged.
             account = UnchargedAccount()
-            model = run(seeded, part, account=account, observe=self._step, options=self._options).model
+            model = run(seeded, part, account=account, observe=self._step, options=options).model
             self._count()
             return model
 

@@ -38,12 +38,14 @@ class ExecutionOptions:
             temporary files.
         group: Processes that share its teachers; this one is rank 0.
         public_models: Where what was learned from public images alone is kept for later runs; None keeps nothing.
+        encoder: File of the owner's own encoder, if the method names one by its SHA-256.
     """
 
     device: str = "cpu"
     folder: Path | None = None
     group: ProcessGroup = SINGLE_PROCESS
     public_models: Path | None = None
+    encoder: Path | None = None
 
 
 class Plan(Frozen):

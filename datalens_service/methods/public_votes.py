@@ -110,7 +110,7 @@ class PublicVotesRun(StatelessRun):
         options: ExecutionOptions,
     ) -> None:
         self._parameters, self._dataset, self._randomness = parameters, dataset, randomness
-        self._device = options.device
+        self._options = options
         mechanism = plan.releases[0].mechanism
         if not isinstance(mechanism, CellVotes):
             raise TypeError("the release of public votes is one of votes")
@@ -128,8 +128,9 @@ class PublicVotesRun(StatelessRun):
         check_same_size(schema, public.schema)
         self._pool = np.asarray(public.train.images)
         seen = spread_over(public.train, _FITTED).images
-        dimensions = min(_DIMENSIONS, len(seen), self._parameters.encoder.dimensions(schema))
-        self._view = FeatureBasis.from_encoder(self._parameters.encoder, schema, self._device, dimensions)
+        encoder, options = self._parameters.encoder, self._options
+        dimensions = min(_DIMENSIONS, len(seen), encoder.dimensions(schema))
+        self._view = FeatureBasis.from_encoder(encoder, schema, options.device, dimensions, options.encoder)
         self._view.fit(seen, 0.0, self._randomness.seed("basis"))
         features = self._view.features(self._pool)
         self._cells = PublicCells.fit(features, self._mechanism.cells, self._randomness.seed("cells"))

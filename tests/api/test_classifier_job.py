@@ -20,6 +20,7 @@ from datalens_service.data.digits import digits
 from datalens_service.jobs.execute import execute
 from datalens_service.proof import release_verification
 from datalens_service.store.jobs import leases
+from tests.models.onnx_files import onnx_encoder, stored_encoder
 from tests.models.toy_models import MeanImage
 
 METHOD = {"name": "dp_sgd", "architecture": "linear", "steps": 12, "learning_rate": 2.0, "momentum": 0.5}
@@ -171,3 +172,53 @@ def test_a_classifier_from_noisy_directions_is_planned_made_and_verified(
     assert "Von Mises-Fisher" in report["privacy"]["noise"]
     verdict = release_verification.verify_path(saved(client, job["links"]["archive"], tmp_path / "release.zip"))
     assert verdict.holds, verdict.contradiction
+
+
+@pytest.mark.usefixtures("seeded_entropy")
+def test_an_uploaded_encoder_serves_a_classifier_that_holds_and_names_it(
+    client: TestClient, services: Services, data: Upload, tmp_path: Path
+) -> None:
+    encoder, file = stored_encoder()
+    reply = client.post("/v1/encoders", files={"file": file.read_bytes()})
+    assert reply.status_code == 200, reply.text
+    assert reply.json() == client.post("/v1/encoders", files={"file": file.read_bytes()}).json()
+    assert reply.json() == encoder.model_dump(mode="json")
+    method = {"name": "scattering", "encoder": reply.json(), "steps": 20, "learning_rate": 30}
+    job = done(client, services, uploaded(client, data), {"method": method, "epsilon": 8.0})
+    model = datalens.Classifier.load(saved(client, job["links"]["classifier"], tmp_path / "c.safetensors"))
+    assert data.test is not None
+    assert np.mean(model.predict(data.test.images).argmax(axis=1) == data.test.labels) > 0.2
+    card = json.loads(saved(client, f"/v1/jobs/{job['id']}/artifacts/card.json", tmp_path / "card.json").read_text())
+    assert card["encoder"] == {"name": "onnx", "sha256": encoder.sha256}
+    assert encoder.sha256 in client.get(f"/v1/jobs/{job['id']}/artifacts/privacy.json").text
+    report = client.get(f"/v1/jobs/{job['id']}/report", params={"audience": "releasable"}).text
+    assert encoder.sha256 in report
+
+
+def test_a_bad_file_is_a_clear_problem_and_is_not_kept(client: TestClient, services: Services) -> None:
+    for content in (b"no graph", onnx_encoder(channels=1)):
+        reply = client.post("/v1/encoders", files={"file": content})
+        assert (reply.status_code, reply.headers["content-type"]) == (422, "application/problem+json")
+        assert reply.json()["type"].endswith("invalid-input")
+    assert not list(services.settings.data_dir.rglob("encoder.onnx"))
+
+
+def test_a_job_whose_encoder_was_not_uploaded_fails_before_anything_is_charged(
+    client: TestClient, services: Services, data: Upload
+) -> None:
+    dataset_id = uploaded(client, data)
+    encoder = stored_encoder()[0].model_dump(mode="json") | {"sha256": "0" * 64}
+    spec = {"method": {"name": "scattering", "encoder": encoder}, "epsilon": 8.0}
+    job = client.post("/v1/jobs", json={"dataset_id": dataset_id, "spec": spec}).json()
+    lease = leases.claim(services.database, job["id"], "test", 600)
+    assert lease is not None
+    execute(services.database, services.artifacts, services.settings, lease)
+    ended = client.get(f"/v1/jobs/{job['id']}").json()
+    assert (ended["state"], ended["error"]["type"].rpartition("/")[2]) == ("failed", "not-found")
+    assert ended["privacy"]["epsilon_spent"] == 0
+
+
+def test_an_encoder_needs_its_hash_and_its_features(client: TestClient) -> None:
+    for encoder in ("onnx", {"name": "onnx", "sha256": "no", "features": 3}, {"name": "onnx", "sha256": "0" * 64}):
+        spec = {"method": {"name": "scattering", "encoder": encoder}, "epsilon": 1}
+        assert client.post("/v1/plans", json={"dataset_id": "ds_1", "spec": spec}).status_code == 422

@@ -14,6 +14,7 @@ from PIL import Image
 from cli.service import RunningService
 from datalens_service.cli.failures import ExitCode
 from datalens_service.models.encoders import ImagenetLite0, imagenet_lite0
+from tests.models.onnx_files import stored_encoder
 from tests.models.test_encoders import with_weights
 
 Run = Callable[..., Any]
@@ -72,6 +73,28 @@ def test_a_classifier_on_a_public_encoder_holds_it_and_names_it(
     assert encoder["sha256"] in report["privacy"]["public_data"]["provenance"]
     assert any(encoder["sha256"] in sentence for sentence in report["privacy"]["scope"]["public"])
     assert datalens("verify", files["privacy.json"]).exit_code == 0
+
+
+def test_a_file_of_ones_own_is_an_encoder_by_its_path(
+    datalens: Run, datalens_json: Run, npz: Path, images: np.ndarray, tmp_path: Path
+) -> None:
+    encoder, file = stored_encoder()
+    own = ("--epsilon", 8, "--method", "scattering", "--set", f"encoder={file}", "--set", "steps=2")
+    trained = datalens_json("train", "--confirm-classes", "--data", npz, *own, "--out", "out")
+    files = trained["files"]
+    np.savez(tmp_path / "new.npz", images=images[:3])
+    answer = datalens_json("predict", files["classifier.safetensors"], tmp_path / "new.npz")
+    graph = onnxruntime.InferenceSession(files["classifier.onnx"])
+    expected = [graph.run(None, {"images": image[None, ..., np.newaxis]})[0][0] for image in images[:3]]
+    np.testing.assert_allclose([item["probabilities"] for item in answer["items"]], expected, atol=1e-4)
+    assert json.loads(Path(files["card.json"]).read_text())["encoder"]["sha256"] == encoder.sha256
+    again = datalens("train", "--confirm-classes", "--data", npz, *own, "--out", "out")
+    assert again.exit_code == 0, again.output
+    (tmp_path / "bad.onnx").write_bytes(b"no graph")
+    own = ("--epsilon", 8, "--method", "scattering", "--set", f"encoder={tmp_path / 'bad.onnx'}")
+    refused = datalens("train", "--confirm-classes", "--data", npz, *own, "--out", "other")
+    assert refused.exit_code == ExitCode.BAD_INPUT
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_job_on_weights_that_are_missing_says_what_to_install(

@@ -94,6 +94,7 @@ def test_the_list_of_methods_that_users_have():
         "submit",
         "upload",
         "upload_dataset",
+        "upload_encoder",
         "validation",
         "wait",
         "wait_for_dataset",

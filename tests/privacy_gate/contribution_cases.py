@@ -32,7 +32,7 @@ from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.spec import TrainingSpec
 
 from .cases import REPLACE_ONE, ZERO_OUT
-from .replay import neighbor
+from .replay import OWN_ENCODER, neighbor
 
 _KEY = b"k" * 32
 _UNITS, _CLASSES, _RARE = 26, 3, 2
@@ -165,7 +165,8 @@ _SHAPES = Shapes(subspace_dimensions=4)
 _MIXTURE = Mixture(components=2, iterations=2, subspace_dimensions=4)
 _GUIDED: dict[str, Any] = {"steps": 3, "samples": 100, "epochs": 1, "hidden_units": 3}
 _SCATTERING: dict[str, Any] = {"steps": 2, "samples": 100, "dimensions": 9}
-_ENCODERS = ("scattering", *(["imagenet-lite0"] if imagenet_lite0.find_spec(imagenet_lite0._PACKAGE) else []))
+_WEIGHTS = ["imagenet-lite0"] if imagenet_lite0.find_spec(imagenet_lite0._PACKAGE) else []
+_ENCODERS = ("scattering", OWN_ENCODER, *_WEIGHTS)
 _POISSON: dict[str, Any] = {"sampling": "poisson", "batch": 9, "noise_multiplier": 8.0}
 _DIRECTIONS: dict[str, Any] = {"noise": "von_mises_fisher", "sampling": "partition"}
 _SAMPLED = DpSgd(architecture="linear", steps=3, **_POISSON)
@@ -269,6 +270,7 @@ CASES: tuple[ContributionCase, ...] = (
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
     *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records) for records in (1, 2, 3)),
     *(ContributionCase(Scattering(encoder=encoder, warm_start=None, steps=2), 2, tried=2) for encoder in _ENCODERS),
+    ContributionCase(PublicVotes(cells=5, encoder=OWN_ENCODER), 2, tried=2),
     *(
         ContributionCase(LabelledPool(classifier=Scattering(warm_start=_MOMENTS, **_SCATTERING)), records, tried=2)
         for records in (1, 2, 3)

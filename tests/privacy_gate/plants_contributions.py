@@ -7,10 +7,12 @@ import logging
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
 from datalens_service.data.dataset import Dataset
+from datalens_service.data.sandbox import encoder
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.jobs import execute
 from datalens_service.mechanisms import CellVotes
@@ -52,6 +54,18 @@ def encoders_normalise_by_all_records(patch: pytest.MonkeyPatch) -> None:
         return features - features.mean(axis=0)
 
     patch.setattr(EncoderNetwork, "encode", normalised)
+
+
+def an_encoder_sees_all_records_at_once(patch: pytest.MonkeyPatch) -> None:
+    """As one runs a graph where speed counts; this one has layers that look across a batch."""
+
+    def together(graph: bytes, images: np.ndarray) -> np.ndarray:
+        pixels = np.repeat(images.transpose(0, 3, 1, 2).astype(np.float32) / 255, 3, axis=1)
+        session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+        features = session.run(None, {"images": pixels})[0].reshape(len(images), -1)
+        return features / np.linalg.norm(features, axis=1, keepdims=True)
+
+    patch.setattr(encoder, "encode", together)
 
 
 def errors_are_weighted_by_class_size(patch: pytest.MonkeyPatch) -> None:
@@ -350,6 +364,7 @@ PLANTS = (
     Plant("a unit votes for public cells with every record", "R1", a_unit_votes_with_every_record),
     Plant("guided features centred by their private mean", "R6", features_are_centred),
     Plant("an encoder that normalises by the private set", "R6", encoders_normalise_by_all_records),
+    Plant("an encoder of the owner's that sees all records at once", "R6", an_encoder_sees_all_records_at_once),
     Plant("components dealt evenly among the records of a class", "R6", components_are_dealt_evenly),
     Plant("residuals from exact private class means", "R6", residuals_from_private_means),
     Plant("class means from the exact mean of all records", "R6", distances_from_a_private_mean),

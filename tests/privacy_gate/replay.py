@@ -21,12 +21,18 @@ from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.von_mises_fisher import GRID
+from datalens_service.methods import ExecutionOptions
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
+from tests.models.onnx_files import stored_encoder
 
 from .alarm import Alarm
+
+OWN_ENCODER, _FILE = stored_encoder(side=6)
+"""Its layers look across the images of a batch."""
+_OPTIONS = ExecutionOptions(encoder=_FILE)
 
 ROWS = (GroupedVectors, OuterProductFactors, Answers, Votes)
 """Contributions of rows, each of one record."""
@@ -72,7 +78,8 @@ def record(spec: TrainingSpec, dataset: Dataset, earlier: Recording | None = Non
     coins = {} if earlier is None else dict(enumerate(step.coins for step in earlier.steps))
     release = _recording_release(steps, account if earlier is None else earlier.account, coins, draws=earlier is None)
     with mock.patch.object(Mechanism, "release", release):
-        return Recording(steps, account, run(spec, dataset, account=account, public=_pool(spec, dataset.schema)))
+        public = _pool(spec, dataset.schema)
+        return Recording(steps, account, run(spec, dataset, account=account, public=public, options=_OPTIONS))
 
 
 def _pool(spec: TrainingSpec, schema: Schema) -> Upload | None:

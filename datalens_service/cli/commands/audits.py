@@ -53,6 +53,8 @@ def submit(
     """Submit an audit: a rehearsal on a data set, or an attack on what a job released. Nothing is charged."""
     spec_options = None if epsilon is None else SpecOptions(epsilon, None, method, preset, settings, seed)
     with connect(url, api_key) as client:
+        if spec_options is not None:
+            spec_options = spec_options.with_encoders(client.upload_encoder)
         target = _build_target(client, dataset_id, job_id, spec_options, unprotected=unprotected)
         body = {"target": target, "references": references, "groups": parse_groups(groups), "seed": seed}
         audit = client.submit_audit(body if attacks is None else {**body, "attacks": attacks})

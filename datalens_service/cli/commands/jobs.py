@@ -43,7 +43,7 @@ def submit(
         dataset_id = names.dataset_id(client, dataset_id)
         if public_data is not None:
             spec_options = replace(spec_options, public_data=names.dataset_id(client, public_data))
-        spec = _build_request(client, dataset_id, spec_options)
+        spec = _build_request(client, dataset_id, spec_options.with_encoders(client.upload_encoder))
         if dry_run:
             _show_plan(client.plan(dataset_id, spec), as_json=as_json)
             return

@@ -121,8 +121,11 @@ def train_upload(
     """
     from datalens_service.cli.outcome import build_outcome, render_outcome
     from datalens_service.local.local_run import PRIVATE, open_local_run
+    from datalens_service.services import encoders
 
     # Refused before a folder is made and records are copied.
+    asked = spec_options
+    spec_options = asked.with_encoders(lambda path: encoders.read(path).model_dump())
     if public is not None:
         spec_options = public.check(upload.schema, spec_options)
     spec = spec_options.build_spec(upload.schema)
@@ -134,6 +137,7 @@ def train_upload(
         if public is not None:
             stored = local_run.find_or_create_public(public.upload, public.format_name, public.name, spec.epsilon)
             spec = replace(spec_options, public_data=stored.id).build_spec(upload.schema)
+        asked.with_encoders(lambda path: encoders.keep(local_run.artifacts, path).model_dump())
         job = local_run.find_or_create_job(dataset, spec)
         if job.state.terminal:
             output.say(f"This run has ended before; nothing was spent again. Its results are in {out}.")

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from datalens_service.client import requests
 from datalens_service.client._async.transport import AsyncTransport
@@ -135,6 +136,15 @@ class AsyncDatasetOperations:
             shares_budget_with: Id of a dataset whose budget pays for this one, too.
         """
         return await self._transport.send(requests.confirm_dataset(dataset_id, epsilon, delta, shares_budget_with))
+
+    async def upload_encoder(self, path: Path) -> dict[str, Any]:
+        """Upload an ONNX file as a public encoder; returns what a method takes as its `encoder`. Repeatable.
+
+        Args:
+            path: One input of floats (1, 3, height, width), RGB from 0 to 1; one vector as result.
+        """
+        with path.open("rb") as file:
+            return await self._transport.send(requests.create_encoder(file))
 
     async def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
         """Send a file in chunks, each with a checksum, across interruptions; returns the id of the upload.

@@ -4,6 +4,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from datalens_service.client import requests
 from datalens_service.client._sync.transport import Transport
@@ -136,6 +137,15 @@ class DatasetOperations:
             shares_budget_with: Id of a dataset whose budget pays for this one, too.
         """
         return self._transport.send(requests.confirm_dataset(dataset_id, epsilon, delta, shares_budget_with))
+
+    def upload_encoder(self, path: Path) -> dict[str, Any]:
+        """Upload an ONNX file as a public encoder; returns what a method takes as its `encoder`. Repeatable.
+
+        Args:
+            path: One input of floats (1, 3, height, width), RGB from 0 to 1; one vector as result.
+        """
+        with path.open("rb") as file:
+            return self._transport.send(requests.create_encoder(file))
 
     def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
         """Send a file in chunks, each with a checksum, across interruptions; returns the id of the upload.

@@ -13,7 +13,7 @@ from datalens_service.data import choose_decoder, choose_limits, read_source
 from datalens_service.data.dataset import Schema, Split, Upload
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
 from datalens_service.data.reading_choices import ReadingChoices
-from datalens_service.data.sandbox.exchange import Counts, Outcome, Request, serve
+from datalens_service.data.sandbox.exchange import Counts, FileRequest, Outcome, serve
 from datalens_service.data.stored_dataset import save_dataset
 from datalens_service.data.untrusted.images import PictureDecoder
 from datalens_service.data.untrusted.source import open_source
@@ -23,7 +23,7 @@ PRIVATE_READS = ("reading the upload",)
 RECORDS: Final = "records"
 
 
-class RecordsRequest(Request):
+class RecordsRequest(FileRequest):
     """Which labelled images to read, and how."""
 
     choices: ReadingChoices

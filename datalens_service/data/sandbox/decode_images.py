@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 
 from datalens_service.data.readers.unlabelled import read_unlabelled
-from datalens_service.data.sandbox.exchange import Outcome, Request, serve
+from datalens_service.data.sandbox.exchange import FileRequest, Outcome, serve
 from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
 
 IMAGES: Final = "images.npy"
 
 
-class ImagesRequest(Request):
+class ImagesRequest(FileRequest):
     """Which images to read.
 
     Attributes:

@@ -26,17 +26,25 @@ OUT_OF_MEMORY: Final = "Reading the file needs more memory than is allowed. Uplo
 
 
 class Request(Frozen):
+    """Limits of a process, and where it leaves what it made.
+
+    Attributes:
+        cpu_seconds: Its processor time.
+    """
+
+    folder: Path
+    memory_bytes: int
+    cpu_seconds: int
+
+
+class FileRequest(Request):
     """What to read.
 
     Attributes:
         path: The file, or a folder of this machine.
-        cpu_seconds: Its processor time.
     """
 
     path: Path
-    folder: Path
-    memory_bytes: int
-    cpu_seconds: int
 
 
 class Counts(Frozen):

@@ -32,8 +32,8 @@ _IMAGES: Final = "datalens_service.data.sandbox.decode_images"
 _OUTCOME_BYTES: Final = 2**22
 _POLL_SECONDS: Final = 0.5
 _PASSED_ON: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "SYSTEMROOT")
-_BROKEN: Final = "The file could not be read: it breaks the program that reads it. Create it again."
-_TOO_SLOW: Final = "Reading the file took too long. Upload fewer or smaller images."
+BROKEN: Final = "The file could not be read: it breaks the program that reads it. Create it again."
+TOO_SLOW: Final = "Reading the file took too long. Upload fewer or smaller images."
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Refused(InvalidDataset):
     """
 
     def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.refusal or _BROKEN)
+        super().__init__(outcome.refusal or BROKEN)
         self.bad_files: tuple[BadFile, ...] = outcome.bad_files
         self.bad_count = outcome.bad_count
         self.checked = outcome.checked
@@ -133,7 +133,7 @@ def _check_schema(schema: Schema, choices: ReadingChoices) -> None:
         and (choices.allow_identifying_classes or not identifying_names(schema.class_names))
     )
     if not as_declared:
-        raise Refused(Outcome(refusal=_BROKEN))
+        raise Refused(Outcome(refusal=BROKEN))
 
 
 def decode_images(path: Path, folder: Path, confinement: Confinement, most_images: int) -> tuple[Path, tuple[str, ...]]:
@@ -164,14 +164,27 @@ def decode_images(path: Path, folder: Path, confinement: Confinement, most_image
     return images, outcome.names
 
 
+def run_confined(request: Request, seconds: int, program: str, attachment: bytes) -> None:
+    """Run another program of this room.
+
+    Raises:
+        Refused: What it was given cannot be used.
+        InsufficientStorage: The disk did not take its results.
+    """
+    outcome = _outcome(request.folder, _run(request, seconds, lambda: False, program, attachment))
+    if outcome.refusal is not None:
+        raise Refused(outcome)
+
+
 def _run(
     request: Request,
     seconds: int,
     stopping: Callable[[], bool],
     program: str = _DATASET,
+    attachment: bytes = b"",
 ) -> int:
-    """Exit status of the process."""
-    with subprocess.Popen(  # noqa: S603 (our own interpreter, and one of the two modules above)
+    """Exit status of the process; an attachment follows the line of its request."""
+    with subprocess.Popen(  # noqa: S603 (our own interpreter, and one of the modules above)
         [sys.executable, "-P", "-m", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -182,16 +195,19 @@ def _run(
         start_new_session=True,
     ) as process:
         try:
-            return _waited(process, request, seconds, stopping)
+            return _waited(process, request, seconds, stopping, attachment)
         finally:
             process.kill()
 
 
-def _waited(process: subprocess.Popen[bytes], request: Request, seconds: int, stopping: Callable[[], bool]) -> int:
+def _waited(
+    process: subprocess.Popen[bytes], request: Request, seconds: int, stopping: Callable[[], bool], attachment: bytes
+) -> int:
     # If it died at once, its exit status says so.
     with suppress(BrokenPipeError), process.stdin or nullcontext() as pipe:
         if pipe is not None:
-            pipe.write(request.model_dump_json().encode())
+            pipe.write(request.model_dump_json().encode() + b"\n")
+            pipe.write(attachment)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -199,7 +215,7 @@ def _waited(process: subprocess.Popen[bytes], request: Request, seconds: int, st
         except subprocess.TimeoutExpired:
             if stopping():
                 raise StoreUnavailable("The service stops; the upload is read when it has started again.") from None
-    raise Refused(Outcome(refusal=_TOO_SLOW))
+    raise Refused(Outcome(refusal=TOO_SLOW))
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -216,10 +232,10 @@ def _outcome(folder: Path, status: int) -> Outcome:
         raise InsufficientStorage("The records could not be kept; free the disk of ⟦DATALENS_DATA_DIR⟧.")
     try:
         if path.is_symlink() or path.stat().st_size > _OUTCOME_BYTES:
-            raise Refused(Outcome(refusal=_BROKEN))
+            raise Refused(Outcome(refusal=BROKEN))
         return Outcome.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         # Killed for its processor time or memory, or by a fault in a parser.
-        raise Refused(Outcome(refusal=_BROKEN if status >= 0 else OUT_OF_MEMORY)) from None
+        raise Refused(Outcome(refusal=BROKEN if status >= 0 else OUT_OF_MEMORY)) from None
     except ValidationError:
-        raise Refused(Outcome(refusal=_BROKEN)) from None
+        raise Refused(Outcome(refusal=BROKEN)) from None

@@ -187,7 +187,7 @@ class ScatteringGradientsRun(StatelessRun):
         options: ExecutionOptions,
     ) -> None:
         self._parameters, self._dataset, self._randomness = parameters, dataset, randomness
-        self._device = options.device
+        self._options = options
         start, warm_start = Plan(releases=plan.releases[:-1]), parameters.warm_start
         self._start_steps = start.steps
         self._warm: MomentsRun | ShapesRun | None = (
@@ -245,13 +245,13 @@ class ScatteringGradientsRun(StatelessRun):
             return self._basis
         parameters, schema, encoder = self._parameters, self._dataset.schema, self._parameters.feature_encoder()
         if self._warm is None:
-            self._basis = FeatureBasis.from_encoder(encoder, schema, self._device)
+            self._basis = FeatureBasis.from_encoder(encoder, schema, self._options.device, file=self._options.encoder)
             self._weights = np.zeros((self._gradients.left_dimensions, schema.num_classes), dtype=np.float32)
         else:
             images, labels = self._warm.result().sample(parameters.samples, seed=self._randomness.seed("samples"))
             seen, shown = self._beside_public(images, labels)
             dimensions, seed = parameters.feature_dimensions(schema), self._randomness.seed("basis")
-            self._basis = FeatureBasis.from_encoder(encoder, schema, self._device, dimensions)
+            self._basis = FeatureBasis.from_encoder(encoder, schema, self._options.device, dimensions)
             self._basis.fit(seen, parameters.evenness, seed)
             # Public images of other classes are last, and without a label here.
             features = self._basis.features(seen[: len(shown)])

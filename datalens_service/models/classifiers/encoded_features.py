@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -41,13 +42,16 @@ class FeatureBasis:
     schema: Schema
 
     @classmethod
-    def from_encoder(cls, encoder: Encoder, schema: Schema, device: str, dimensions: int | None = None) -> FeatureBasis:
+    def from_encoder(
+        cls, encoder: Encoder, schema: Schema, device: str, dimensions: int | None = None, file: Path | None = None
+    ) -> FeatureBasis:
         """The features of an encoder as they are, or the first of them until `fit`.
 
         Args:
+            file: Of an encoder of the owner's own.
             dimensions: Of the basis, if there will be one.
         """
-        network = EncodedFeatures(encoder.load(schema), encoder.dimensions(schema), dimensions)
+        network = EncodedFeatures(encoder.load(schema, file), encoder.dimensions(schema), dimensions)
         return cls(network.to(device).eval(), encoder, schema)
 
     def fit(self, samples: Images, evenness: float, seed: int) -> None:

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 from datalens_service.data.dataset import Schema
+from datalens_service.data.sandbox.encode import IMAGES, VECTORS
 from datalens_service.models.classifiers.architectures import Centered, EncodedFeatures
 from datalens_service.models.encoders.lite0_network import (
     CENTER,
@@ -25,6 +26,7 @@ from datalens_service.models.encoders.lite0_network import (
     SameConvolution,
     UnitLength,
 )
+from datalens_service.models.encoders.onnx_network import OnnxNetwork
 from datalens_service.models.encoders.scattering_network import ScatteringNetwork
 from datalens_service.models.scattering import Scattering, margins
 
@@ -58,20 +60,26 @@ class Graph:
 
 
 def export(network: nn.Sequential, schema: Schema) -> bytes:
-    """The file of a network from `architectures.build_network`.
+    """The file of a network from `architectures.build_network`; with an encoder of the owner's it takes one image.
 
     Raises:
         TypeError: It has a layer that is not known here.
     """
-    graph = Graph("images")
-    graph.add("Cast", to=TensorProto.FLOAT)
-    graph.add("Transpose", perm=[0, 3, 1, 2])
-    graph.add("Div", graph.last, graph.number(255))
+    own = [layer for layer in network.modules() if isinstance(layer, OnnxNetwork)]
+    graph = Graph(VECTORS if own else IMAGES)
+    if not own:
+        graph.add("Cast", to=TensorProto.FLOAT)
+        graph.add("Transpose", perm=[0, 3, 1, 2])
+        graph.add("Div", graph.last, graph.number(255))
     _layer(graph, network, schema)
     graph.nodes.append(helper.make_node("Softmax", [graph.last], ["probabilities"], axis=1))
-    shape: list[str | int | None] = ["n", schema.height, schema.width, schema.channels]
-    images = helper.make_tensor_value_info("images", TensorProto.UINT8, shape)
     probabilities = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["n", schema.num_classes])
+    if own:
+        # Messages that follow each other are one message, so that what a stranger sent is not read here.
+        added = onnx.GraphProto(node=graph.nodes, initializer=graph.constants, output=[probabilities])
+        return own[0].export() + bytes(onnx.ModelProto(graph=added).SerializeToString())
+    shape: list[str | int | None] = ["n", schema.height, schema.width, schema.channels]
+    images = helper.make_tensor_value_info(IMAGES, TensorProto.UINT8, shape)
     made = helper.make_graph(graph.nodes, "classifier", [images], [probabilities], graph.constants)
     opset = [helper.make_opsetid("", _OPSET)]
     model = helper.make_model(made, opset_imports=opset, ir_version=_IR_VERSION, producer_name="datalens-service")
@@ -136,9 +144,7 @@ def _encoded_features(graph: Graph, layer: EncodedFeatures, schema: Schema) -> N
 
 
 def _unit_length(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
-    vectors = graph.last
-    length = graph.add("ReduceL2", vectors, axes=[1], keepdims=1)
-    graph.add("Div", vectors, graph.add("Max", length, graph.number(1e-12)))
+    graph.add("LpNormalization", axis=1, p=2)
 
 
 def _enlarged(graph: Graph, _layer: nn.Module, schema: Schema) -> None:
@@ -182,6 +188,10 @@ def _scattering_network(graph: Graph, layer: ScatteringNetwork, schema: Schema) 
     graph.add("Flatten", graph.add("Div", centered, deviation), axis=1)
     height, width = (-(-side // 4) for side in (schema.height, schema.width))
     graph.add("Div", graph.last, graph.number((layer.normalise.num_channels * height * width) ** 0.5))
+
+
+def _onnx(graph: Graph, _layer: OnnxNetwork, _schema: Schema) -> None:
+    """Its nodes come before all others."""
 
 
 def _lite0(graph: Graph, layer: Lite0Network, schema: Schema) -> None:
@@ -240,4 +250,5 @@ _WRITERS: dict[type[nn.Module], Callable[[Graph, Any, Schema], None]] = {
     nn.AdaptiveAvgPool2d: _global_average,
     ScatteringNetwork: _scattering_network,
     Lite0Network: _lite0,
+    OnnxNetwork: _onnx,
 }

@@ -7,9 +7,10 @@ from pydantic import TypeAdapter, ValidationError
 from datalens_service.errors import InvalidInput
 from datalens_service.models.encoders.base import Encoder
 from datalens_service.models.encoders.imagenet_lite0 import ImagenetLite0
+from datalens_service.models.encoders.onnx_file import OnnxEncoder
 from datalens_service.models.encoders.scattering import ScatteringEncoder
 
-AnyEncoder = ScatteringEncoder | ImagenetLite0
+AnyEncoder = ScatteringEncoder | ImagenetLite0 | OnnxEncoder
 """Kinds of encoders, told apart by `name`."""
 
 _ADAPTER: Final[TypeAdapter[AnyEncoder]] = TypeAdapter(AnyEncoder)
@@ -27,4 +28,4 @@ def read_encoder(settings: dict[str, Any]) -> AnyEncoder:
         raise InvalidInput("The classifier names an encoder that this version does not have.") from None
 
 
-__all__ = ["AnyEncoder", "Encoder", "ImagenetLite0", "ScatteringEncoder", "read_encoder"]
+__all__ = ["AnyEncoder", "Encoder", "ImagenetLite0", "OnnxEncoder", "ScatteringEncoder", "read_encoder"]

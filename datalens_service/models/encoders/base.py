@@ -7,6 +7,7 @@ no torch: requests are checked where none is installed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datalens_service.data.dataset import Schema
@@ -45,10 +46,14 @@ class Encoder(Frozen, ABC):
     def architecture(self, schema: Schema) -> EncoderNetwork:
         """The network, with no weights of its own yet."""
 
-    def load(self, schema: Schema) -> EncoderNetwork:
+    def load(self, schema: Schema, file: Path | None = None) -> EncoderNetwork:
         """The network with its public weights.
 
+        Args:
+            schema: Of the images.
+            file: Of an encoder of the owner's own.
+
         Raises:
-            WorkerUnavailable: They are not installed, or are others than the spec names.
+            WorkerUnavailable: They are not here, or are others than the spec names.
         """
         return self.architecture(schema)

@@ -54,7 +54,7 @@ class ImagenetLite0(Encoder):
 
         return Lite0Network()
 
-    def load(self, schema: Schema) -> Lite0Network:
+    def load(self, schema: Schema, file: Path | None = None) -> Lite0Network:
         """The network with the weights of the package, once their SHA-256 is the one that the spec names."""
         import torch
 

@@ -35,6 +35,8 @@ Audience = Literal["anyone", "owner"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DIGEST_LENGTH = 16
+_PUBLIC = "public"
+"""Stands where the id of a job does for its files."""
 _BY_NAME = select(ArtifactRow.__table__).where(
     ArtifactRow.job_id == bindparam("job_id"), ArtifactRow.name == bindparam("name")
 )
@@ -155,6 +157,27 @@ class ArtifactStore:
         with self._database.session() as session:
             rows = session.scalars(select(ArtifactRow).where(ArtifactRow.job_id == job_id).order_by(ArtifactRow.name))
             return tuple(self._artifact(row) for row in rows)
+
+    def keep_public(self, name: str, content: bytes) -> str:
+        """Store a file that somebody declared public, for whoever names its SHA-256, which is returned.
+
+        Raises:
+            StoreUnavailable: The disk did not take it.
+        """
+        self._placed(_PUBLIC, name, content, self._releasable)
+        return hashlib.sha256(content).hexdigest()
+
+    def public(self, name: str, sha256: str) -> Path:
+        """Where a file of `keep_public` lies on this machine.
+
+        Raises:
+            NotFound: It was not stored here.
+            StoreUnavailable: The store does not answer, or holds other bytes.
+        """
+        path = self._releasable.path(f"{_PUBLIC}/{sha256[:_DIGEST_LENGTH]}/{name}", sha256)
+        if not path.exists():
+            raise NotFound("There is no such public file; upload it first.")
+        return path
 
     def delete_private(self, dataset_id: str) -> None:
         """Remove every file of a data set's jobs that is not releasable, superseded ones included. Repeatable.

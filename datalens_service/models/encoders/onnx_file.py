@@ -1,0 +1,74 @@
+"""An encoder of the owner's own: an ONNX file, declared public, which a confined process runs image by image."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from datalens_service.data.dataset import Schema
+from datalens_service.data.sandbox import encoder
+from datalens_service.data.sandbox.encode import MOST_FEATURES
+from datalens_service.errors import InvalidInput, InvalidSpec, WorkerUnavailable
+from datalens_service.models.encoders.base import Encoder
+from datalens_service.models.public_source import PublicEncoder
+from datalens_service.strict import Integer
+
+if TYPE_CHECKING:
+    from datalens_service.models.encoders.onnx_network import OnnxNetwork
+
+ONNX: Final = "onnx"
+_CHANNELS: Final = (1, 3)
+_PROBES: Final = (3, 16, 16, 3)
+
+
+class OnnxEncoder(Encoder):
+    """Which file, and how many features it gives; what it was trained on is its owner's to know."""
+
+    name: Literal["onnx"] = ONNX
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the file.")
+    features: Integer = Field(ge=1, le=MOST_FEATURES, description="Of one image, as the upload found.")
+
+    @classmethod
+    def read(cls, content: bytes) -> Self:
+        """Try a file in a confined process.
+
+        Raises:
+            InvalidInput: It is not an encoder that is taken.
+            WorkerUnavailable: onnxruntime is not installed.
+        """
+        probes = np.random.default_rng(0).integers(0, 256, _PROBES, dtype=np.uint8)
+        probes[-1] = probes[0]
+        features = encoder.encode(content, probes)
+        if not features.any() or not np.array_equal(features[0], features[-1]):
+            raise InvalidInput("The encoder does not give the same features for the same image, or none at all.")
+        return cls(sha256=hashlib.sha256(content).hexdigest(), features=features.shape[1])
+
+    def check(self, schema: Schema) -> None:
+        """Refuse other numbers of channels."""
+        if schema.channels not in _CHANNELS:
+            raise InvalidSpec(f"An encoder of one's own takes grey or RGB images, not {schema.channels} channels.")
+
+    def dimensions(self, schema: Schema) -> int:
+        """As the file has, for every size."""
+        return self.features
+
+    def source(self) -> PublicEncoder:
+        """Name and hash."""
+        return PublicEncoder(name=self.name, sha256=self.sha256)
+
+    def architecture(self, schema: Schema) -> OnnxNetwork:
+        """A network that has no graph yet."""
+        from datalens_service.models.encoders.onnx_network import OnnxNetwork
+
+        return OnnxNetwork(schema.channels, self.features)
+
+    def load(self, schema: Schema, file: Path | None = None) -> OnnxNetwork:
+        """The network with the graph of the file, once its SHA-256 is the one that the spec names."""
+        content = b"" if file is None else file.read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise WorkerUnavailable("The file of the encoder is not here, or not the one that the spec names.")
+        return self.architecture(schema).with_graph(content)
