@@ -44,7 +44,7 @@ from datalens_service.store.jobs.leases import Lease
 from workers.follow_rank import follow
 from workers.process.followers import StartedRanks
 from workers.process.job_process import announce
-from workers.process.recover_jobs import run_maintenance
+from workers.process.recover_jobs import Recovery
 
 log = structlog.get_logger()
 
@@ -95,8 +95,9 @@ def _take(
 def _take_next(database: Database, settings: Settings, owner: str, stopping: threading.Event) -> Lease | None:
     """The next job of the queue; waits for two leases, so that it sees the job of a worker that was just lost."""
     until = time.monotonic() + 2 * settings.lease_seconds
+    recovery = Recovery(database, settings)
     while not stopping.is_set():
-        run_maintenance(database, settings)
+        recovery.run()
         lease = leases.claim_next(database, owner, settings.lease_seconds, queue=settings.queue)
         if lease is not None or time.monotonic() >= until:
             return lease

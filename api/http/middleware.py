@@ -1,4 +1,4 @@
-"""Around every request: an id, one line in the log, a limit on the body, and a problem whatever happens."""
+"""Around every request: an id, one line in the log, limits on body and patience, and a problem whatever happens."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.addresses import inner_path
 from api.problems.handlers import ProblemResponse, from_status, internal_error
 from datalens_service.logs import outline
+from datalens_service.store.patience import impatient
 from datalens_service.voices import HEADER, Voice, spoken_to
 
 UPLOAD_PATHS: Final = frozenset({"/v1/datasets", "/v1/generators"})
@@ -43,7 +44,7 @@ class RequestLog:
             return
         request_id = str(uuid4())
         scope.setdefault("state", {})["request_id"] = request_id
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        with structlog.contextvars.bound_contextvars(request_id=request_id), impatient():
             await self._serve(scope, receive, _Reply(scope, receive, send, request_id))
 
     async def _serve(self, scope: Scope, receive: Receive, reply: _Reply) -> None:

@@ -141,7 +141,7 @@ def answer_withheld(error: StoreUnavailable, request_id: str) -> ProblemResponse
         "look whether it took effect before you repeat it."
     )
     content = document(problem, detail, request_id)
-    return ProblemResponse(content, content["status"], headers=_headers(problem))
+    return ProblemResponse(content, content["status"], headers=standard_headers(problem))
 
 
 def from_status(status: int, request_id: str, content_range: str | None = None) -> ProblemResponse:
@@ -223,10 +223,11 @@ def _response(
     headers: Mapping[str, str] | None = None,
 ) -> ProblemResponse:
     content = document(problem, detail, _request_id(request), **members)
-    return ProblemResponse(content, content["status"], headers={**_headers(problem), **(headers or {})})
+    return ProblemResponse(content, content["status"], headers={**standard_headers(problem), **(headers or {})})
 
 
-def _headers(problem: ProblemType) -> dict[str, str]:
+def standard_headers(problem: ProblemType) -> dict[str, str]:
+    """What HTTP wants with the status of a problem."""
     by_status = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(_RETRY_AFTER_SECONDS)}}
     return by_status.get(problem.status or 500, {})
 

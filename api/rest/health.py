@@ -34,8 +34,8 @@ class Ready(Alive):
     summary="Is the process alive?",
     responses=ok(200, "It answers."),
 )
-def livez() -> Alive:
-    """Looks at nothing else: a restart would not help a database that is away."""
+async def livez() -> Alive:
+    """Looks at nothing else, not even for a thread: a restart would not help a database that is away."""
     return Alive()
 
 

@@ -6,12 +6,15 @@ When `transaction()` returns, its content has reached the disk; when it raises, 
 the connection breaks in the middle of the commit nobody can tell; that is StoreUnavailable as well.
 """
 
+from __future__ import annotations
+
 import functools
 import sqlite3
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import alembic.command
 import alembic.config
@@ -28,6 +31,9 @@ import migrations
 from datalens_service.errors import InsufficientStorage, InvalidInput, StoreUnavailable
 from datalens_service.store.charge_log import ChargeLog, LogSlice
 from migrations import new_database
+
+if TYPE_CHECKING:
+    from datalens_service.store.postgresql import Server
 
 DEFAULT_CONNECTIONS = 15
 _BUSY_SECONDS = 30
@@ -84,6 +90,7 @@ class Database:
         self.log = log
         self.unaudited: dict[str, LogSlice] = {}
         self._engine = _engine(_checked(url), "BEGIN IMMEDIATE", "OFF", connections)
+        self._server = _watched(self._engine, connections)
         self._reader = self._reading()
         # SQLite has one writer. Threads that queue up here are woken in turn; in SQLite they would sleep and try again.
         self._turn = threading.Lock() if self.dialect == "sqlite" else None
@@ -100,7 +107,7 @@ class Database:
         Raises:
             StoreUnavailable: The database does not answer.
         """
-        with _translated(), self._reader.connect() as connection:
+        with _translated(self._server), self._reader.connect() as connection:
             yield connection
 
     @contextmanager
@@ -110,7 +117,7 @@ class Database:
         Raises:
             StoreUnavailable: The database does not answer.
         """
-        with _translated(), Session(self._reader, autoflush=False) as session:
+        with _translated(self._server), Session(self._reader, autoflush=False) as session:
             yield session
 
     @contextmanager
@@ -121,7 +128,8 @@ class Database:
             InsufficientStorage: The disk of the database is full.
             StoreUnavailable: The database does not answer or is locked.
         """
-        with self._alone(), _translated(), Session(self._engine, expire_on_commit=False) as session, session.begin():
+        writing = Session(self._engine, expire_on_commit=False)
+        with self._alone(), _translated(self._server), writing as session, session.begin():
             yield session
 
     @contextmanager
@@ -138,7 +146,7 @@ class Database:
 
     def migrate(self) -> None:
         """Bring the schema up to date; safe to call from several processes at once. `check` refuses an unknown one."""
-        with _translated(), self._migrating() as connection:
+        with _translated(self._server), self._migrating() as connection:
             if self.dialect == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
             revision = _revision(connection)
@@ -156,7 +164,7 @@ class Database:
         """
         # Of connections that write, and without waiting for whoever writes now.
         looking = self._engine.execution_options(**{_BEGIN: "BEGIN"})
-        with _translated(), looking.connect() as connection:
+        with _translated(self._server), looking.connect() as connection:
             for setting, actual, accepted in _durability(connection):
                 if actual not in accepted:
                     raise StoreUnavailable(
@@ -194,9 +202,10 @@ class Database:
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def _translated(server: Server | None) -> Generator[None]:
     try:
-        yield
+        with nullcontext() if server is None else server.admit():
+            yield
     except PoolTimeout as error:
         raise StoreUnavailable(
             f"All connections to the database were in use for {_POOL_SECONDS} seconds, so nothing happened; repeat."
@@ -242,14 +251,25 @@ def _checked(url: str) -> URL:
 def _engine(url: URL, begin: str, query_only: str, connections: int) -> Engine:
     """`begin` and `query_only` are SQLite's: how a transaction begins, and whether it must not write."""
     if url.drivername != "sqlite":
-        # Opened when they are needed and kept; whoever finds all in use waits for one.
-        pool = {"pool_size": connections, "max_overflow": 0, "pool_timeout": _POOL_SECONDS}
+        # Opened when they are needed and kept.
+        pool = {"pool_size": connections, "max_overflow": 0}
         return create_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(), **pool)
     # More than the API has threads: a connection that is opened for one request costs more than the request.
     engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=_SQLITE_CONNECTIONS)
     event.listen(engine, "connect", functools.partial(_prepare_sqlite, query_only))
     event.listen(engine, "begin", _begin_reading if query_only == "ON" else functools.partial(_begin_sqlite, begin))
     return engine
+
+
+def _watched(engine: Engine, connections: int) -> Server | None:
+    if engine.dialect.name == "sqlite":
+        return None
+    # Its driver is installed where there is such a server.
+    from datalens_service.store.postgresql import Server
+
+    server = Server(connections, _POOL_SECONDS)
+    event.listen(engine, "do_connect", server.connect)
+    return server
 
 
 def _postgresql_arguments() -> dict[str, str | int]:

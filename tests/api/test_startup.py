@@ -3,6 +3,8 @@
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from datalens_service.services.ingestion import records_folder
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.ledger.recovery import finish_audit
+from deployments.postgresql import Cluster
 
 TEMPLATE = "datalens_template"
 
@@ -123,3 +126,26 @@ def test_the_same_on_postgresql(settings: Settings, postgresql: Any) -> None:
         assert client.post("/v1/jobs", json=training(dataset_id, epsilon=10)).status_code == 409
         assert client.get("/v1/jobs").json()["items"] == [job]
         assert client.get("/v1/jobs/%00").status_code == 422
+
+
+@pytest.mark.postgres
+def test_a_frozen_database_is_said_at_once(settings: Settings, postgresql: Cluster) -> None:
+    url = postgresql.new_database(TEMPLATE)
+    with TestClient(create_app(settings.model_copy(update={"database_url": url}))) as client:
+        plain = keys.create(client.app.state.services.database, "test")[1]
+        client.headers["Authorization"] = f"Bearer {plain}"
+        with postgresql.frozen():
+            # Without an end of the wait, none of them would be answered.
+            for path in ("/readyz", "/v1/jobs", "/v1/usage", "/jobs"):
+                reply = client.get(path)
+                assert reply.status_code == 503
+                assert int(reply.headers["Retry-After"]) > 0
+            assert client.get("/livez").status_code == 200
+        _wait(lambda: client.get("/readyz").status_code == 200)
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,4 +1,7 @@
-"""`scripts/chaos --kills N`: a production stack under load while its parts are killed; a report as JSON."""
+"""`scripts/chaos --kills N`: a production stack under load while its parts are killed; a report as JSON.
+
+`scripts/chaos --faults` makes each fault of `named_faults.py` once instead.
+"""
 
 import argparse
 import os
@@ -19,6 +22,7 @@ from deployments.stack import CeleryStack
 
 from .audit import audit
 from .faults import RECOVERY_SECONDS, Chaos, Fault
+from .named_faults import FAULTS
 
 _SPEC: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "steps": 100}}
 _IN_FLIGHT = 3
@@ -51,12 +55,25 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=300, help="faults to make (default 300)")
     parser.add_argument("--seed", type=int, default=None, help="of the choice of faults (default: random)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop making faults after this long")
+    parser.add_argument("--faults", action="store_true", help="make each fault that has a name, once, instead")
     arguments = parser.parse_args()
+    if arguments.faults:
+        return _make_named_faults()
     seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
     with tempfile.TemporaryDirectory(prefix="dlchaos", dir=roomy_memory()) as folder:
         report = _run(Path(folder), arguments.kills, arguments.seconds, seed)
     print_result(report)
     return 0 if report["passed"] else 1
+
+
+def _make_named_faults() -> int:
+    passed = True
+    for name, make in FAULTS.items():
+        with tempfile.TemporaryDirectory(prefix="dlchaos", dir=roomy_memory()) as folder:
+            figures = make(Path(folder))
+        print_result({**provenance(), "fault": name, **figures})
+        passed = passed and figures["passed"]
+    return 0 if passed else 1
 
 
 def _run(folder: Path, kills: int, seconds: float, seed: int) -> dict[str, Any]:

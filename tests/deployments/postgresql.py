@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -57,14 +58,35 @@ class Cluster:
     def kill(self) -> None:
         """As a crash would: the server first, then the processes it leaves, each of which leads its own group."""
         assert self._server is not None
-        left = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children").read_text().split()
+        left = self._children()
         self._server.kill()
         self._server.wait()
         for process_id in left:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(int(process_id), signal.SIGKILL)
+                os.kill(process_id, signal.SIGKILL)
         # A server does not start as long as one of them has the old shared memory.
-        assert wait_until_gone([int(process_id) for process_id in left], _PATIENCE) == []
+        assert wait_until_gone(left, _PATIENCE) == []
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Meanwhile, the server and all its processes stand still; the kernel goes on to take what they are sent."""
+        assert self._server is not None
+        self._server.send_signal(signal.SIGSTOP)
+        # Once it stands still, it neither forks nor forgets a process.
+        os.waitid(os.P_PID, self._server.pid, os.WSTOPPED)
+        processes = [self._server.pid, *self._children()]
+        try:
+            for process_id in processes:
+                os.kill(process_id, signal.SIGSTOP)
+            yield
+        finally:
+            for process_id in processes:
+                os.kill(process_id, signal.SIGCONT)
+
+    def _children(self) -> list[int]:
+        assert self._server is not None
+        path = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children")
+        return [int(process_id) for process_id in path.read_text().split()]
 
     def url(self, name: str) -> str:
         return f"postgresql+psycopg://postgres@/{name}?host={self._folder}"

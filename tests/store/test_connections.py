@@ -4,8 +4,11 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -13,7 +16,11 @@ from sqlalchemy import text
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store import database as database_module
+from datalens_service.store import postgresql as postgresql_module
 from datalens_service.store.database import DEFAULT_CONNECTIONS, Database
+from datalens_service.store.patience import impatient
+from datalens_service.store.postgresql import Server
+from deployments.postgresql import Cluster
 
 THREADS_OF_THE_API = 40
 PATIENCE = 120.0
@@ -55,7 +62,6 @@ def test_without_a_free_connection_the_service_is_unavailable_for_now(
 ) -> None:
     monkeypatch.setattr(database_module, "_POOL_SECONDS", 0.05)
     database = Database(postgresql_database.url, connections=1)
-    assert database._engine.pool.timeout() == 0.05
     with database.session() as session:
         session.execute(text("SELECT 1"))
         with pytest.raises(StoreUnavailable, match="All connections"), database.transaction() as other:
@@ -81,3 +87,59 @@ def test_migration_of_a_database_that_does_not_answer_fails(tmp_path: Path) -> N
     )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.postgres
+def test_the_impatient_leave_a_frozen_server_and_others_wait_for_it(
+    postgresql_database: Database, postgresql: Cluster
+) -> None:
+    def ask() -> int:
+        with postgresql_database.session() as session:
+            return int(session.scalar(text("SELECT 1")) or 0)
+
+    def ask_impatiently(_: int) -> None:
+        with impatient(), pytest.raises(StoreUnavailable):
+            ask()
+
+    ask()
+    with ThreadPoolExecutor(THREADS_OF_THE_API) as threads:
+        with postgresql.frozen():
+            patient = threads.submit(ask)
+            # Also those who find no connection, and those who come when the silence is known.
+            list(threads.map(ask_impatiently, range(2 * THREADS_OF_THE_API)))
+            assert not patient.done()
+        assert patient.result(PATIENCE) == 1
+    _wait_until_answered(ask)
+
+
+@pytest.mark.postgres
+def test_the_impatient_wait_for_a_slow_statement(
+    postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[bool] = []
+    is_silent = Server.is_silent
+
+    def look(server: Server, parameters: dict[str, Any]) -> bool:
+        looks.append(is_silent(server, parameters))
+        return looks[-1]
+
+    monkeypatch.setattr(Server, "is_silent", look)
+    monkeypatch.setattr(postgresql_module, "_SILENCE_SECONDS", 0.2)
+    with impatient(), postgresql_database.session() as session:
+        session.execute(text("SELECT pg_sleep(1)"))
+        assert session.scalar(text("SELECT 1")) == 1
+    assert looks
+    assert not any(looks)
+
+
+def _wait_until_answered(ask: Callable[[], int]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    with impatient():
+        while True:
+            try:
+                assert ask() == 1
+            except StoreUnavailable:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            else:
+                return

@@ -1,5 +1,6 @@
 """The loop that gives jobs to processes, without processes; and what says that it turns."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -19,10 +20,11 @@ from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
 from deployments.deployment import MOMENTS, PATIENCE, Deployment, lamps
-from workers.process import health, job_loop, job_process
+from workers.process import health, job_loop, job_process, recover_jobs
 from workers.process.health import HealthFile
 from workers.process.job_loop import JobLoop
 from workers.process.job_process import JobProcess
+from workers.process.recover_jobs import Recovery
 
 TURN_SECONDS = 0.05
 
@@ -161,12 +163,42 @@ def test_loop_turns_while_the_database_is_away_and_goes_on_when_it_is_back(
 
     job = local.submit(MOMENTS)
     with monkeypatch.context() as broken:
-        broken.setattr(job_loop, "run_maintenance", away)
+        broken.setattr(Recovery, "run", away)
         start(Watched)
         local.wait(lambda: len(turns) > 3)
         assert health.main([]) == 0
         assert processes.started == []
     local.wait(lambda: processes.started == [job.id])
+
+
+@pytest.mark.parametrize("seconds", [None, 45.0])
+def test_a_worker_that_could_not_renew_its_lease_is_spared_for_one(
+    local: Deployment, monkeypatch: pytest.MonkeyPatch, seconds: float | None
+) -> None:
+    """The database was away: it refused, or it stood still for so long before it answered."""
+    clock, list_silent = [0.0], leases.list_silent
+
+    def away(database: Database) -> tuple[str, ...]:
+        if seconds is None:
+            raise StoreUnavailable("The database does not answer.")
+        clock[0] += seconds
+        return list_silent(database)
+
+    monkeypatch.setattr(recover_jobs, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    job = local.submit(MOMENTS)
+    local.claim(job)
+    local.lose_lease(job)
+    recovery = Recovery(local.database, local.settings)
+    with monkeypatch.context() as patch, contextlib.suppress(StoreUnavailable):
+        patch.setattr(leases, "list_silent", away)
+        recovery.run()
+    recovery.run()
+    clock[0] += local.settings.lease_seconds - 1
+    recovery.run()
+    assert local.job(job).state == JobState.RUNNING
+    clock[0] += 1
+    recovery.run()
+    assert local.job(job).state == JobState.QUEUED
 
 
 def test_lease_outlives_a_process_that_is_slow_to_start_and_returns_when_it_dies(

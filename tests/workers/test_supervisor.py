@@ -10,7 +10,7 @@ from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, VOTES, Deployment, lamps, stop_between_transactions
 from processes import alive, parent_of
-from workers.process.recover_jobs import run_maintenance
+from workers.process.recover_jobs import Recovery
 
 SUPERVISOR = "workers.process.supervisor"
 
@@ -131,6 +131,6 @@ def test_private_files_of_ended_jobs_are_swept_and_of_others_kept(local: Deploym
         left.write_bytes(b"teachers")
     jobs.request_cancel(local.database, ended.id)
 
-    run_maintenance(local.database, local.settings)
+    Recovery(local.database, local.settings).run()
 
     assert {folder.name for folder in local.private_folders()} == {waiting.id, "1"}

@@ -50,10 +50,12 @@ def ready() -> bool:
     from datalens_service.gateways.dispatch import choose_dispatcher
     from datalens_service.gateways.startup import connect
     from datalens_service.settings import Settings
+    from datalens_service.store.patience import impatient
 
     try:
         settings = Settings()
-        connect(settings).dispose()
+        with impatient():
+            connect(settings).dispose()
         choose_dispatcher(settings).check()
     except DatalensError as error:
         sys.stderr.write(f"{error.detail}\n")

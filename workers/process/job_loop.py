@@ -23,8 +23,9 @@ from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import leases
+from datalens_service.store.patience import impatient
 from workers.process.fork_server import ForkServer
-from workers.process.recover_jobs import run_maintenance
+from workers.process.recover_jobs import Recovery
 from workers.process.supervise_job import supervise
 
 log = structlog.get_logger()
@@ -62,6 +63,7 @@ class JobLoop:
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
         self._attended: dict[str, Future[bool]] = {}
         self._server = ForkServer()
+        self._recovery = Recovery(database, settings)
         self._has_data = False
         self._woken = threading.Event()
         self._pause = _SHORTEST_PAUSE
@@ -73,7 +75,8 @@ class JobLoop:
 
     def run(self) -> None:
         """Take turns until told to stop; then wait for the processes."""
-        with closing(self._server), ThreadPoolExecutor(self._slots, thread_name_prefix="supervise") as threads:
+        supervisors = ThreadPoolExecutor(self._slots, thread_name_prefix="supervise")
+        with impatient(), closing(self._server), supervisors as threads:
             while not self._stopping.is_set():
                 self._try_turn(threads)
                 self.turned()
@@ -90,7 +93,7 @@ class JobLoop:
     def _try_turn(self, threads: ThreadPoolExecutor) -> None:
         try:
             self._forget_ended()
-            run_maintenance(self._database, self._settings)
+            self._recovery.run()
             self._start_jobs(threads)
         except StoreUnavailable as error:
             log.error("database or disk unavailable, no job is started", detail=error.detail)

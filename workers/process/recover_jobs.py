@@ -1,7 +1,11 @@
 """What has to be done for jobs whose workers were lost, by whoever is alive."""
 
+import time
+from typing import Final
+
 import structlog
 
+from datalens_service.errors import StoreUnavailable
 from datalens_service.jobs.private_folder import remove_leftovers
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
@@ -9,12 +13,42 @@ from datalens_service.store.jobs import leases
 
 log = structlog.get_logger()
 
+_SLOW_SHARE: Final = 5
+"""An answer that takes longer than this part of a lease came from a database that was away."""
 
-def run_maintenance(database: Database, settings: Settings) -> None:
-    """Put jobs with a lease that ran out back into the queue, or end them; remove what ended jobs left.
 
-    Safe to call from several processes at once.
+class Recovery:
+    """Puts jobs of lost workers back into the queue; safe in several processes at once.
+
+    Nobody renews a lease while the database is away. Afterwards, every worker has a whole lease to show that it lives.
     """
-    for job in leases.expire_leases(database):
-        log.warning("worker lost", job_id=job.id, state=job.state.value, attempts=job.attempts)
-    remove_leftovers(database, settings.data_dir)
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._was_away = False
+        self._spared_until = float("-inf")
+
+    def run(self) -> None:
+        """Put jobs with a lease that ran out back, or end them; remove what ended jobs left.
+
+        Raises:
+            StoreUnavailable: The database does not answer.
+        """
+        silent = self._list_silent()
+        if silent and time.monotonic() >= self._spared_until:
+            for job in leases.expire_leases(self._database, silent):
+                log.warning("worker lost", job_id=job.id, state=job.state.value, attempts=job.attempts)
+        remove_leftovers(self._database, self._settings.data_dir)
+
+    def _list_silent(self) -> tuple[str, ...]:
+        asked = time.monotonic()
+        try:
+            silent = leases.list_silent(self._database)
+        except StoreUnavailable:
+            self._was_away = True
+            raise
+        answered, seconds = time.monotonic(), self._settings.lease_seconds
+        if self._was_away or answered - asked > seconds / _SLOW_SHARE:
+            self._was_away, self._spared_until = False, answered + seconds
+        return silent

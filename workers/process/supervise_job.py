@@ -18,6 +18,7 @@ from datalens_service.jobs.exit_codes import Exit
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.patience import impatient
 from workers.process.fork_server import ForkServer
 from workers.process.job_process import JobProcess
 
@@ -31,6 +32,7 @@ _CHECK_SECONDS = 2.0
 _PATIENCE_SECONDS = 5.0
 
 
+@impatient()
 def supervise(database: Database, lease: Lease, stopping: threading.Event, server: ForkServer) -> bool:
     """Run one process of a job, and give its lease up when it was lost.
 

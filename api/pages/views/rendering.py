@@ -10,11 +10,13 @@ from fastapi import FastAPI, Request, Response, status
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.addresses import address, inner_path
 from api.http.strictness import StrictRoute
 from api.pages.views.formatting import FILTERS, marked
+from api.problems.handlers import standard_headers
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from api.problems.request_errors import problem_errors
 from api.security.browser_sessions import resume_session
@@ -86,18 +88,12 @@ class PageRoute(StrictRoute):
                 return await handle(request)
             except Unauthorized:
                 return RedirectResponse(f"{SIGN_IN}?next={quote(_place(request))}", 303)
-            except Forbidden as error:
+            except (DatalensError, RequestValidationError, HTTPException) as error:
                 # Keys that see no data set begin with what was released.
-                if inner_path(request.scope) == HOME:
+                if isinstance(error, Forbidden) and inner_path(request.scope) == HOME:
                     return RedirectResponse(RELEASES, 303)
-                return error_page(request, PROBLEM_TYPES[error.slug], error.detail)
-            except DatalensError as error:
-                return error_page(request, PROBLEM_TYPES.get(error.slug, INTERNAL), error.detail)
-            except RequestValidationError as error:
-                return error_page(request, *_wrong_address(error))
-            except HTTPException as error:
-                problem = BY_STATUS.get(error.status_code, BY_STATUS[400])
-                return error_page(request, problem, problem.remedy)
+                # In a thread: the page asks who is signed in, and a database may not answer.
+                return await run_in_threadpool(error_page, request, *_said(error))
 
         return answer
 
@@ -113,6 +109,16 @@ def _place(request: Request) -> str:
     return inner_path(request.scope) if request.method == "GET" else "/"
 
 
+def _said(error: DatalensError | RequestValidationError | HTTPException) -> tuple[ProblemType, str]:
+    """The problem that an error stands for, and its sentence."""
+    if isinstance(error, DatalensError):
+        return PROBLEM_TYPES.get(error.slug, INTERNAL), error.detail
+    if isinstance(error, RequestValidationError):
+        return _wrong_address(error)
+    problem = BY_STATUS.get(error.status_code, BY_STATUS[400])
+    return problem, problem.remedy
+
+
 def _wrong_address(error: RequestValidationError) -> tuple[ProblemType, str]:
     """Which parameter of an address is wrong; if none is, there is nothing at it."""
     for place in problem_errors(error.errors(), error.body):
@@ -123,11 +129,13 @@ def _wrong_address(error: RequestValidationError) -> tuple[ProblemType, str]:
 
 def error_page(request: Request, problem: ProblemType, detail: str) -> HTMLResponse:
     """A problem as a page."""
+    session = None
     # With the way around for visitors who have one.
     with suppress(DatalensError):
         session = resume_session(request, request.app.state.services.database)
-        return page(request, "error", session, status=problem.status or 500, problem=problem, detail=detail)
-    return page(request, "error", status=problem.status or 500, problem=problem, detail=detail)
+    response = page(request, "error", session, status=problem.status or 500, problem=problem, detail=detail)
+    response.headers.update(standard_headers(problem))
+    return response
 
 
 _API: Final = "/v1/"

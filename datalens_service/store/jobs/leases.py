@@ -5,7 +5,7 @@ was stopped, declared lost and woken again is refused (`StaleLease`) however lat
 a silent worker may be replaced, never who may write, and it is the database's: clocks of workers take no part.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -246,16 +246,31 @@ def locked(database: Database, lease: Lease) -> Generator[tuple[Session, JobRow]
         yield session, row
 
 
-def expire_leases(database: Database, *, now: datetime | None = None) -> tuple[Job, ...]:
+def list_silent(database: Database, *, now: datetime | None = None) -> tuple[str, ...]:
+    """Ids of the jobs whose leases have run out.
+
+    Args:
+        now: For tests; the present of the database by default.
+    """
+    with database.session() as session:
+        silent = JobRow.lease_until < (now or read_database_clock(session))
+        query = select(JobRow.id).where(JobRow.state == JobState.RUNNING, silent)
+        return tuple(session.scalars(query.order_by(JobRow.id)))
+
+
+def expire_leases(
+    database: Database, job_ids: Iterable[str] | None = None, *, now: datetime | None = None
+) -> tuple[Job, ...]:
     """Put jobs of lost workers back (f, i); end those that were cancelled (e) or lost too often (c).
+
+    Args:
+        job_ids: Which; None: all with a lease that ran out.
+        now: For tests; the present of the database by default.
 
     Returns:
         The jobs that changed, as they are now.
     """
-    with database.session() as session:
-        silent = JobRow.lease_until < (now or read_database_clock(session))
-        candidates = select(JobRow.id).where(JobRow.state == JobState.RUNNING, silent)
-        job_ids = session.scalars(candidates.order_by(JobRow.id)).all()
+    job_ids = list_silent(database, now=now) if job_ids is None else job_ids
     changed = (_expire(database, job_id, now) for job_id in job_ids)
     return tuple(job for job in changed if job is not None)
 

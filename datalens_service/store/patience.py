@@ -1,0 +1,25 @@
+"""Who gives up soon on a database that does not answer: requests and the loops of workers.
+
+Jobs wait: whether a charge that was sent happens is known only once the server goes on.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_impatient: ContextVar[bool] = ContextVar("impatient", default=False)
+
+
+@contextmanager
+def impatient() -> Generator[None]:
+    """Give up within seconds, in this block and in threads that copy its context."""
+    token = _impatient.set(True)
+    try:
+        yield
+    finally:
+        _impatient.reset(token)
+
+
+def is_impatient() -> bool:
+    """Whether the caller gives up soon."""
+    return _impatient.get()

@@ -1,0 +1,99 @@
+"""Faults with a name, each once on a stack of its own, and what came of it in figures."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from datalens_service.store.jobs.jobs import Job, JobState
+from deployments.deployment import VOTES
+from deployments.stack import CeleryStack
+
+Figures = dict[str, Any]
+
+_CLIENTS = 60
+_FROZEN_SECONDS = 45.0
+_WITHIN_SECONDS = 5.0
+
+
+def frozen_database(folder: Path) -> Figures:
+    """PostgreSQL and all its processes stand still for longer than a lease while a job charges and clients ask."""
+    with _served(folder) as stack:
+        job = stack.order(VOTES)
+        stack.wait_for_steps(job, 10)
+        with stack.postgresql.frozen():
+            answers = _ask(stack, ("/readyz", "/v1/jobs", "/v1/usage", "/livez"), _FROZEN_SECONDS)
+        thawed = time.monotonic()
+        stack.wait(stack.ready)
+        ready = time.monotonic() - thawed
+        figures = _figures(answers) | {"ready_after_seconds": round(ready, 1)} | _books(stack, job)
+    passed = figures["slowest_seconds"] <= _WITHIN_SECONDS and figures["no_answer"] == 0
+    return figures | {"passed": passed and figures["leases"] == 1 and figures["charged_again"] == 0}
+
+
+FAULTS: dict[str, Callable[[Path], Figures]] = {"frozen database": frozen_database}
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[CeleryStack]:
+    """A stack with one API and one worker, while the block runs."""
+    stack = CeleryStack(folder)
+    try:
+        stack.serve()
+        yield stack
+    finally:
+        stack.close()
+
+
+def _ask(stack: CeleryStack, paths: tuple[str, ...], seconds: float) -> list[tuple[int, float]]:
+    """Status (0: none) and seconds of each answer to many clients, each of which asks again at once."""
+    until = time.monotonic() + seconds
+    headers = {"Authorization": f"Bearer {stack.key}"}
+
+    def client(path: str) -> list[tuple[int, float]]:
+        found = []
+        with httpx2.Client(base_url=stack.url, headers=headers, timeout=60) as http:
+            while (began := time.monotonic()) < until:
+                try:
+                    status = http.get(path).status_code
+                except httpx2.HTTPError:
+                    status = 0
+                found.append((status, time.monotonic() - began))
+                time.sleep(1)
+        return found
+
+    with ThreadPoolExecutor(_CLIENTS) as threads:
+        asked = threads.map(client, islice(cycle(paths), _CLIENTS))
+        return [answer for answers in asked for answer in answers]
+
+
+def _figures(answers: list[tuple[int, float]]) -> Figures:
+    seconds = sorted(taken for _, taken in answers)
+    counted = Counter(status for status, _ in answers)
+    return {
+        "answers": len(answers),
+        "by_status": {str(status): count for status, count in sorted(counted.items()) if status},
+        "no_answer": counted[0],
+        "median_seconds": round(seconds[len(seconds) // 2], 2),
+        "slowest_seconds": round(seconds[-1], 2),
+    }
+
+
+def _books(stack: CeleryStack, job: Job) -> Figures:
+    """How the job ended, and whether it lost its lease or paid for a step twice."""
+    ended = stack.wait_for_end(job)
+    charged = stack.charged_steps(job)
+    if ended.state == JobState.SUCCEEDED:
+        stack.assert_balanced(job)
+    return {
+        "job": ended.state.value,
+        "leases": ended.lease_token,
+        "charged": len(charged),
+        "charged_again": len(charged) - len(set(charged)),
+    }
