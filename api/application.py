@@ -65,7 +65,7 @@ from datalens_service.gateways.webhook_sender import WebhookSender
 from datalens_service.services import ingestion
 from datalens_service.services.claims import parse_grants
 from datalens_service.services.ledger_check import LedgerCheck
-from datalens_service.services.predictions import IndividualEpsilons, Predictions
+from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.settings import Settings
@@ -211,7 +211,6 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         dispatcher=choose_dispatcher(settings),
         synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
         predictions=predictions,
-        individual_epsilons=IndividualEpsilons(predictions),
         signing_key=key.public,
         limits=RequestLimits(settings),
         ledger_check=ledger_check,

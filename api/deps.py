@@ -17,7 +17,7 @@ from datalens_service.gateways.dispatch import Dispatcher
 from datalens_service.gateways.openid_provider import OpenIdProvider
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.ledger_check import LedgerCheck
-from datalens_service.services.predictions import IndividualEpsilons, Predictions
+from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.settings import Settings
@@ -48,7 +48,6 @@ class Services:
     dispatcher: Dispatcher
     synthetic: SyntheticFiles
     predictions: Predictions
-    individual_epsilons: IndividualEpsilons
     limits: RequestLimits
     ledger_check: LedgerCheck
     stopping: threading.Event

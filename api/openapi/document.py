@@ -148,8 +148,15 @@ def problems(*slugs: str) -> Responses:
     return {status: _problem_answer(types) for status, types in by_status.items()}
 
 
-def form_body(form: type[BaseModel], file_field: str, file_description: str, example: Json) -> Json:
-    """`openapi_extra` of an operation that takes a file and the fields of `form`."""
+def form_body(
+    form: type[BaseModel],
+    file_field: str,
+    file_description: str,
+    example: Json,
+    instead: type[BaseModel] | None = None,
+    json_example: Json | None = None,
+) -> Json:
+    """`openapi_extra` of an operation that takes a file and the fields of `form`, or JSON `instead`."""
     schema = form.model_json_schema()
     file = {"type": "string", "format": "binary", "description": file_description}
     # In a form all values are text; tuples are sent as one field with commas.
@@ -161,8 +168,10 @@ def form_body(form: type[BaseModel], file_field: str, file_description: str, exa
         "required": [file_field],
         "additionalProperties": False,
     }
-    media = {"schema": body, "example": example}
-    return {"requestBody": {"required": True, "content": {"multipart/form-data": media}}}
+    content: Json = {"multipart/form-data": {"schema": body, "example": example}}
+    if instead is not None:
+        content["application/json"] = {"schema": {"$ref": f"{_SCHEMAS}{instead.__name__}"}, "example": json_example}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def describe(app: FastAPI) -> Json:

@@ -3,18 +3,16 @@
 import json
 from typing import Any, Final
 
-import numpy as np
 from fastapi import APIRouter, Response
 
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from api.openapi import examples
 from api.openapi.document import form_body, ok, problems
 from api.problems.handlers import PRIVATE
-from api.schemas.classifiers import ClassifierRead, PredictionForm, PredictionList, PredictionRequest
+from api.schemas.classifiers import ClassifierRead, PredictionForm, PredictionList, PredictionRequest, read_pixels
 from api.schemas.common import Page
 from api.uploads.receiver import FILE_FIELD, ImagesUploadDep
-from datalens_service.data.dataset import Images, Schema
-from datalens_service.errors import InvalidInput
+from datalens_service.data.dataset import Schema
 from datalens_service.services.synthetic_files import CARD
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models
@@ -29,11 +27,9 @@ _BODY: Final[dict[str, Any]] = form_body(
     FILE_FIELD,
     "A PNG or JPEG file, a zip or tar of them, or an NPZ with one array named images; contents decide the format.",
     examples.PREDICTION_FORM,
+    PredictionRequest,
+    examples.PREDICTION_REQUEST,
 )
-_BODY["requestBody"]["content"]["application/json"] = {
-    "schema": {"$ref": "#/components/schemas/PredictionRequest"},
-    "example": examples.PREDICTION_REQUEST,
-}
 
 
 @router.get(
@@ -93,22 +89,11 @@ def create_predictions(
     model = released_models.get(services.database, classifier_id, CLASSIFIER)
     schema = _schema(services, model)
     file = services.artifacts.releasable(model.job_id or "", CLASSIFIER_FILE).path
-    if isinstance(upload, PredictionRequest):
-        predicted = services.predictions.predict_images(file, schema, _pixels(upload))
-    else:
-        predicted = services.predictions.predict_upload(file, schema, upload.path)
+    sent = read_pixels(upload.images) if isinstance(upload, PredictionRequest) else upload.path
+    predicted = services.predictions.predict(file, schema, sent)
     return PredictionList.from_predictions(predicted, schema.class_names)
 
 
 def _schema(services: Services, model: StoredModel) -> Schema:
     job = jobs.get(services.database, model.job_id or "")
     return datasets.get(services.database, job.dataset_id).schema
-
-
-def _pixels(request: PredictionRequest) -> Images:
-    """uint8 (n, height, width, channels)."""
-    try:
-        pixels = np.array(request.images, dtype=np.uint8)
-    except ValueError:
-        raise InvalidInput("All images must have the same number of rows, columns and channels.") from None
-    return pixels[..., np.newaxis] if pixels.ndim == 3 else pixels

@@ -42,11 +42,9 @@ _FORM: Final[dict[str, Any]] = form_body(
     FILE_FIELD,
     f"One of: {'; '.join(reader.title for reader in READERS.values())}. Contents decide the format.",
     examples.FORM,
+    DatasetRequest,
+    examples.DATASET_REQUEST,
 )
-_FORM["requestBody"]["content"]["application/json"] = {
-    "schema": {"$ref": "#/components/schemas/DatasetRequest"},
-    "example": examples.DATASET_REQUEST,
-}
 
 
 @router.post(

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from fastapi import APIRouter, Response
 
 from api.deps import Services, ServicesDep
@@ -11,10 +10,9 @@ from api.openapi import examples
 from api.openapi.document import form_body, ok, problems
 from api.problems.handlers import PRIVATE
 from api.released_jobs import Labelling
-from api.schemas.classifiers import IndividualEpsilonForm, IndividualEpsilonRequest
+from api.schemas.classifiers import IndividualEpsilonForm, IndividualEpsilonRequest, read_pixels
 from api.uploads.receiver import FILE_FIELD, RecordUploadDep
-from datalens_service.data.dataset import Images
-from datalens_service.errors import InvalidInput, NotFound, StateConflict
+from datalens_service.errors import NotFound, StateConflict
 from datalens_service.methods.descent.iterates import ITERATES_FILE
 from datalens_service.programs.individual_epsilon import RealisedEpsilon
 from datalens_service.store.datasets import datasets
@@ -26,11 +24,9 @@ _BODY: Final[dict[str, Any]] = form_body(
     FILE_FIELD,
     "One image: PNG or JPEG, a zip or tar of it, or an NPZ with one array named images; contents decide the format.",
     examples.RECORD_FORM,
+    IndividualEpsilonRequest,
+    examples.RECORD_REQUEST,
 )
-_BODY["requestBody"]["content"]["application/json"] = {
-    "schema": {"$ref": "#/components/schemas/IndividualEpsilonRequest"},
-    "example": examples.RECORD_REQUEST,
-}
 
 
 @router.post(
@@ -64,8 +60,8 @@ def create_individual_epsilon(
     schema = datasets.get(services.database, job.dataset_id).schema
     iterates = _iterates(services, job)
     if isinstance(upload, IndividualEpsilonRequest):
-        return services.individual_epsilons.realise_image(iterates, schema, _pixels(upload), upload.label)
-    return services.individual_epsilons.realise_upload(iterates, schema, upload.path, upload.form.label)
+        return services.predictions.realise_epsilon(iterates, schema, read_pixels([upload.image]), upload.label)
+    return services.predictions.realise_epsilon(iterates, schema, upload.path, upload.form.label)
 
 
 def _iterates(services: Services, job: Job) -> Path:
@@ -75,12 +71,3 @@ def _iterates(services: Services, job: Job) -> Path:
         raise StateConflict(
             "The job kept no iterates: train with ⟦spec.method⟧ dp_sgd and ⟦method.accounting⟧ per_instance."
         ) from None
-
-
-def _pixels(request: IndividualEpsilonRequest) -> Images:
-    """uint8 (1, height, width, channels)."""
-    try:
-        pixels = np.array([request.image], dtype=np.uint8)
-    except ValueError:
-        raise InvalidInput("All rows must have the same number of columns and channels.") from None
-    return pixels[..., np.newaxis] if pixels.ndim == 3 else pixels

@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Self
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from api.addresses import Link
 from datalens_service.copies import copied
+from datalens_service.data.dataset import Images
+from datalens_service.errors import InvalidInput
 from datalens_service.services.predictions import MOST_IMAGES, Predicted
 from datalens_service.store.jobs.released_models import StoredModel
 from datalens_service.strict import Integer, Strict
@@ -72,6 +75,19 @@ class PredictionRequest(Strict):
         description="Rows of pixels from 0 to 255: [image][row][column] of grey images, [image][row][column][channel] "
         "of others.",
     )
+
+
+def read_pixels(images: list[list[list[Pixel]]]) -> Images:
+    """Images as uint8 (n, height, width, channels).
+
+    Raises:
+        InvalidInput: They differ in size.
+    """
+    try:
+        pixels = np.array(images, dtype=np.uint8)
+    except ValueError:
+        raise InvalidInput("All images must have the same number of rows, columns and channels.") from None
+    return pixels[..., np.newaxis] if pixels.ndim == 3 else pixels
 
 
 class Prediction(BaseModel):

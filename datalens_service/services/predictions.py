@@ -1,6 +1,6 @@
-"""Predictions of a released classifier on images that somebody sends: read in a confined process, not kept, not logged.
+"""What released models say of images that somebody sends: read in a confined process, not kept, not logged.
 
-an upload ──▶ confined process: images.npy ──▶ process with torch: probabilities.npy ──▶ answer
+an upload ──▶ confined process: images.npy ──▶ process with torch ──▶ answer
 """
 
 import shutil
@@ -44,52 +44,53 @@ class Predicted:
 
 
 class Predictions:
-    """Predicts one request after the other, at most two at once.
+    """Computes with images that somebody sends, one request after the other, at most two at once.
 
     Args:
         settings: Limits of the process that reads images; they lie in the folder `predictions` of data_dir meanwhile.
-
-    Attributes:
-        places: For programs that compute with what was read.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.confinement = Confinement(settings.decode_memory_bytes, min(settings.decode_seconds, SECONDS))
+        self._confinement = Confinement(settings.decode_memory_bytes, min(settings.decode_seconds, SECONDS))
         self._folder = settings.data_dir.absolute() / "predictions"
-        self.places = Places()
+        self._places = Places()
 
-    def predict_upload(self, classifier: Path, schema: Schema, upload: Path) -> Predicted:
-        """Probabilities for the images of a file.
+    def predict(self, classifier: Path, schema: Schema, sent: Path | Images) -> Predicted:
+        """Probabilities for images.
 
         Args:
             classifier: safetensors.
             schema: Public; which images it takes.
-            upload: PNG, JPEG, a zip or tar of them, or NPZ.
+            sent: PNG, JPEG, a zip or tar of them, or NPZ; or uint8 (n, height, width, channels).
 
         Raises:
             InvalidDataset: The file cannot be used.
-            InvalidInput: It is too large, or the images have another size.
+            InvalidInput: It is too large, or there are too many images, or they have another size.
             WorkerUnavailable: This machine cannot predict, or is busy.
         """
-        if upload.stat().st_size > MOST_BYTES:
-            raise InvalidInput(f"The file is larger than {MOST_BYTES // 2**20} MiB. Send fewer images at once.")
-        with self.scratch() as folder:
-            images, names = decode_images(upload, folder, self.confinement, most_images(schema))
-            return Predicted(self._predicted(classifier, schema, images, folder), names)
+        most = max(1, min(MOST_IMAGES, _MOST_PROBABILITIES // schema.num_classes))
+        with self._received(sent, schema, most) as (images, names):
+            out = images.with_name("probabilities.npy")
+            run_program("datalens_service.programs.prediction", classifier, images, out, seconds=SECONDS)
+            return Predicted(np.asarray(np.load(out, allow_pickle=False)), names)
 
-    def predict_images(self, classifier: Path, schema: Schema, images: Images) -> Predicted:
-        """Probabilities for uint8 images (n, height, width, channels).
+    def realise_epsilon(self, iterates: Path, schema: Schema, sent: Path | Images, label: int) -> RealisedEpsilon:
+        """Individual ε of the one record that was sent, from released iterates and its image alone.
 
         Raises:
-            InvalidInput: There are too many, or they have another size.
-            WorkerUnavailable: This machine cannot predict, or is busy.
+            InvalidDataset: The file cannot be used.
+            InvalidInput: It is too large, or the image or the label does not fit.
+            StateConflict: Units have several records.
+            WorkerUnavailable: This machine cannot compute it, or is busy.
         """
-        if len(images) > most_images(schema):
-            raise InvalidInput(f"Send at most {most_images(schema):,} images at once.")
-        with self.scratch() as folder:
-            path = folder / "images.npy"
-            np.save(path, images)
-            return Predicted(self._predicted(classifier, schema, path, folder), ())
+        check_one_record(schema, label)
+        with self._received(sent, schema, 1) as (images, _):
+            # In a file: others on the machine can see the command line.
+            labels, out = images.with_name("labels.npy"), images.with_name("epsilon.json")
+            np.save(labels, np.array([label]))
+            program = "datalens_service.programs.individual_epsilon"
+            run_program(program, iterates, images, labels, out, seconds=SECONDS)
+            return RealisedEpsilon.model_validate_json(out.read_bytes())
 
     def remove_leftovers(self) -> None:
         """Remove images that a killed process left."""
@@ -98,27 +99,26 @@ class Predictions:
                 shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
-    def scratch(self) -> Iterator[Path]:
-        """A folder for the time of one request."""
+    def _received(self, sent: Path | Images, schema: Schema, most: int) -> Iterator[tuple[Path, tuple[str, ...]]]:
+        """Images as .npy in a folder and a place of their own for the time of the block, and names of their files."""
+        if isinstance(sent, Path) and sent.stat().st_size > MOST_BYTES:
+            raise InvalidInput(f"The file is larger than {MOST_BYTES // 2**20} MiB. Send fewer images at once.")
+        if not isinstance(sent, Path) and len(sent) > most:
+            raise InvalidInput(f"Send at most {most:,} images at once.")
         with translated("The images could not be read; free the disk of ⟦DATALENS_DATA_DIR⟧."):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=self._folder, ignore_cleanup_errors=True) as folder:
-            yield Path(folder)
-
-    def _predicted(self, classifier: Path, schema: Schema, images: Path, folder: Path) -> NDArray[np.float32]:
-        check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
-        with self.places.take():
-            out = folder / "probabilities.npy"
-            run_program("datalens_service.programs.prediction", classifier, images, out, seconds=SECONDS)
-            return np.asarray(np.load(out, allow_pickle=False))
-
-
-def most_images(schema: Schema) -> int:
-    """How many images one request may have; fewer for many classes."""
-    return max(1, min(MOST_IMAGES, _MOST_PROBABILITIES // schema.num_classes))
+        with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=self._folder, ignore_cleanup_errors=True) as name:
+            images, names = Path(name) / "images.npy", tuple[str, ...]()
+            if isinstance(sent, Path):
+                images, names = decode_images(sent, Path(name), self._confinement, most)
+            else:
+                np.save(images, sent)
+            _check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
+            with self._places.take():
+                yield images, names
 
 
-def check_size(images: Images, schema: Schema) -> None:
+def _check_size(images: Images, schema: Schema) -> None:
     """Refuse images that the classifier does not take.
 
     Raises:
@@ -131,50 +131,3 @@ def check_size(images: Images, schema: Schema) -> None:
             f"The classifier takes images of {schema.width} by {schema.height} pixels, {colour}. Resize or convert "
             "them."
         )
-
-
-class IndividualEpsilons:
-    """Individual ε of a record that somebody sends, from released iterates and the sent image alone.
-
-    The image lies in the folder of predictions meanwhile; neither it nor the answer is kept or logged.
-
-    Args:
-        requests: Of images that are sent; they share folder, limits and places.
-    """
-
-    def __init__(self, requests: Predictions) -> None:
-        self._requests = requests
-
-    def realise_upload(self, iterates: Path, schema: Schema, upload: Path, label: int) -> RealisedEpsilon:
-        """For the one image of a file: PNG, JPEG, a zip or tar of it, or NPZ.
-
-        Raises:
-            InvalidDataset: The file cannot be used.
-            InvalidInput: It is too large, or the image or the label does not fit.
-            StateConflict: Units have several records.
-            WorkerUnavailable: This machine cannot compute it, or is busy.
-        """
-        if upload.stat().st_size > MOST_BYTES:
-            raise InvalidInput(f"The file is larger than {MOST_BYTES // 2**20} MiB. Send one image.")
-        check_one_record(schema, label)
-        with self._requests.scratch() as folder:
-            images, _ = decode_images(upload, folder, self._requests.confinement, 1)
-            return self._computed(iterates, schema, images, label, folder)
-
-    def realise_image(self, iterates: Path, schema: Schema, images: Images, label: int) -> RealisedEpsilon:
-        """For uint8 (1, height, width, channels); raises as `realise_upload`."""
-        check_one_record(schema, label)
-        with self._requests.scratch() as folder:
-            path = folder / "images.npy"
-            np.save(path, images)
-            return self._computed(iterates, schema, path, label, folder)
-
-    def _computed(self, iterates: Path, schema: Schema, images: Path, label: int, folder: Path) -> RealisedEpsilon:
-        check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
-        # In a file: others on the machine can see the command line.
-        labels, out = folder / "labels.npy", folder / "epsilon.json"
-        np.save(labels, np.array([label]))
-        program = "datalens_service.programs.individual_epsilon"
-        with self._requests.places.take():
-            run_program(program, iterates, images, labels, out, seconds=SECONDS)
-        return RealisedEpsilon.model_validate_json(out.read_bytes())
