@@ -61,7 +61,7 @@ def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -
     """
     if not settings.enabled:
         return Evaluation()
-    sources = Sources.from_job(subject, settings.repeated_for(subject.dataset.schema))
+    sources = Sources.from_job(subject, settings.bounded_for(subject.dataset.schema))
     facts = sources.facts()
     asked = [metric for metric in METRICS.values() if metric.asked(facts)]
     progress = Progress(observe, sum(metric.steps(facts) for metric in asked))

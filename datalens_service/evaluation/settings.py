@@ -25,6 +25,8 @@ else:
 # About 20 seconds on one core for each repetition.
 _FEW_PIXELS: Final = 20_000_000
 _REPETITIONS: Final = 3
+# Bytes in memory: 342,000 images of 28×28, 21,800 of 64×64 in colour.
+_MOST_NUMBERS: Final = 2**28
 
 ReferenceName = Literal["test", "holdout", "training"]
 
@@ -41,7 +43,11 @@ class EvaluationSettings(Frozen):
 
     enabled: Flag = Field(default=True, description="Measure at all.")
     synthetic_images: Integer = Field(
-        default=30_000, ge=1, le=1_000_000, description="Synthetic images that the classifier is trained on."
+        default=30_000,
+        ge=1,
+        le=1_000_000,
+        description="Synthetic images that the classifier is trained on. Of large images fewer, of 268 million numbers "
+        "in all, in as many steps.",
     )
     epochs: Integer = Field(
         default=2, ge=1, le=200, description="Passes over the training images; the last one counts."
@@ -92,11 +98,13 @@ class EvaluationSettings(Frozen):
         """How often a classifier is trained; one where nothing is said."""
         return self.seeds or 1
 
-    def repeated_for(self, schema: Schema) -> Self:
-        """The same with its repetitions, by public numbers alone."""
+    def bounded_for(self, schema: Schema) -> Self:
+        """The same with its repetitions, and with as many images as fit into memory, by public numbers alone."""
         pixels = self.synthetic_images * self.epochs * schema.height * schema.width
         automatic = _REPETITIONS if pixels <= _FEW_PIXELS else 1
-        return self.model_copy(update={"seeds": self.seeds or automatic})
+        images = min(self.synthetic_images, _MOST_NUMBERS // schema.dimensions)
+        epochs = -(-self.epochs * self.synthetic_images // images)
+        return self.model_copy(update={"seeds": self.seeds or automatic, "synthetic_images": images, "epochs": epochs})
 
     @model_validator(mode="after")
     def _reference_exists(self) -> Self:

@@ -52,6 +52,11 @@ def test_protocols_name_classifier_epochs_counts_and_reference(generator, datase
     assert all("the owner's 200 test images" in protocol for protocol in (accuracy, floor, ceiling))
 
 
+def test_the_upper_bound_has_no_more_images_than_the_synthetic_ones(generator, dataset):
+    settings = SMALL.model_copy(update={"synthetic_images": 400})
+    assert "3 epochs on 400 of 600 real training images" in measured(generator, dataset, settings)["ceiling"].protocol
+
+
 def test_one_seed_has_no_spread_and_repeats(generator, dataset):
     settings = EvaluationSettings(synthetic_images=300, epochs=1, seeds=1, floors=False, ceiling=False, fidelity=())
     first, again = measured(generator, dataset, settings), measured(generator, dataset, settings)

@@ -56,7 +56,16 @@ def test_every_status_has_a_label_and_every_metric_is_explained():
 )
 def test_small_evaluations_are_repeated(side, settings, repetitions):
     schema = Schema(channels=1, height=side, width=side, class_names=("a",), num_units=2)
-    assert EvaluationSettings(**settings).repeated_for(schema).repetitions == repetitions
+    assert EvaluationSettings(**settings).bounded_for(schema).repetitions == repetitions
+
+
+def test_evaluations_of_large_images_are_bounded_in_memory_and_keep_their_steps():
+    schema = Schema(channels=3, height=128, width=128, class_names=("a",), num_units=2)
+    settings = EvaluationSettings()
+    bounded = settings.bounded_for(schema)
+    assert bounded.synthetic_images * schema.dimensions <= 2**28
+    passes, wanted = bounded.synthetic_images * bounded.epochs, settings.synthetic_images * settings.epochs
+    assert wanted <= passes < wanted + bounded.synthetic_images
 
 
 def test_settings_refuse_unknown_fields_and_empty_work():

@@ -62,7 +62,7 @@ def test_real_images_are_nearest_and_class_averages_are_far(make, tmp_path):
     nearest = compared.synthetic.figures["fid"]
     assert compared.baseline.figures["fid"] > 1.5 * nearest
     assert compared.baseline.figures["recall"] < 20 < compared.synthetic.figures["recall"]
-    for name, images in spoiled(real.images[:EACH]).items():
+    for name, images in spoiled(real.images[:EACH]):
         assert distance(images, real, tmp_path) > 1.5 * nearest, name
     assert not list(tmp_path.iterdir())
 

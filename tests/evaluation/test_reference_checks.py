@@ -34,7 +34,9 @@ def test_a_blind_extractor_gives_no_figures(tmp_path, monkeypatch):
     monkeypatch.setattr(domain_extractor, "train", blind)
     reference = Reference(split(400, 1), "public", "public images")
     with pytest.raises(WorkerUnavailable, match="Fidelity is unknown"):
-        compare("domain", spoiled(split(200, 2).images)["coloured noise"], reference, 3, folder=tmp_path, **SETTINGS)
+        compare(
+            "domain", dict(spoiled(split(200, 2).images))["coloured noise"], reference, 3, folder=tmp_path, **SETTINGS
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -51,8 +53,9 @@ def test_the_reason_says_nothing_else_of_the_reference():
 
 def test_spoiled_images_are_images_and_do_not_change_from_run_to_run():
     images = np.concatenate([split(20, 3).images] * 3, axis=3)
-    for name, changed in spoiled(images).items():
+    again = dict(spoiled(images))
+    for name, changed in spoiled(images):
         assert changed.shape == images.shape
         assert changed.dtype == np.uint8
         assert (changed != images).any()
-        assert (changed == spoiled(images)[name]).all()
+        assert (changed == again[name]).all()

@@ -14,6 +14,7 @@ from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.downstream import Targets
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts, Reads
+from datalens_service.evaluation.metrics.reference import drawn_from
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.models.generators.generator import Generator
 
@@ -35,11 +36,13 @@ def _moments(context: Context, classifier: ClassifierArchitecture) -> Outcome:
 
 def _upper_bound(context: Context, classifier: ClassifierArchitecture) -> Outcome:
     benchmark, train = context.benchmark(classifier), context.training_images
+    drawn = drawn_from(train, context.settings.synthetic_images)
     epochs = _epochs_on_real_images(context.settings, context.schema.num_units)
     labels = context.once(
-        (REAL, classifier), lambda: benchmark.predictions(lambda _seed: (train.images, train.labels), epochs)
+        (REAL, classifier), lambda: benchmark.predictions(lambda _seed: (drawn.images, drawn.labels), epochs)
     )
-    return _outcome(benchmark, labels, f"{len(train):,} real training images", epochs)
+    of_all = f"{len(drawn):,} of {len(train):,}" if len(drawn) < len(train) else f"{len(train):,}"
+    return _outcome(benchmark, labels, f"{of_all} real training images", epochs)
 
 
 def _outcome(benchmark: ClassifierBenchmark, labels: list[Labels], training_set: str, epochs: int) -> Outcome:

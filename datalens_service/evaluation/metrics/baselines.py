@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 # What one record adds to its class's count, in units of its length: 3 % more noise buys a usable count.
 _COUNT_WEIGHT = 0.25
 _SENSITIVITY = math.hypot(1.0, _COUNT_WEIGHT)
-_CHUNK = 4096
+_CHUNK = 512
 
 
 def class_average_accuracy(

@@ -90,9 +90,9 @@ def _root_mean_square(network: torch.nn.Module, reference: Split, device: str) -
     """Of the features of the images it learned from; never 0."""
     features: torch.nn.Module = torch.nn.Sequential(*list(network.children())[:-1]).eval()
     with torch.inference_mode():
-        pixels = downstream.scaled(torch.from_numpy(np.ascontiguousarray(reference.images)).to(device))
-        activations: torch.Tensor = features(pixels)
-        return activations.square().mean().sqrt().clamp_min(1e-6).cpu()
+        pixels = torch.from_numpy(np.ascontiguousarray(reference.images)).to(device)
+        parts = [features(downstream.scaled(part)) for part in torch.split(pixels, downstream.BATCH)]
+        return torch.cat(parts).square().mean().sqrt().clamp_min(1e-6).cpu()
 
 
 register_feature_extractor(NAME, DomainExtractor)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 BATCH = 256
-_TEST_BATCH = 1024
+_TEST_BATCH = 256
 _LEARNING_RATE = 1e-3
 
 Observe = Callable[[int, int], None]

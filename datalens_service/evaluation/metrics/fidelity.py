@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,8 @@ _KID_SUBSET_SIZE: Final = 500
 _IMAGES_PER_SCORE_SPLIT: Final = 200
 _BATCH: Final = 256
 _BATCH_OF_INCEPTION: Final = 32
+_IMAGES_AT_ONCE: Final = 1_000
+"""Compared with all others."""
 
 EXTRACTOR_TITLES: Final[dict[ExtractorKind, str]] = {
     "domain": "domain extractor",
@@ -167,10 +169,11 @@ def compare(
     path = folder / "extractor.safetensors"
     try:
         extractor = _extractor(kind, parts, num_classes, path, inception_weights, device)
+        real = _FeaturesOf(extractor, parts.compared.images, device)
         count = len(parts.compared)
         sets = (synthetic[:count], _class_averages(parts.learned, count), parts.learned.images)
-        compared = [_compared(images, parts.compared.images, extractor, device) for images in sets]
-        _check(extractor, compared[-1], parts, device)
+        compared = [real.compare(images) for images in sets]
+        _check(real, compared[-1], parts)
         return Comparisons(extractor, *compared)
     finally:
         path.unlink(missing_ok=True)
@@ -281,62 +284,96 @@ def _channels(parts: Halves) -> int:
     return int(parts.compared.images.shape[3])
 
 
-def _compared(images: Images, reference: Images, extractor: Extractor, device: str) -> Comparison:
-    import torch_fidelity
+class _FeaturesOf:
+    """Features of the real images that sets are compared with, computed once.
 
-    count = min(len(images), len(reference))
-    computed = torch_fidelity.calculate_metrics(
-        input1=_tensors(images, extractor),
-        input2=_tensors(reference, extractor),
-        isc=extractor.kind not in _WITHOUT_CLASS_SCORES,
-        fid=True,
-        kid=True,
-        prc=True,
-        kid_subsets=_KID_SUBSETS,
-        kid_subset_size=min(_KID_SUBSET_SIZE, count),
-        **_options(extractor, count, device),
-    )
-    scales = {name: 100.0 if figure.unit == "percent" else 1.0 for name, figure in _FIGURES.items()}
-    figures = {name: scales[name] * float(computed[_FIGURES[name].key]) for name in _names(extractor.kind)}
-    return Comparison(figures, count)
+    Args:
+        images: Real.
+    """
+
+    def __init__(self, extractor: Extractor, images: Images, device: str) -> None:
+        from torch_fidelity.utils import create_feature_extractor, resolve_feature_layer_for_metric
+
+        self.extractor, self._count = extractor, len(images)
+        self._options = _options(extractor, len(images), device)
+        names = ("fid", "kid", "prc", *(() if extractor.kind in _WITHOUT_CLASS_SCORES else ("isc",)))
+        self._layers = {name: resolve_feature_layer_for_metric(name, **self._options) for name in names}
+        layers = sorted(set(self._layers.values()))
+        self._network = create_feature_extractor(extractor.registered_name, layers, **self._options)
+        self._real = self._extract(images)
+        self._real_statistics = self._summarize(self._real)
+
+    def compare(self, images: Images) -> Comparison:
+        """All figures of as many images against the real ones."""
+        from torch_fidelity import metric_isc, metric_kid, metric_prc
+
+        features, layers, options = self._extract(images), self._layers, self._options
+        computed = {
+            **self._distance(features),
+            **metric_kid.kid_featuresdict_to_metric(features, self._real, layers["kid"], **options),
+            **metric_prc.prc_featuresdict_to_metric(features, self._real, layers["prc"], **options),
+        }
+        if "isc" in layers:
+            computed |= metric_isc.isc_featuresdict_to_metric(features, layers["isc"], **options)
+        scales = {name: 100.0 if figure.unit == "percent" else 1.0 for name, figure in _FIGURES.items()}
+        names = _names(self.extractor.kind)
+        figures = {name: scales[name] * float(computed[_FIGURES[name].key]) for name in names}
+        return Comparison(figures, self._count)
+
+    def distance(self, images: Images) -> float:
+        """FID alone."""
+        return _finite(self._distance(self._extract(images))[_FIGURES["fid"].key])
+
+    def _distance(self, features: dict[str, Any]) -> dict[str, float]:
+        from torch_fidelity import metric_fid
+
+        found: dict[str, float] = metric_fid.fid_statistics_to_metric(
+            self._summarize(features), self._real_statistics, verbose=False
+        )
+        return found
+
+    def _summarize(self, features: dict[str, Any]) -> Any:
+        """Mean and covariance."""
+        from torch_fidelity import metric_fid
+
+        return metric_fid.fid_featuresdict_to_statistics(features, self._layers["fid"])
+
+    def _extract(self, images: Images) -> dict[str, Any]:
+        """Features by layer."""
+        from torch_fidelity.utils import extract_featuresdict_from_input_id
+
+        extracted: dict[str, Any] = extract_featuresdict_from_input_id(
+            1, self._network, input1=_tensors(images, self.extractor), **self._options
+        )
+        return extracted
 
 
-def _check(extractor: Extractor, real: Comparison, parts: Halves, device: str) -> None:
+def _check(real: _FeaturesOf, comparison: Comparison, parts: Halves) -> None:
     """Refuse figures of an extractor that does not see what people see on this reference.
+
+    Args:
+        real: What is compared with.
+        comparison: Of other real images.
 
     Raises:
         WorkerUnavailable: With one sentence why.
     """
-    if extractor.kind not in _CHECKED:
+    if real.extractor.kind not in _CHECKED:
         return
-    distances = {
-        name: _distance(images, parts.compared.images, extractor, device)
-        for name, images in spoiled(parts.learned.images).items()
-    }
-    if reason := why_unknown(real.figures["fid"], distances):
+    distances = {name: real.distance(images) for name, images in spoiled(parts.learned.images)}
+    if reason := why_unknown(comparison.figures["fid"], distances):
         raise WorkerUnavailable(reason)
 
 
-def _distance(images: Images, reference: Images, extractor: Extractor, device: str) -> float:
-    """FID alone."""
-    import torch_fidelity
-
-    count = min(len(images), len(reference))
-    computed = torch_fidelity.calculate_metrics(
-        input1=_tensors(images, extractor),
-        input2=_tensors(reference, extractor),
-        fid=True,
-        **_options(extractor, count, device),
-    )
-    return _finite(float(computed[_FIGURES["fid"].key]))
-
-
-def _options(extractor: Extractor, count: int, device: str) -> dict[str, object]:
-    """What every comparison under an extractor is told."""
+def _options(extractor: Extractor, count: int, device: str) -> dict[str, Any]:
+    """What torch-fidelity is told of an extractor and of sets of `count` images."""
     return {
         "feature_extractor": extractor.registered_name,
         "feature_extractor_weights_path": str(extractor.weights),
         "isc_splits": max(1, min(10, count // _IMAGES_PER_SCORE_SPLIT)),
+        "kid_subsets": _KID_SUBSETS,
+        "kid_subset_size": min(_KID_SUBSET_SIZE, count),
+        "prc_batch_size": _IMAGES_AT_ONCE,
         "batch_size": _BATCH_OF_INCEPTION if extractor.kind == "inception" else _BATCH,
         "cuda": device.startswith("cuda"),
         "cache": False,

@@ -21,6 +21,7 @@ NAME: Final = "datalens-random-convolutions"
 _FEATURES: Final = "features"
 _SIDE: Final = 3
 _MAPS: Final = (16, 32, 64)
+_LARGEST_SIDE: Final = 64
 _POOLED_FROM: Final = 8
 """Pixels on a side. On a map of one place filters of differences would see nothing."""
 
@@ -54,8 +55,9 @@ class RandomExtractor(FeatureExtractorBase):  # type: ignore[misc]
         return _FEATURES
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Features (n, 64) of uint8 images (n, channels, height, width), sides from 4."""
-        maps = images.float() / 255
+        """Features (n, 64) of uint8 images (n, channels, height, width), sides from 4, larger than 64 averaged down."""
+        height, width = (min(side, _LARGEST_SIDE) for side in images.shape[2:])
+        maps = nn.functional.adaptive_avg_pool2d(images.float() / 255, (height, width))
         for layer in range(len(_MAPS)):
             if layer and min(maps.shape[2:]) >= _POOLED_FROM:
                 maps = nn.functional.avg_pool2d(maps, 2)

@@ -70,8 +70,13 @@ def fidelity_reference(dataset: Dataset, holdout: Upload | None, settings: Evalu
 
 def halves(reference: Reference, most: int) -> Halves:
     """Two halves without a common image, at most `most` images each; the same ones every time."""
-    order = TrainingRandomness(0).numpy("evaluation.reference").permutation(len(reference.split))
-    half = min(most, len(order) // 2)
-    first, second = order[:half], order[half : 2 * half]
-    images, labels = reference.split.images, reference.split.labels
-    return Halves(Split(images[first], labels[first]), Split(images[second], labels[second]))
+    half = min(most, len(reference.split) // 2)
+    both = drawn_from(reference.split, 2 * half)
+    images, labels = both.images, both.labels
+    return Halves(Split(images[:half], labels[:half]), Split(images[half:], labels[half:]))
+
+
+def drawn_from(split: Split, most: int) -> Split:
+    """At most `most` of the images, in an order without meaning; the same ones every time."""
+    rows = TrainingRandomness(0).numpy("evaluation.reference").permutation(len(split))[:most]
+    return Split(split.images[rows], split.labels[rows])

@@ -4,7 +4,7 @@ An extractor that was trained on few images may not tell noise from photographs;
 Spoiled images and distances of a private reference are as private as the reference.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -17,15 +17,20 @@ FARTHER: Final = 1.5
 """Least ratio of the FID of a spoiled set to that of other real images."""
 
 _BLUR_PER_SIDE: Final = 0.08
+_BLOCK: Final = 256
+"""Images that are spoiled at once."""
 
 
-def spoiled(images: Images) -> dict[str, Images]:
-    """Versions of real images that nobody would take for them, by name.
+def spoiled(images: Images) -> Iterator[tuple[str, Images]]:
+    """Versions of real images that nobody would take for them, one after the other, with their names.
 
     Args:
         images: uint8 (n, height, width, channels).
     """
-    return {name: spoil(images) for name, spoil in _SPOILERS.items()}
+    for name, spoil in _SPOILERS.items():
+        # A public seed: nothing that protects anything is drawn here.
+        rng = TrainingRandomness(0).numpy(f"evaluation.check_{name}")
+        yield name, np.concatenate([spoil(block, rng) for block in np.array_split(images, -(-len(images) // _BLOCK))])
 
 
 def why_unknown(real: float, distances: Mapping[str, float]) -> str | None:
@@ -45,7 +50,7 @@ def why_unknown(real: float, distances: Mapping[str, float]) -> str | None:
     )
 
 
-def _blurred(images: Images) -> Images:
+def _blurred(images: Images, _rng: np.random.Generator) -> Images:
     side = min(images.shape[1:3])
     from scipy.ndimage import gaussian_filter
 
@@ -53,24 +58,24 @@ def _blurred(images: Images) -> Images:
     return _as_pixels(blurred)
 
 
-def _noised(images: Images) -> Images:
-    noise = _rng("noise").integers(0, 256, images.shape)
+def _noised(images: Images, rng: np.random.Generator) -> Images:
+    noise = rng.integers(0, 256, images.shape)
     return _as_pixels((images + noise) / 2)
 
 
-def _coloured_noise(images: Images) -> Images:
+def _coloured_noise(images: Images, rng: np.random.Generator) -> Images:
     """Amplitudes of each image's spectrum with random phases: its texture without any object."""
-    noise = _rng("phases").normal(size=(*images.shape[:3], 1))
+    noise = rng.normal(size=(*images.shape[:3], 1))
     phases = np.exp(1j * np.angle(np.fft.rfft2(noise, axes=(1, 2))))
     means = images.mean(axis=(1, 2), keepdims=True)
     spectra = np.abs(np.fft.rfft2(images - means, axes=(1, 2))) * phases
     return _as_pixels(means + np.fft.irfft2(spectra, s=images.shape[1:3], axes=(1, 2)))
 
 
-def _shuffled_pixels(images: Images) -> Images:
+def _shuffled_pixels(images: Images, rng: np.random.Generator) -> Images:
     """All pixels of an image in another order, its own for each image."""
     count, height, width, channels = images.shape
-    order = _rng("order").random((count, height * width, 1)).argsort(axis=1)
+    order = rng.random((count, height * width, 1)).argsort(axis=1)
     return np.take_along_axis(images.reshape(count, -1, channels), order, axis=1).reshape(images.shape)
 
 
@@ -79,12 +84,7 @@ def _as_pixels(values: NDArray[np.float32] | NDArray[np.float64]) -> Images:
     return pixels
 
 
-def _rng(purpose: str) -> np.random.Generator:
-    """A public seed: nothing that protects anything is drawn here."""
-    return TrainingRandomness(0).numpy(f"evaluation.check_{purpose}")
-
-
-_SPOILERS: Final[dict[str, Callable[[Images], Images]]] = {
+_SPOILERS: Final[dict[str, Callable[[Images, np.random.Generator], Images]]] = {
     "blurred": _blurred,
     "noised": _noised,
     "coloured noise": _coloured_noise,

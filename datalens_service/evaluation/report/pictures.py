@@ -20,6 +20,8 @@ NEIGHBOURS: Final = 7
 MOST_CLASSES: Final = 50
 MOST_NEIGHBOUR_ROWS: Final = 10
 _POOL: Final = 5_000
+_BLOCK: Final = 256
+"""Images that are compared at once."""
 
 
 class NeighbourRow(NamedTuple):
@@ -77,13 +79,14 @@ def neighbours(images: Images, labels: Labels, rows: int) -> tuple[NeighbourRow,
         labels: int64 (n,).
         rows: Classes; those without an image are left out.
     """
-    pixels = images.reshape(len(images), -1).astype(np.float32)
     firsts = [np.flatnonzero(labels == label)[:1] for label in range(rows)]
-    return tuple(_row(images, pixels, labels, int(first[0])) for first in firsts if first.size)
+    return tuple(_row(images, labels, int(first[0])) for first in firsts if first.size)
 
 
-def _row(images: Images, pixels: np.ndarray, labels: Labels, index: int) -> NeighbourRow:
-    squared = ((pixels - pixels[index]) ** 2).mean(axis=1)
+def _row(images: Images, labels: Labels, index: int) -> NeighbourRow:
+    pixels = images.reshape(len(images), -1)
+    blocks = np.split(pixels, range(_BLOCK, len(pixels), _BLOCK))
+    squared = np.concatenate([((block - pixels[index].astype(np.float32)) ** 2).mean(axis=1) for block in blocks])
     squared[index] = np.inf
     order = np.argsort(squared, kind="stable")[: min(NEIGHBOURS, len(images) - 1)]
     distances = tuple(float(np.sqrt(squared[other])) for other in order)

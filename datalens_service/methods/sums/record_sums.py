@@ -40,8 +40,8 @@ _COARSEST_GRID = 64
 # The upper triangle of a d×d matrix is released. Larger images are seen through their lowest frequencies only.
 MAXIMUM_DIMENSIONS = 4096
 _FREQUENCIES = 2048
-# Read at once, as float64: 128 MiB.
-_NUMBERS = 2**24
+# Read at once, as float64: 32 MiB.
+_NUMBERS = 2**22
 
 
 def summed_dimensions(schema: Schema, frequencies: int | None = None) -> int:

@@ -31,6 +31,8 @@ _BATCH: Final = 2048
 # Rejected proposals make a batch slow: whoever waits hears something every few seconds.
 _BATCHES: Final = {"rejection": 500, "diffusion": 500}
 _REMEMBERED_BYTES: Final = 2**28
+_BLOCK: Final = 256
+"""Images that are rounded to bytes at once."""
 
 
 def _draw_network(
@@ -178,9 +180,10 @@ class Generator:
         """One stream per batch: the first images do not depend on how many follow."""
         rng = np.random.default_rng([seed, start])
         pixels = KINDS[self.kind](self.tensors, self.settings, self.schema, labels, rng)
-        planes = pixels.reshape(-1, self.schema.channels, self.schema.height, self.schema.width)
-        images: Images = np.rint(planes.clip(0, 1) * 255).astype(np.uint8).transpose(0, 2, 3, 1)
-        return images
+        blocks = np.split(pixels, range(_BLOCK, len(pixels), _BLOCK))
+        rounded = np.concatenate([np.rint(block.clip(0, 1) * 255).astype(np.uint8) for block in blocks])
+        planes = rounded.reshape(-1, self.schema.channels, self.schema.height, self.schema.width)
+        return planes.transpose(0, 2, 3, 1)
 
     def save(self, path: Path) -> None:
         """Write safetensors with kind, schema and settings in the header."""

@@ -40,7 +40,7 @@ def draw(
         rows = labels == label
         points[rows] = means[label] + noise[rows] @ factors[label].T
     pixels: NDArray[np.float32] = points @ basis.T
-    return pixels.clip(0.0, 1.0)
+    return pixels.clip(0.0, 1.0, out=pixels)
 
 
 def around(center: float, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
