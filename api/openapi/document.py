@@ -140,7 +140,10 @@ def file_content(description: str, *media_types: str) -> Responses:
 
 
 def problems(*slugs: str) -> Responses:
-    """The errors an operation may answer with, by status, each type with an example."""
+    """The errors an operation may answer with, by status, each type with an example.
+
+    Input that cannot be used is always one, and so is what an address names and is not there.
+    """
     by_status: defaultdict[int, list[ProblemType]] = defaultdict(list)
     for slug in slugs:
         problem = PROBLEM_TYPES[slug]
@@ -190,6 +193,7 @@ def describe(app: FastAPI) -> Json:
     described["components"]["schemas"]["PredictionRequest"] = PredictionRequest.model_json_schema()
     described["components"]["schemas"]["IndividualEpsilonRequest"] = IndividualEpsilonRequest.model_json_schema()
     _add_access(described)
+    _add_absence(described)
     return described
 
 
@@ -207,6 +211,14 @@ def _add_access(described: Json) -> None:
                 operation["responses"].setdefault(str(status), answer)
             too_many = operation["responses"]["429"]
             too_many["headers"] = {"Retry-After": _HEADERS["Retry-After"]}
+
+
+def _add_absence(described: Json) -> None:
+    """Whatever an address names may not be there."""
+    absent = problems("not-found")[404]
+    for path, methods in described["paths"].items():
+        for operation in methods.values() if "{" in path else ():
+            operation["responses"].setdefault("404", absent)
 
 
 def _problem_schemas() -> Json:

@@ -87,7 +87,7 @@ def create_address(
     "/v1/downloads/{granted}",
     operation_id="getDownload",
     summary="Download by a signed address",
-    responses={**_FILE, **problems("forbidden", "not-found", "invalid-input", "store-unavailable", "internal-error")},
+    responses={**_FILE, **problems("forbidden", "store-unavailable", "internal-error")},
     response_class=Response,
 )
 def get_download(

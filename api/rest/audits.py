@@ -32,10 +32,7 @@ _SUBMISSION: Final = problems(
     operation_id="createAudit",
     summary="Attack a method in rehearsal, or a released model",
     status_code=status.HTTP_202_ACCEPTED,
-    responses={
-        **ok(202, "Accepted; the audit exists.", headers=("Location", "Retry-After")),
-        **_SUBMISSION,
-    },
+    responses={**ok(202, "Accepted; the audit exists.", headers=("Location", "Retry-After")), **_SUBMISSION},
 )
 def create_audit(
     request: Annotated[AuditRequest, Body(openapi_examples=examples.AUDITS)],
@@ -63,7 +60,7 @@ def create_audit(
     "",
     operation_id="listAudits",
     summary="List audits, newest first",
-    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
+    responses=ok(200, "A page of the list."),
 )
 def list_audits(
     services: ServicesDep,
@@ -88,7 +85,7 @@ def list_audits(
     "/{audit_id}",
     operation_id="getAudit",
     summary="Read what an audit found",
-    responses={**ok(200, "The audit.", headers=("Retry-After",)), **problems("not-found", "invalid-input")},
+    responses=ok(200, "The audit.", headers=("Retry-After",)),
 )
 def get_audit(audit_id: ObjectId, services: ServicesDep, response: Response) -> PrivacyAuditRead:
     """`Retry-After` says when it is worth looking again; it is left out once the audit has ended."""
@@ -103,10 +100,7 @@ def get_audit(audit_id: ObjectId, services: ServicesDep, response: Response) -> 
     operation_id="getAuditPicture",
     summary="See what inversion made of gradients: for the owner of the records",
     response_class=Response,
-    responses={
-        200: {"description": "Private records above what was made of them.", "content": {"image/png": _PNG}},
-        **problems("not-found", "invalid-input"),
-    },
+    responses={200: {"description": "Private records above what was made of them.", "content": {"image/png": _PNG}}},
 )
 def get_audit_picture(audit_id: ObjectId, services: ServicesDep) -> Response:
     """Records, what a raw gradient shows of each, and what the released one shows. Deleted with the dataset."""
@@ -123,7 +117,7 @@ def get_audit_picture(audit_id: ObjectId, services: ServicesDep) -> Response:
     status_code=status.HTTP_202_ACCEPTED,
     responses={
         **ok(202, "A queued audit is cancelled; a running one stops before its next step."),
-        **problems("not-found", "state-conflict", "invalid-input"),
+        **problems("state-conflict"),
     },
 )
 def cancel_audit(audit_id: ObjectId, services: ServicesDep, key: Caller) -> PrivacyAuditRead:

@@ -21,7 +21,6 @@ from datalens_service.store.jobs.released_models import CLASSIFIER, StoredModel
 CLASSIFIER_FILE: Final = "classifier.safetensors"
 
 router = APIRouter(prefix="/v1/classifiers", tags=["classifiers"])
-_ONE: Final = problems("not-found", "invalid-input")
 _BODY: Final[dict[str, Any]] = form_body(
     PredictionForm,
     FILE_FIELD,
@@ -36,7 +35,7 @@ _BODY: Final[dict[str, Any]] = form_body(
     "",
     operation_id="listClassifiers",
     summary="List classifiers, newest first",
-    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
+    responses=ok(200, "A page of the list."),
 )
 def list_classifiers(
     services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None
@@ -51,7 +50,7 @@ def list_classifiers(
     "/{classifier_id}",
     operation_id="getClassifier",
     summary="Read a classifier and its card",
-    responses={**ok(200, "The classifier."), **_ONE},
+    responses=ok(200, "The classifier."),
 )
 def get_classifier(classifier_id: ObjectId, services: ServicesDep) -> ClassifierRead:
     """Nothing in it is private; accuracy on private images is in the report of the job."""
@@ -67,7 +66,6 @@ def get_classifier(classifier_id: ObjectId, services: ServicesDep) -> Classifier
     openapi_extra=_BODY,
     responses={
         **ok(200, "A probability for each class and image."),
-        **_ONE,
         **problems(
             "invalid-input",
             "dataset-invalid",

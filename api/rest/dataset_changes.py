@@ -32,7 +32,6 @@ router = APIRouter(route_class=StrictRoute, prefix="/v1/datasets", tags=["datase
             "dataset-invalid",
             "invalid-spec",
             "invalid-delta",
-            "not-found",
             "state-conflict",
             "insufficient-storage",
         ),
@@ -60,7 +59,7 @@ def confirm_dataset(
     "/{dataset_id}",
     operation_id="updateDataset",
     summary="Rename, tag and annotate a dataset",
-    responses={**ok(200, "The dataset as it is now."), **problems("not-found", "state-conflict", "invalid-input")},
+    responses={**ok(200, "The dataset as it is now."), **problems("state-conflict")},
 )
 def update_dataset(
     dataset_id: ObjectId,

@@ -113,7 +113,7 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
     "",
     operation_id="listDatasets",
     summary="List datasets, newest first",
-    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
+    responses=ok(200, "A page of the list."),
 )
 def list_datasets(
     services: ServicesDep,
@@ -134,7 +134,7 @@ def list_datasets(
     "/{dataset_id}",
     operation_id="getDataset",
     summary="Read a dataset and its budget",
-    responses={**ok(200, "The dataset."), **problems("not-found", "invalid-input")},
+    responses=ok(200, "The dataset."),
 )
 def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> DatasetRead:
     """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
@@ -145,7 +145,7 @@ def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> Dat
     "/{dataset_id}/validation",
     operation_id="getDatasetValidation",
     summary="Read what came of an upload: for its owner",
-    responses={**ok(200, "Private: counts, or what is wrong."), **problems("not-found", "invalid-input")},
+    responses=ok(200, "Private: counts, or what is wrong."),
 )
 def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response: Response) -> ValidationRead:
     """Counts of records and duplicates, or the files that cannot be used, by name. Deleted with the data."""
@@ -160,7 +160,7 @@ def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response
     response_class=Response,
     responses={
         200: {"description": "Private records, one class per row.", "content": {"image/png": _PNG}},
-        **problems("not-found", "state-conflict", "invalid-input"),
+        **problems("state-conflict"),
     },
 )
 def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response:
@@ -179,7 +179,7 @@ def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response
     "/{dataset_id}",
     operation_id="deleteDataset",
     summary="Delete the records of a dataset",
-    responses={**ok(200, "The receipt."), **problems("not-found", "state-conflict", "invalid-input")},
+    responses={**ok(200, "The receipt."), **problems("state-conflict")},
 )
 def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionReceipt:
     """Records, partition key and the owner's reports go; account and releases stay, as what was spent stays spent."""
@@ -191,7 +191,7 @@ def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionRecei
     "/{dataset_id}/privacy",
     operation_id="getDatasetPrivacy",
     summary="Read the privacy account of a dataset",
-    responses={**ok(200, "The account."), **problems("not-found", "state-conflict", "invalid-input")},
+    responses={**ok(200, "The account."), **problems("state-conflict")},
 )
 def get_dataset_privacy(dataset_id: ObjectId, services: ServicesDep) -> PrivacyRead:
     """Its journal may be long and is behind `links.entries`. Every entry seals the one before it by SHA-256, so that

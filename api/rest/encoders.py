@@ -28,13 +28,7 @@ _FORM: Final[dict[str, Any]] = form_body(
     openapi_extra=_FORM,
     responses={
         **ok(200, "What a method takes as its `encoder`."),
-        **problems(
-            "invalid-input",
-            "payload-too-large",
-            "unsupported-media-type",
-            "worker-unavailable",
-            "insufficient-storage",
-        ),
+        **problems("payload-too-large", "unsupported-media-type", "worker-unavailable", "insufficient-storage"),
     },
 )
 def create_encoder(upload: EncoderUploadDep, services: ServicesDep) -> OnnxEncoder:

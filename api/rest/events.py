@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.deps import MAXIMUM_PAGE, ObjectId, ServicesDep
 from api.http.strictness import DIGITS
-from api.openapi.document import ok, problems
+from api.openapi.document import ok
 from api.schemas.jobs import EventPage, EventRead
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import events, jobs
@@ -71,8 +71,7 @@ _STREAM: Final = {MEDIA_TYPE: {"schema": {"type": "string"}}}
     response_model=EventPage,
     responses={
         200: {**ok(200, "A page of the events; with `Accept: text/event-stream`, all of them as they happen.")[200],
-              "content": _STREAM},
-        **problems("not-found", "invalid-input"),
+              "content": _STREAM}
     },
 )  # fmt: skip
 def list_job_events(

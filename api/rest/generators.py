@@ -23,7 +23,6 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models
 
 router = APIRouter(prefix="/v1/generators", tags=["generators"])
-_ONE: Final = problems("not-found", "invalid-input")
 _FORM: Final[dict[str, Any]] = form_body(
     GeneratorForm, FILE_FIELD, "A generator as `GET /v1/generators/{id}/file` gives it.", examples.GENERATOR_FORM
 )
@@ -33,7 +32,7 @@ _FORM: Final[dict[str, Any]] = form_body(
     "",
     operation_id="listGenerators",
     summary="List generators, newest first",
-    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
+    responses=ok(200, "A page of the list."),
 )
 def list_generators(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[GeneratorRead]:
     """Those that jobs made and those that were imported; cards are left out."""
@@ -53,13 +52,7 @@ def list_generators(services: ServicesDep, key: Caller, limit: Limit = 20, after
     openapi_extra=_FORM,
     responses={
         **ok(201, "It can be drawn from.", headers=("Location",)),
-        **problems(
-            "invalid-input",
-            "payload-too-large",
-            "unsupported-media-type",
-            "worker-unavailable",
-            "insufficient-storage",
-        ),
+        **problems("payload-too-large", "unsupported-media-type", "worker-unavailable", "insufficient-storage"),
     },
 )
 def import_generator(
@@ -77,7 +70,7 @@ def import_generator(
     "/{generator_id}",
     operation_id="getGenerator",
     summary="Read a generator and its card",
-    responses={**ok(200, "The generator."), **_ONE},
+    responses=ok(200, "The generator."),
 )
 def get_generator(generator_id: ObjectId, services: ServicesDep) -> GeneratorRead:
     """The card of one that a job made is that of the job: what it cost, and by which mechanisms."""
@@ -92,7 +85,7 @@ def get_generator(generator_id: ObjectId, services: ServicesDep) -> GeneratorRea
     "/{generator_id}/file",
     operation_id="getGeneratorFile",
     summary="Take a generator along",
-    responses={**file_content("safetensors.", "application/octet-stream"), **_ONE, **problems("range-not-satisfiable")},
+    responses={**file_content("safetensors.", "application/octet-stream"), **problems("range-not-satisfiable")},
     response_class=Response,
 )
 def get_file(generator_id: ObjectId, request: Request, services: ServicesDep) -> Response:
@@ -116,7 +109,6 @@ def get_file(generator_id: ObjectId, request: Request, services: ServicesDep) ->
             "A file that says it is synthetic and carries the card.",
             *dict.fromkeys(writer.media_type for writer in WRITERS.values()),
         ),
-        **_ONE,
         **problems("range-not-satisfiable", "worker-unavailable"),
     },
     response_class=Response,
@@ -151,7 +143,7 @@ def get_samples(
     operation_id="deleteGenerator",
     summary="Forget an imported generator",
     status_code=status.HTTP_204_NO_CONTENT,
-    responses={204: {"description": "Its file is gone."}, **_ONE, **problems("state-conflict")},
+    responses={204: {"description": "Its file is gone."}, **problems("state-conflict")},
 )
 def delete_generator(generator_id: ObjectId, services: ServicesDep) -> None:
     """One that a job made is a release: it stays, as what was spent on it stays spent."""

@@ -37,7 +37,6 @@ _BODY: Final[dict[str, Any]] = form_body(
     responses={
         **ok(200, "Realised individual ε of the record."),
         **problems(
-            "not-found",
             "state-conflict",
             "invalid-input",
             "dataset-invalid",

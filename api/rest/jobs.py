@@ -71,7 +71,7 @@ def create_job(
     "",
     operation_id="listJobs",
     summary="List jobs, newest first",
-    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
+    responses=ok(200, "A page of the list."),
 )
 def list_jobs(
     services: ServicesDep,
@@ -99,10 +99,7 @@ def list_jobs(
     "/{job_id}",
     operation_id="getJob",
     summary="Read a job's state, progress and spending",
-    responses={
-        **ok(200, "The job.", headers=("Retry-After",)),
-        **problems("not-found", "invalid-input"),
-    },
+    responses=ok(200, "The job.", headers=("Retry-After",)),
 )
 def get_job(job_id: ObjectId, services: ServicesDep, response: Response) -> JobRead:
     """`Retry-After` says when it is worth looking again; it is left out once the job has ended."""
@@ -116,7 +113,7 @@ def get_job(job_id: ObjectId, services: ServicesDep, response: Response) -> JobR
     "/{job_id}",
     operation_id="updateJob",
     summary="Name, tag and annotate a job",
-    responses={**ok(200, "The job as it is now."), **problems("not-found", "invalid-input")},
+    responses=ok(200, "The job as it is now."),
 )
 def update_job(
     job_id: ObjectId,
@@ -134,7 +131,7 @@ def update_job(
     status_code=status.HTTP_202_ACCEPTED,
     responses={
         **ok(202, "A queued job is cancelled; a running one stops before its next step."),
-        **problems("not-found", "state-conflict", "invalid-input"),
+        **problems("state-conflict"),
     },
 )
 def cancel_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
@@ -149,7 +146,7 @@ def cancel_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     status_code=status.HTTP_202_ACCEPTED,
     responses={
         **ok(202, "A queued job is paused; a running one stops before its next step."),
-        **problems("not-found", "state-conflict", "invalid-input"),
+        **problems("state-conflict"),
     },
 )
 def pause_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
@@ -162,10 +159,7 @@ def pause_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     operation_id="resumeJob",
     summary="Go on with a paused job",
     status_code=status.HTTP_202_ACCEPTED,
-    responses={
-        **ok(202, "It waits for a worker again."),
-        **problems("not-found", "state-conflict", "invalid-input"),
-    },
+    responses={**ok(202, "It waits for a worker again."), **problems("state-conflict")},
 )
 def resume_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """What was drawn is replayed, not drawn again. A pause that has not begun yet is called off."""

@@ -22,7 +22,7 @@ router = APIRouter(prefix="/v1/api-keys", route_class=StrictRoute, tags=["access
     operation_id="createApiKey",
     summary="Make an API key",
     status_code=status.HTTP_201_CREATED,
-    responses={**ok(201, "The key, shown this once.", headers=("Location",)), **problems("invalid-input")},
+    responses=ok(201, "The key, shown this once.", headers=("Location",)),
 )
 def create_key(
     request: Annotated[KeyCreate, Body(openapi_examples=examples.KEYS)],
@@ -54,7 +54,7 @@ def list_keys(services: ServicesDep, key: Caller) -> KeyList:
     "/{key_id}",
     operation_id="getApiKey",
     summary="Read what is kept of an API key",
-    responses={**ok(200, "Its name, role, scopes and end."), **problems("not-found", "invalid-input")},
+    responses=ok(200, "Its name, role, scopes and end."),
 )
 def get_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """The key itself is kept nowhere."""
@@ -66,10 +66,7 @@ def get_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     operation_id="rotateApiKey",
     summary="Replace an API key by a new one like it",
     status_code=status.HTTP_201_CREATED,
-    responses={
-        **ok(201, "The new key, shown this once.", headers=("Location",)),
-        **problems("not-found", "state-conflict", "invalid-input"),
-    },
+    responses={**ok(201, "The new key, shown this once.", headers=("Location",)), **problems("state-conflict")},
 )
 def rotate_key(
     key_id: ObjectId,
@@ -86,7 +83,7 @@ def rotate_key(
     "/{key_id}",
     operation_id="revokeApiKey",
     summary="Revoke an API key",
-    responses={**ok(200, "It is useless from now on."), **problems("not-found", "invalid-input")},
+    responses=ok(200, "It is useless from now on."),
 )
 def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """At once, with all download addresses it asked for. Repeatable."""

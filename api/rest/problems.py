@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from api.addresses import Link
-from api.openapi.document import ok, problems
+from api.openapi.document import ok
 from api.pages.views.rendering import page
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
 from datalens_service.copies import copied
@@ -38,10 +38,7 @@ class ProblemTypeRead(BaseModel):
     operation_id="getProblemType",
     summary="Look up what a problem means and what to do",
     response_model=ProblemTypeRead,
-    responses={
-        **ok(200, "The type, as JSON or as a page."),
-        **problems("not-found", "invalid-input"),
-    },
+    responses=ok(200, "The type, as JSON or as a page."),
 )
 def get_problem_type(
     slug: Annotated[str, Path(max_length=64)],

@@ -59,7 +59,7 @@ def get_upload_options(services: ServicesDep, _caller: Caller) -> Response:
     status_code=status.HTTP_201_CREATED,
     responses={
         **ok(201, "The upload, still empty.", headers=("Location", *_PROGRESS)),
-        **problems("invalid-input", "payload-too-large", "upload-protocol", "insufficient-storage"),
+        **problems("payload-too-large", "upload-protocol", "insufficient-storage"),
     },
 )
 def create_upload(
@@ -95,10 +95,7 @@ def create_upload(
     operation_id="getUploadOffset",
     summary="Ask how much of an upload is there",
     response_class=Response,
-    responses={
-        **ok(200, "The headers say it.", headers=_PROGRESS),
-        **problems("not-found", "invalid-input", "upload-protocol"),
-    },
+    responses={**ok(200, "The headers say it.", headers=_PROGRESS), **problems("upload-protocol")},
 )
 def get_upload_offset(upload_id: ObjectId, services: ServicesDep, _caller: Caller, version: Version = None) -> Response:
     """What a client asks after an interruption."""
@@ -111,7 +108,7 @@ def get_upload_offset(upload_id: ObjectId, services: ServicesDep, _caller: Calle
     "/{upload_id}",
     operation_id="getUpload",
     summary="Read an upload",
-    responses={**ok(200, "The upload."), **problems("not-found", "invalid-input")},
+    responses=ok(200, "The upload."),
 )
 def get_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller) -> UploadRead:
     """The same as JSON."""
@@ -127,7 +124,6 @@ def get_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller) -> U
     responses={
         **ok(204, "The chunk is on the disk.", headers=_PROGRESS),
         **problems(
-            "not-found",
             "invalid-input",
             "malformed-request",
             "upload-offset-mismatch",
@@ -173,10 +169,7 @@ async def append_to_upload(
     operation_id="deleteUpload",
     summary="Give an upload up",
     status_code=status.HTTP_204_NO_CONTENT,
-    responses={
-        204: {"description": "What had arrived is gone."},
-        **problems("not-found", "invalid-input", "upload-locked", "upload-protocol"),
-    },
+    responses={204: {"description": "What had arrived is gone."}, **problems("upload-locked", "upload-protocol")},
 )
 def delete_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller, version: Version = None) -> Response:
     """Datasets that were made from it stay."""
