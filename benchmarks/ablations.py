@@ -61,9 +61,8 @@ def cell(name: str, data: Dataset, seed: int, judged: Judged) -> dict[str, Any]:
 
 def images_allowed(epsilon: float, top_k: int, noise_stddev: int) -> dict[str, int]:
     """Images that a budget pays for: by the original's conversion from Rényi divergence, and exactly."""
-    exact = DataLens(top_k=top_k, noise_stddev=noise_stddev, images_per_step=1).plan(
-        dataset("mnist").schema, limit_units(epsilon, DELTA)
-    )
+    votes = {"top_k": top_k, "noise_stddev": noise_stddev, "images_per_step": 1}
+    exact = DataLens.model_validate(votes).plan(dataset("mnist").schema, limit_units(epsilon, DELTA))
     best = max(
         (epsilon - math.log(1 / DELTA) / (order - 1)) / (order * 2 * top_k / noise_stddev**2)
         for order in _REPOSITORY_ORDERS

@@ -31,9 +31,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.environment import dataset, provenance
+from benchmarks.environment import DATA, dataset, provenance
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, Score, draw, tested
+from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
@@ -54,7 +55,7 @@ def accuracy(options: argparse.Namespace) -> dict[str, Any]:
     """Percent of test images, or of training images that were set aside, that the classifier labels correctly."""
     settings = dict(setting.split("=", 1) for setting in options.settings)
     method = {"name": options.method} | {name: _value(text) for name, text in settings.items()}
-    public = None if options.public is None else dataset(options.public)
+    public = None if options.public is None else read_upload(DATA / f"{options.public}.npz")
     scores, seconds, spent = [], [], 0.0
     for seed in range(options.seeds):
         data = _data(options, seed)

@@ -15,7 +15,6 @@ Keys of the JSON, beside commit, machine and versions:
     processor_time                 whether seconds are those that the processor gave to this process
     load_average                   of the machine in the minute before; a busy one makes all figures worse
     threads, architecture, teachers, steps    of this run
-    on_disk                        whether the ensemble exceeded its memory limit and lay in a file
     block                          teachers handled at once
     start_seconds                  to draw all initial weights
     train_seconds, gradient_seconds           both parts of one step of the ensemble
@@ -171,7 +170,6 @@ def ensemble_times(architecture: str, batch: tuple[Tensor, ...], clock: Clock) -
     train = clock.seconds(lambda: ensemble.train_step(real, labels, images, classes))
     gradient = clock.seconds(lambda: gradients(ensemble, images, classes))
     return {
-        "on_disk": ensemble.on_disk,
         "block": min(
             ensemble.teachers_per_block(RECORDS + images.shape[1]), len(partition_teachers(len(real), len(images))[0])
         ),
@@ -246,7 +244,9 @@ def job(architecture: str, teachers: int, clock: Clock) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (SCHEMA.num_units, SCHEMA.height, SCHEMA.width, 1), dtype=np.uint8)
     records = Split(images, rng.integers(CLASSES, size=len(images)))
-    method = DataLens(teacher=architecture, num_teachers=teachers, noise_stddev=5000, top_k=200)
+    method = DataLens.model_validate(
+        {"teacher": architecture, "num_teachers": teachers, "noise_stddev": 5000, "top_k": 200}
+    )
     spec = TrainingSpec(method=method, epsilon=1.0, delta=1e-5)
     clock.forget_peak()
     began = clock.now()

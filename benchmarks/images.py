@@ -14,8 +14,7 @@ Keys of the JSON, beside commit, machine and versions:
           start_seconds         until the first release: shards, initial weights
           seconds_per_step      mean
           peak_memory_gib       largest memory: of the process, libraries and records included, or of the GPU
-          on_disk               whether teachers exceeded their limit of memory and lay in a file; null without teachers
-          refused               why the method does not take these images; null if it does
+            refused               why the method does not take these images; null if it does
 """
 
 from __future__ import annotations
@@ -98,7 +97,6 @@ def measured(method: Method, data: Dataset, clock: Clock, votes: int) -> dict[st
         "start_seconds": started,
         "seconds_per_step": (clock.now() - began) / len(counted),
         "peak_memory_gib": clock.peak_memory_gib(),
-        "on_disk": training_run.teachers_on_disk if isinstance(training_run, DataLensRun) else None,
         "refused": None,
     }
 

@@ -67,7 +67,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """A student of what a job released, or of the private images."""
     data, pool = draw(options.pool, options.seed)
     began = time.process_time()
-    images, targets = data.train.images, data.train.labels
+    images: Images = data.train.images
+    targets: Targets = data.train.labels
     released = None
     if options.method != _REAL:
         released = run(spec_of(options, data.schema), data, account=UnchargedAccount(), public=pool).generator
@@ -93,7 +94,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def spec_of(options: argparse.Namespace, schema: Schema) -> TrainingSpec:
     """The job."""
     encoder = f"{_PLACE_OF_ENCODER[options.method]}={options.encoder}"
-    settings = (encoder, *options.settings)
+    settings = [encoder, *options.settings]
     asked = SpecOptions(
         options.epsilon, DELTA, options.method, settings=settings, seed=options.seed, public_data="ds_1"
     )

@@ -28,7 +28,7 @@ class Row(NamedTuple):
     def options(self, epsilon: float, delta: float, seed: int, extra: tuple[str, ...] = ()) -> SpecOptions:
         """The request. Settings of a trial replace those of this ε, and these the row's own."""
         given = (*self.settings, *self.at.get(epsilon, ()), *extra)
-        settings = tuple({setting.partition("=")[0]: setting for setting in given}.values())
+        settings = list({setting.partition("=")[0]: setting for setting in given}.values())
         purpose = PurposeName(self.purpose)
         return SpecOptions(epsilon, delta, self.method, self.preset, settings=settings, seed=seed, purpose=purpose)
 

@@ -108,6 +108,8 @@ def trained(
 def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
     """The baseline of ten noisy class averages, of which the nearest counts."""
     budget = {"epsilon": options.epsilon, "delta": options.delta}
+    if data.test is None:
+        raise SystemExit("the set has no test images")
     classes = data.schema.num_classes
     values = [class_average_accuracy(data.train, data.test, classes, seed=seed, **budget) for seed in seeds(options)]
     return [

@@ -15,6 +15,7 @@ from benchmarks.utility import trained_on
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
 from datalens_service.methods import DataLens, ExecutionOptions
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -86,7 +87,10 @@ def curve(
         training_run.step(step, account, noise)
         seconds += time.monotonic() - began
         if step + 1 in stops:
-            images, labels = training_run.result().sample(judged.images, seed=seed)
+            model = training_run.result()
+            if not isinstance(model, Generator):
+                raise TypeError("voting makes a generator")
+            images, labels = model.sample(judged.images, seed=seed)
             accuracy = trained_on(images, labels, data, judged.epochs, seed)
             voted_on = (step + 1) * method.images_per_step
             points.append({"images": voted_on, "accuracy": round(accuracy, 2), "seconds": round(seconds, 1)})

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # The radius stays below 2^17, so float32 adds up so many rows without rounding, in any order.
 _ROWS_PER_BLOCK: Final = 2**7
 _COORDINATES_PER_BLOCK: Final = 2**21
-"""What is clipped together takes 8 MiB beside the chunk."""
+"""What is clipped together takes 8 MiB beside the chunk, which a processor's cache holds."""
 
 _COORDINATES_PER_SQUARE: Final = 2**7
 _ROUNDING_OF_SQUARES: Final = 2**-16
@@ -114,8 +114,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         last_unit: int | None = None
         for chunk in contributions:
             last_unit = check_chunk(chunk, self.dimensions, last_unit)
-            for block in torch.split(unit_means(chunk), self._rows_per_block):
-                exact += self.on_grid(block).sum(dim=0).to("cpu", torch.int64)
+            exact += self._sum_on_grid(unit_means(chunk)).to("cpu")
         return exact.numpy()
 
     def decode(self, noisy: Integers) -> NDArray[np.float64]:
@@ -137,9 +136,18 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
             rows[~inside] = 0.0
         return rows
 
-    @property
-    def _rows_per_block(self) -> int:
-        return min(_ROWS_PER_BLOCK, max(1, _COORDINATES_PER_BLOCK // self.dimensions))
+    def _sum_on_grid(self, rows: torch.Tensor) -> torch.Tensor:
+        """int64 (dimensions,) on the device of the rows (units, dimensions)."""
+        import torch
+
+        total = torch.zeros(self.dimensions, dtype=torch.int64, device=rows.device)
+        for block in torch.split(rows, self._rows_per_block(rows.device)):
+            total += self.on_grid(block).sum(dim=0).to(torch.int64)
+        return total
+
+    def _rows_per_block(self, device: torch.device) -> int:
+        fits = _ROWS_PER_BLOCK if device.type == "cuda" else _COORDINATES_PER_BLOCK // self.dimensions
+        return min(_ROWS_PER_BLOCK, max(1, fits))
 
 
 def row_norms(rows: torch.Tensor) -> torch.Tensor:

@@ -20,14 +20,17 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.models.chunk_threads import map_in_threads
 from datalens_service.models.linear_taps import LinearTaps
-from datalens_service.models.row_placement import products_ignore_placement
+from datalens_service.models.row_placement import products_ignore_placement, repeatable_kernels
 
 _CHUNK_BYTES: Final = 2**25
 """Of the rows of a chunk. Larger blocks are handed back to the operating system after each chunk, and their pages
 have to be cleared anew: on a processor that costs more than the gradients."""
+
+_CUDA_CHUNK_BYTES: Final = 2**30
+"""On a graphics processor, where small chunks leave it waiting for the next call."""
 
 _FEWEST_RECORDS: Final = 16
 """Of a chunk, unless it is one record. For products of 2 to 8 rows MKL has kernels that round rows differently by their
@@ -47,8 +50,9 @@ class PerRecordGradients:
     Args:
         network: Called with the first input of a record; its weights are read at each call of `chunks`.
         loss: Of one record.
-        chunk_size: Records that are differentiated together; left out, the power of two whose rows fill 32 MiB, but at
-            least 16, or one by one if 16 rows are longer than 128 MiB. Always one where products depend on placement.
+        chunk_size: Records that are differentiated together; left out, the power of two whose rows fill 32 MiB (1 GiB
+            on a graphics processor), but at least 16 and at most 512, or one by one if 16 rows are longer than 128 MiB
+            (1 GiB). Always one where products depend on placement.
 
     Raises:
         InvalidSpec: A layer of the network looks across the records of a batch, or is random.
@@ -59,10 +63,12 @@ class PerRecordGradients:
         _check_layers(network)
         self._network = network
         self._loss = loss
-        self._chunk_size = chunk_size or _chunk_size(self.dimensions)
+        self._device = next(network.parameters()).device
+        self._chunk_size = chunk_size or _chunk_size(self.dimensions, self._device)
         if 1 < self._chunk_size < _FEWEST_RECORDS:
             raise ValueError(f"a chunk holds one record, or at least {_FEWEST_RECORDS}")
-        if not products_ignore_placement():
+        self._tried = False
+        if self._device.type == "cpu" and not products_ignore_placement():
             self._chunk_size = 1
 
     @property
@@ -77,9 +83,30 @@ class PerRecordGradients:
             inputs: Tensors whose first axis counts records, on the network's device.
         """
         weights, taps = self._trainable(), LinearTaps(self._network, inputs[0][:1])
+        compute = partial(self._rows, weights, taps)
+        if self._device.type == "cuda" and not self._tried:
+            self._try_places(compute, inputs)
         size = self._chunk_size
         parts = ([values[start : start + size] for values in inputs] for start in range(0, len(inputs[0]), size))
-        yield from map_in_threads(partial(self._rows, weights, taps), parts, inputs[0].device)
+        yield from map_in_threads(compute, parts, self._device)
+
+    def _try_places(self, compute: Callable[[list[Tensor]], Tensor], inputs: Sequence[Tensor]) -> None:
+        """Differentiate made-up records at two places each; take them one by one if that moves a bit of a row.
+
+        A graphics processor has other kernels for every shape, so the network itself is tried.
+
+        Raises:
+            WorkerUnavailable: The same record has another row each time.
+        """
+        self._tried = True
+        made_up = [_made_up(values, self._chunk_size) for values in inputs]
+        order = torch.arange(self._chunk_size, device=made_up[0].device).roll(self._chunk_size // 3 + 1)
+        if torch.equal(compute(made_up)[order], compute([values[order] for values in made_up])):
+            return
+        self._chunk_size = 1
+        one = [values[:1] for values in made_up]
+        if not torch.equal(compute(one), compute(one)):
+            raise WorkerUnavailable("This graphics processor does not repeat its results: train with device cpu.")
 
     def _rows(self, weights: Parameters, taps: LinearTaps, part: list[Tensor]) -> Tensor:
         """(records, dimensions) of one chunk, each weight's columns written once."""
@@ -88,7 +115,10 @@ class PerRecordGradients:
         loss = partial(self._loss_of_one, _copy_of_layers(self._network), taps)
         differentiate = vmap(grad(loss, argnums=(0, 1), has_aux=True), in_dims=(None, None, None, 0))
         records = [_placed(values, self._chunk_size) for values in part]
-        (gradients, at_outputs), at_inputs = differentiate(others, taps.probes(), self._fixed(weights, taps), records)
+        with repeatable_kernels(self._device):
+            (gradients, at_outputs), at_inputs = differentiate(
+                others, taps.probes(), self._fixed(weights, taps), records
+            )
         sizes = [weight.numel() for weight in weights.values()]
         rows = next(iter(weights.values())).new_empty((self._chunk_size, sum(sizes)))
         for name, columns in zip(weights, torch.split(rows, sizes, dim=1), strict=True):
@@ -130,11 +160,12 @@ class BytesToNumbers(nn.Module):
         return images.to(torch.float32) / 255
 
 
-def _chunk_size(dimensions: int) -> int:
+def _chunk_size(dimensions: int, device: torch.device) -> int:
     row = 4 * dimensions
-    if _FEWEST_RECORDS * row > _LARGEST_CHUNK_BYTES:
+    chunk_bytes = _CUDA_CHUNK_BYTES if device.type == "cuda" else _CHUNK_BYTES
+    if _FEWEST_RECORDS * row > max(chunk_bytes, _LARGEST_CHUNK_BYTES):
         return 1
-    return min(512, max(_FEWEST_RECORDS, 1 << (_CHUNK_BYTES // row or 1).bit_length() - 1))
+    return min(512, max(_FEWEST_RECORDS, 1 << (chunk_bytes // row or 1).bit_length() - 1))
 
 
 def _copy_of_layers(network: nn.Module) -> nn.Module:
@@ -150,6 +181,15 @@ def _placed(values: Tensor, size: int) -> Tensor:
     if missing:
         return torch.cat([values, values.new_zeros(missing, *values.shape[1:])])
     return values.clone() if size == 1 else values
+
+
+def _made_up(values: Tensor, count: int) -> Tensor:
+    """Records like these in shape and type, and public."""
+    generator = torch.Generator(values.device).manual_seed(0)
+    shape = (count, *values.shape[1:])
+    if values.is_floating_point():
+        return torch.rand(shape, generator=generator, device=values.device, dtype=values.dtype)
+    return torch.randint(2, shape, generator=generator, device=values.device, dtype=values.dtype)
 
 
 def _check_layers(network: nn.Module) -> None:

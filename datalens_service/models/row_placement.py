@@ -6,7 +6,8 @@ when the package is imported; Intel oneMKL developer guide, "Obtaining Numerical
 a process that multiplied matrices before the import.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
@@ -25,6 +26,25 @@ Product = Callable[[Tensor, Tensor], Tensor]
 def products_ignore_placement() -> bool:
     """Try it on random rows on this machine's processor, once."""
     return ignores_placement(linear)
+
+
+@contextmanager
+def repeatable_kernels(device: torch.device) -> Iterator[None]:
+    """Within it, convolutions on a graphics processor add in the same order every time.
+
+    Some kernels for gradients add by atomic operations, in the order in which their threads happen to finish. The
+    setting belongs to the process and is restored afterwards.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    kernels = torch.backends.cudnn
+    before = (kernels.deterministic, kernels.benchmark)
+    kernels.deterministic, kernels.benchmark = True, False
+    try:
+        yield
+    finally:
+        kernels.deterministic, kernels.benchmark = before
 
 
 def ignores_placement(product: Product) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
+from datalens_service.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.methods.descent.diffusion_run import _error, _PackedDenoiser
 from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
 from datalens_service.models.generators.denoiser.denoiser import Denoiser
@@ -53,8 +53,8 @@ def test_rows_are_gradients_of_each_record_by_itself(chunk_size: int) -> None:
     assert together.shape == (RECORDS, gradients.dimensions)
 
 
-def test_a_row_depends_on_its_own_record_to_the_last_bit() -> None:
-    trained, (images, labels) = network(), records()
+def test_a_row_depends_on_its_own_record_to_the_last_bit(device: str) -> None:
+    trained, (images, labels) = network().to(device), (values.to(device) for values in records())
     gradients = PerRecordGradients(trained, loss, 16)
     before = rows(gradients, (images, labels))
     changed = images.clone()
@@ -102,7 +102,7 @@ def test_rows_of_every_architecture_are_functions_of_their_own_record(
 
 
 @pytest.mark.parametrize("chunk_size", [16, None], ids=["small chunks", "one chunk"])
-def test_rows_of_a_denoiser_are_functions_of_their_own_record(chunk_size: int | None) -> None:
+def test_rows_of_a_denoiser_are_functions_of_their_own_record(chunk_size: int | None, device: str) -> None:
     count, side = 40, 16
     generator = torch.Generator().manual_seed(4)
     schema = Schema(channels=1, height=side, width=side, class_names=("a", "b", "c"), num_units=count)
@@ -113,8 +113,8 @@ def test_rows_of_a_denoiser_are_functions_of_their_own_record(chunk_size: int | 
     clean, stddevs = torch.rand(count, side**2, generator=generator), torch.rand(count, 2, generator=generator) + 0.1
     noisy = clean[:, None] + stddevs[:, :, None] * torch.randn(count, 2, side**2, generator=generator)
     one_hot = functional.one_hot(torch.arange(count) % 3, 3).to(torch.float32)
-    packed = torch.cat([noisy.flatten(1), stddevs, one_hot], dim=1)
-    gradients = PerRecordGradients(_PackedDenoiser(denoiser, 2), _error, chunk_size)
+    packed, clean = torch.cat([noisy.flatten(1), stddevs, one_hot], dim=1).to(device), clean.to(device)
+    gradients = PerRecordGradients(_PackedDenoiser(denoiser.to(device), 2), _error, chunk_size)
     before = rows(gradients, (packed, clean))
     places = torch.randperm(count, generator=generator)[1:]
     assert torch.equal(rows(gradients, (packed[places], clean[places])), before[places])
@@ -139,10 +139,39 @@ def test_few_records_at_once_are_refused(chunk_size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "size"), [(1, 512), (26_010, 256), (101_770, 64), (10**6, 16), (2**21, 16), (2**21 + 1, 1)]
-)
-def test_chunks_fill_the_cache_but_are_never_a_few_records(dimensions: int, size: int) -> None:
-    assert _chunk_size(dimensions) == size
+    ("kind", "dimensions", "size"),
+    [
+        ("cpu", 1, 512), ("cpu", 26_010, 256), ("cpu", 101_770, 64), ("cpu", 10**6, 16), ("cpu", 2**21, 16),
+        ("cpu", 2**21 + 1, 1), ("cuda", 101_770, 512), ("cuda", 10**6, 256), ("cuda", 2**24, 16),
+        ("cuda", 2**24 + 1, 1),
+    ],
+)  # fmt: skip
+def test_chunks_fill_the_device_but_are_never_a_few_records(kind: str, dimensions: int, size: int) -> None:
+    assert _chunk_size(dimensions, torch.device(kind)) == size
+
+
+def test_records_come_one_by_one_where_kernels_round_by_place() -> None:
+    gradients = PerRecordGradients(network(), loss, 16)
+
+    def compute(part: list[Tensor]) -> Tensor:
+        products = part[0].flatten(1) * 3
+        products[0] *= 1 + 2.0**-23
+        return products
+
+    gradients._try_places(compute, records())
+    assert [len(chunk) for chunk in gradients.chunks(records())] == [1] * RECORDS
+
+
+def test_a_device_that_does_not_repeat_its_results_does_not_train() -> None:
+    gradients = PerRecordGradients(network(), loss, 16)
+    with pytest.raises(WorkerUnavailable, match="train with device cpu"):
+        gradients._try_places(lambda part: torch.rand(len(part[0]), 3), records())
+
+
+def test_records_stay_together_where_places_do_not_matter() -> None:
+    gradients = PerRecordGradients(network(), loss, 16)
+    gradients._try_places(lambda part: part[0].flatten(1) * 3, records())
+    assert [len(chunk) for chunk in gradients.chunks(records())] == [16, RECORDS - 16]
 
 
 def test_weights_that_are_not_trained_have_no_column() -> None:

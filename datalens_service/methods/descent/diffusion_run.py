@@ -70,6 +70,7 @@ class DiffusionRun(StatelessRun):
         self._divisor = summed_units(gradients.mechanism, dataset.schema.num_units)
         shape = DenoiserShape(dataset.schema, parameters.width, parameters.blocks)
         self._network = Denoiser(shape, randomness.seed("denoiser")).to(self._device)
+        self._per_record = PerRecordGradients(_PackedDenoiser(self._network, parameters.noise_draws), _error)
         self._weights: list[Tensor] = list(self._network.parameters())
         self._average = [weight.detach().clone() for weight in self._weights]
         self._optimizer = torch.optim.Adam(self._weights, parameters.learning_rate, betas=_MOMENTS)
@@ -158,10 +159,9 @@ class DiffusionRun(StatelessRun):
 
     def _rows(self, records: Records, bank: NoiseBank) -> Iterator[Tensor]:
         """Private (records, weights) gradients, chunk by chunk."""
-        gradients = PerRecordGradients(_PackedDenoiser(self._network, self._parameters.noise_draws), _error)
         groups = (torch.split(values, _RECORDS_PER_GROUP) for values in (records.images, records.labels))
         for images, labels in zip(*groups, strict=True):
-            yield from gradients.chunks(self._noisy(images, labels, bank))
+            yield from self._per_record.chunks(self._noisy(images, labels, bank))
 
     def _noisy(self, images: Tensor, labels: Tensor, bank: NoiseBank) -> list[Tensor]:
         """Private: packed noisy copies of records, and the records without noise."""
