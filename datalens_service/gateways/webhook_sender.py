@@ -10,7 +10,6 @@ process that dies in between sends the message again: the id stays the same, so 
 """
 
 import http.client
-import ipaddress
 import socket
 import ssl
 import threading
@@ -26,6 +25,7 @@ from datalens_service import logs
 from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput, StoreUnavailable
 from datalens_service.gateways import mail_sender
+from datalens_service.gateways.public_addresses import is_public_address, may_be_public
 from datalens_service.settings import Settings
 from datalens_service.store.access import webhooks
 from datalens_service.store.access.webhooks import Claimed
@@ -148,12 +148,10 @@ def check_address(url: str, *, allow_private: bool) -> SplitResult:
         raise InvalidInput(
             f"⟦webhook.url⟧ must begin with {' or '.join(schemes)}:// and name a host, no user and no fragment."
         )
-    try:
-        literal = ipaddress.ip_address(parts.hostname or "")
-    except ValueError:
-        return parts
-    if not allow_private and not _is_public(str(literal)):
-        raise InvalidInput("⟦webhook.url⟧ must not name a private address; the operator can allow that.")
+    if not allow_private and not may_be_public(parts.hostname or ""):
+        raise InvalidInput(
+            "⟦webhook.url⟧ must name a host on the public network; the operator can allow private addresses."
+        )
     return parts
 
 
@@ -179,18 +177,7 @@ def _secure(parts: SplitResult) -> bool:
 def _connected(host: str, port: int, *, allow_private: bool) -> socket.socket:
     """A connection to an address that was checked; the name is resolved once, against DNS rebinding."""
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    if not allow_private and not all(_is_public(str(sockaddr[0])) for *_, sockaddr in addresses):
+    if not allow_private and not all(is_public_address(str(sockaddr[0])) for *_, sockaddr in addresses):
         raise AddressRefusedError
     *_, sockaddr = addresses[0]
     return socket.create_connection((str(sockaddr[0]), port), timeout=_TIMEOUT_SECONDS)
-
-
-def _is_public(address: str) -> bool:
-    """Whether an address is on the public network, and wraps no private one."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        if ip.sixtofour is not None or ip.teredo is not None or ip in ipaddress.ip_network("64:ff9b::/96"):
-            return False
-        if ip.ipv4_mapped is not None:
-            return _is_public(str(ip.ipv4_mapped))
-    return ip.is_global and not ip.is_multicast

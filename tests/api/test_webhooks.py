@@ -1,8 +1,9 @@
 """Webhooks: what is sent, how it is signed, when it is repeated, and where it must not go."""
 
 import json
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -160,15 +161,59 @@ def test_a_claimed_message_is_left_alone_by_others(client: TestClient, services:
     assert len(webhooks.claim_due(services.database, now=datetime.now(UTC) + timedelta(seconds=61))) == 1
 
 
+def resolver(monkeypatch: pytest.MonkeyPatch, *answers: Sequence[str]) -> list[str]:
+    """Answers each question for a name by the next of `answers`; the names it was asked for."""
+    asked: list[str] = []
+
+    def resolve(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in answers[len(asked) - 1]]
+
+    monkeypatch.setattr(webhook_sender.socket, "getaddrinfo", resolve)
+    return asked
+
+
+def sent_to(monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> list[str]:
+    """Addresses to which connections are opened; all of them lead to the receiver."""
+    connected: list[str] = []
+
+    def lead(address: tuple[str, int], timeout: float) -> socket.socket:
+        connected.append(address[0])
+        connection = socket.socket()
+        connection.settimeout(timeout)
+        connection.connect(("127.0.0.1", receiver.server.server_port))
+        return connection
+
+    monkeypatch.setattr(webhook_sender.socket, "create_connection", lead)
+    monkeypatch.setattr(webhook_sender, "_secure", lambda _: False)
+    return connected
+
+
+@pytest.mark.parametrize("answer", [["10.1.2.3"], ["93.184.216.34", "::1"], ["64:ff9b::a01:203"], ["192.0.0.8"]])
 def test_a_name_that_stands_for_an_address_inside_is_refused(
-    client: TestClient, services: Services, receiver: Receiver
+    client: TestClient, services: Services, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, answer: list[str]
 ) -> None:
-    hook = made(client, url="https://localhost/hook")
-    client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
+    client.post(f"/v1/webhooks/{made(client)['webhook']['id']}:test")
     [claimed] = webhooks.claim_due(services.database)
-    status, error = attempt(claimed, allow_private=False)
-    assert (status, error) == (None, "The host has a private address.")
-    assert not receiver.got
+    resolver(monkeypatch, answer)
+    connected = sent_to(monkeypatch, receiver)
+    assert attempt(claimed, allow_private=False) == (None, "The host has a private address.")
+    assert (connected, receiver.got) == ([], [])
+
+
+@pytest.mark.parametrize("status", [204, 302])
+def test_a_name_is_resolved_once_and_a_redirect_is_not_followed(
+    client: TestClient, services: Services, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """A second question would be answered by an address inside, and so would be the place that a redirect names."""
+    client.post(f"/v1/webhooks/{made(client)['webhook']['id']}:test")
+    [claimed] = webhooks.claim_due(services.database)
+    receiver.status = status
+    asked = resolver(monkeypatch, ["93.184.216.34"], ["127.0.0.1"], ["127.0.0.1"])
+    connected = sent_to(monkeypatch, receiver)
+    assert attempt(claimed, allow_private=False)[0] == status
+    assert (asked, connected) == (["example.org"], ["93.184.216.34"])
+    assert len(receiver.got) == 1
 
 
 @pytest.mark.parametrize(
@@ -191,6 +236,20 @@ def test_a_name_that_stands_for_an_address_inside_is_refused(
         "https://[64:ff9b::7f00:1]/",
         "https://[fe80::1]/",
         "https://224.0.0.1/",
+        "https://localhost/",
+        "https://localhost./",
+        "https://api.localhost/",
+        "https://2130706433/",
+        "https://0x7f000001/",
+        "https://0x7f.1/",
+        "https://0177.0.0.1/",
+        "https://127.1/",
+        "https://127.0.0.1./",
+        "https://intranet/",
+        "https://printer.local/",
+        "https://db.internal/",
+        "https://a_name_of_a_host_with%2e/",
+        "https://-.org/",
         "https://exämple.org/",
         "nonsense",
     ],
