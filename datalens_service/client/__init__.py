@@ -11,16 +11,15 @@ continuation of HTTPX: https://github.com/pydantic/httpx2).
             print(event.phase, event.value, event.epsilon_spent)
         job.download(Path("synthetic.parquet"))
 
-`AsyncClient` has the same methods for asyncio. What the service refuses is raised as `ClientError`, which carries the
-problem document (RFC 9457), the request and its id in the service's log.
+`AsyncClient` has the same methods for asyncio, run in threads. What the service refuses is raised as `ClientError`,
+which carries the problem document (RFC 9457), the request and its id in the service's log.
 """
 
-from datalens_service.client._async.client import AsyncClient
-from datalens_service.client._async.jobs import AsyncJobHandle
-from datalens_service.client._sync.client import Client
-from datalens_service.client._sync.jobs import JobHandle
 from datalens_service.client.address import DEFAULT_URL, is_loopback
+from datalens_service.client.asynchronous import AsyncClient, AsyncJobHandle
+from datalens_service.client.client import Client
 from datalens_service.client.errors import ClientError, ServiceUnreachable
+from datalens_service.client.jobs import JobHandle
 from datalens_service.client.models import (
     AuditInfo,
     BadFile,

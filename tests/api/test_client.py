@@ -15,8 +15,8 @@ from test_server import Service
 
 from api.uploads import tus
 from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, requests
-from datalens_service.client._sync.transport import Transport
 from datalens_service.client.requests import Parsed, Request
+from datalens_service.client.transport import Transport
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store.datasets import upload_sessions

@@ -13,7 +13,7 @@ NOT_RUN = {
     r"scripts/(test( --fast)?|check)$|\.ci/matrix$|\.venv/bin/python -m pytest ": "is what runs these tests",
     r"scripts/(inventory|docs)\b": "run by .ci/run; by tests/docs/test_site.py",
     r"scripts/(soak|chaos|schemathesis|privacy-gate)\b": "looks for rare events for minutes to days",
-    r"scripts/unasync$|(\.venv/bin/)?python -m api\.documents$": "changes files; tests compare them with its output",
+    r"(\.venv/bin/)?python -m api\.documents$": "changes files; tests compare them with its output",
     r"(scripts/|datalens )demo\b": "trains for two minutes on two cores; tests/cli/test_demo.py, with fewer votes",
     r"datalens serve --root-path ": "serves below a proxy; tests/cli/test_behind_a_proxy.py",
     r"datalens serve --data-dir /srv/": "writes outside of the folder; served without the option on the same page",

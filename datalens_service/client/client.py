@@ -3,16 +3,16 @@
 from types import TracebackType
 from typing import Self
 
-from datalens_service.client._async.audits import AsyncAuditOperations
-from datalens_service.client._async.classifiers import AsyncClassifierOperations
-from datalens_service.client._async.datasets import AsyncDatasetOperations
-from datalens_service.client._async.jobs import AsyncJobOperations
-from datalens_service.client._async.transport import AsyncTransport
 from datalens_service.client.address import DEFAULT_URL
+from datalens_service.client.audits import AuditOperations
+from datalens_service.client.classifiers import ClassifierOperations
+from datalens_service.client.datasets import DatasetOperations
+from datalens_service.client.jobs import JobOperations
+from datalens_service.client.transport import Transport
 from datalens_service.voices import Voice
 
 
-class AsyncClient(AsyncDatasetOperations, AsyncJobOperations, AsyncClassifierOperations, AsyncAuditOperations):
+class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperations):
     """A connection to one service.
 
     Args:
@@ -31,16 +31,16 @@ class AsyncClient(AsyncDatasetOperations, AsyncJobOperations, AsyncClassifierOpe
     def __init__(
         self, url: str = DEFAULT_URL, api_key: str = "", *, timeout: float = 60.0, voice: Voice = Voice.REST
     ) -> None:
-        self._transport = AsyncTransport(url, api_key, timeout, voice)
+        self._transport = Transport(url, api_key, timeout, voice)
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        self.close()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close all connections."""
-        await self._transport.close()
+        self._transport.close()

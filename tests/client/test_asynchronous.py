@@ -1,42 +1,21 @@
-"""The synchronous client is generated from the asynchronous one: never stale, and the same to its users."""
+"""The client for asyncio is the synchronous one to its users, and a cancelled call keeps nobody waiting."""
 
+import asyncio
 import inspect
-import re
-import subprocess
-import sys
-from pathlib import Path
+import socket
 from typing import get_type_hints
 
 import pytest
 
-import datalens_service.client
 from datalens_service.client import AsyncClient, AsyncJobHandle, Client, JobHandle
 
-ROOT = Path(__file__).parents[2]
-GENERATOR = ROOT / "scripts" / "generate_sync_client.py"
-SYNC = Path(datalens_service.client.__file__).parent / "_sync"
 PAIRS = [(AsyncClient, Client), (AsyncJobHandle, JobHandle)]
-
-
-def read_modules(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
 
 
 def list_methods(kind: type) -> dict[str, object]:
     """Public functions of a class, without pydantic's."""
     members = inspect.getmembers(kind, inspect.isfunction)
     return {name: member for name, member in members if name[0] != "_" and "client" in member.__module__}
-
-
-def test_the_generated_files_are_those_of_the_source(tmp_path: Path):
-    subprocess.run([sys.executable, str(GENERATOR), str(tmp_path / "_sync")], check=True)
-    assert read_modules(SYNC) == read_modules(tmp_path / "_sync"), "run scripts/unasync"
-
-
-def test_no_asynchronous_name_is_left_in_the_generated_files():
-    for name, text in read_modules(SYNC).items():
-        # unasync turns an `Async…` that the list of names lacks into `Sync…`.
-        assert re.findall(r"\b(?:async|await|asyncio|A?[Ss]ync[A-Z]\w+)\b", text) == [], name
 
 
 @pytest.mark.parametrize(("asynchronous", "synchronous"), PAIRS)
@@ -99,3 +78,19 @@ def test_the_list_of_methods_that_users_have():
         "wait",
         "wait_for_dataset",
     }
+
+
+def test_a_cancelled_call_and_one_beside_it_keep_nobody_waiting() -> None:
+    async def ask(url: str) -> None:
+        async with AsyncClient(url, timeout=60) as client:
+            calls = [asyncio.create_task(client.get_job(f"job_{number}")) for number in range(40)]
+            connections = [await asyncio.to_thread(listener.accept) for _ in calls]
+            for call in calls:
+                call.cancel()
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+            assert all(isinstance(one, asyncio.CancelledError) for one in ended)
+            for connection, _ in connections:
+                connection.close()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        asyncio.run(ask(f"http://127.0.0.1:{listener.getsockname()[1]}"))

@@ -1,4 +1,3 @@
-# Generated from _async by scripts/unasync. Do not edit.
 """Requests about datasets and uploads."""
 
 import time
@@ -7,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from datalens_service.client import requests
-from datalens_service.client._sync.transport import Transport
 from datalens_service.client.errors import ClientError, ServiceUnreachable, build_validation_error
 from datalens_service.client.models import DatasetInfo, Receipt, UploadedDataset, ValidationInfo
 from datalens_service.client.retry_policy import RetryPolicy
+from datalens_service.client.transport import Transport
 
 OnBytes = Callable[[str, int, int], None]
 """Called with the id of an upload, the bytes stored so far, and the bytes of the whole file."""

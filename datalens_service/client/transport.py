@@ -1,6 +1,6 @@
 """HTTP connections to one service."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from datalens_service.client.responses import convert_connection_errors, raise_f
 from datalens_service.voices import Voice
 
 
-class AsyncTransport:
+class Transport:
     """HTTP connections to one service.
 
     Args:
@@ -31,56 +31,53 @@ class AsyncTransport:
     def __init__(self, url: str, api_key: str, timeout: float, voice: Voice) -> None:
         self.url = url.rstrip("/")
         self._timeout = timeout
-        self._http = httpx2.AsyncClient(**build_http_options(self.url, api_key, voice))
+        self._http = httpx2.Client(**build_http_options(self.url, api_key, voice))
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
+        self._http.close()
 
-    async def send(self, request: Request[Parsed]) -> Parsed:
+    def send(self, request: Request[Parsed]) -> Parsed:
         """Send one request and parse its response."""
         options = {"timeout": self._timeout, **request.options}
         with convert_connection_errors(self.url):
-            response = await self._http.request(request.method, request.path, **options)
+            response = self._http.request(request.method, request.path, **options)
         return request.parse(raise_for_problem(response))
 
-    async def iter_items(self, path: str) -> AsyncIterator[dict[str, Any]]:
+    def iter_items(self, path: str) -> Iterator[dict[str, Any]]:
         """All items of a list, fetched page by page."""
         cursor: str | None = None
         while True:
-            page = await self.send(list_page(path, cursor))
-            for item in page["items"]:
-                yield item
+            page = self.send(list_page(path, cursor))
+            yield from page["items"]
             if not page["has_more"]:
                 return
             cursor = page["next_cursor"]
 
-    async def iter_lines(self, path: str, headers: dict[str, str]) -> AsyncIterator[str]:
+    def iter_lines(self, path: str, headers: dict[str, str]) -> Iterator[str]:
         """Lines of a stream, until it ends or breaks."""
-        with convert_connection_errors(self.url):
-            async with self._http.stream("GET", path, headers=headers, timeout=self._timeout) as response:
-                await _check(response)
-                async for line in response.aiter_lines():
-                    yield line
+        stream = self._http.stream("GET", path, headers=headers, timeout=self._timeout)
+        with convert_connection_errors(self.url), stream as response:
+            _check(response)
+            yield from response.iter_lines()
 
-    async def save(self, path: str, params: dict[str, str], file_path: Path, *, timeout: float | None = None) -> Path:
+    def save(self, path: str, params: dict[str, str], file_path: Path, *, timeout: float | None = None) -> Path:
         """Stream a response into a file, which appears complete or not at all."""
         partial = file_path.with_name(f".{file_path.name}.partial")
-        seconds = timeout or self._timeout
+        stream = self._http.stream("GET", path, params=params, timeout=timeout or self._timeout)
         try:
-            with convert_connection_errors(self.url):
-                async with self._http.stream("GET", path, params=params, timeout=seconds) as response:
-                    await _check(response)
-                    with partial.open("wb") as file:
-                        async for block in response.aiter_bytes():
-                            file.write(block)
+            with convert_connection_errors(self.url), stream as response:
+                _check(response)
+                with partial.open("wb") as file:
+                    for block in response.iter_bytes():
+                        file.write(block)
             return partial.replace(file_path)
         finally:
             partial.unlink(missing_ok=True)
 
 
-async def _check(response: httpx2.Response) -> None:
+def _check(response: httpx2.Response) -> None:
     """Raise for a problem whose body has not been read yet."""
     if not response.is_success:
-        await response.aread()
+        response.read()
         raise_for_problem(response)

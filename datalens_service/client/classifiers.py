@@ -1,29 +1,29 @@
 """Requests about classifiers: download one, and predict with it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from datalens_service.client import requests
-from datalens_service.client._async.transport import AsyncTransport
 from datalens_service.client.models import ClassifierInfo, IndividualEpsilon, PredictionsInfo
 from datalens_service.client.requests import ClassifierFormat
+from datalens_service.client.transport import Transport
 
 
-class AsyncClassifierOperations:
+class ClassifierOperations:
     """Methods of the client about classifiers."""
 
-    _transport: AsyncTransport
+    _transport: Transport
 
-    async def classifiers(self) -> AsyncIterator[ClassifierInfo]:
+    def classifiers(self) -> Iterator[ClassifierInfo]:
         """All classifiers, newest first, fetched page by page."""
-        async for item in self._transport.iter_items("/v1/classifiers"):
+        for item in self._transport.iter_items("/v1/classifiers"):
             yield ClassifierInfo.model_validate(item)
 
-    async def get_classifier(self, classifier_id: str) -> ClassifierInfo:
+    def get_classifier(self, classifier_id: str) -> ClassifierInfo:
         """One classifier with its card."""
-        return await self._transport.send(requests.get_classifier(classifier_id))
+        return self._transport.send(requests.get_classifier(classifier_id))
 
-    async def predict(self, classifier_id: str, images: Path) -> PredictionsInfo:
+    def predict(self, classifier_id: str, images: Path) -> PredictionsInfo:
         """A probability for each class and image. Costs no privacy; the images are not kept.
 
         Args:
@@ -31,9 +31,9 @@ class AsyncClassifierOperations:
             images: A PNG or JPEG file, a zip or tar of them, or an NPZ with one array named images.
         """
         with images.open("rb") as file:
-            return await self._transport.send(requests.create_predictions(classifier_id, file))
+            return self._transport.send(requests.create_predictions(classifier_id, file))
 
-    async def individual_epsilon(self, job_id: str, image: Path, label: int) -> IndividualEpsilon:
+    def individual_epsilon(self, job_id: str, image: Path, label: int) -> IndividualEpsilon:
         """Realised individual ε of one record, from released iterates and this record alone. It is not kept.
 
         Args:
@@ -42,9 +42,9 @@ class AsyncClassifierOperations:
             label: Index of its class.
         """
         with image.open("rb") as file:
-            return await self._transport.send(requests.create_individual_epsilon(job_id, file, label))
+            return self._transport.send(requests.create_individual_epsilon(job_id, file, label))
 
-    async def download_classifier(
+    def download_classifier(
         self, job_id: str, path: Path, *, format: ClassifierFormat = "safetensors", license: str = "other"
     ) -> Path:
         """The classifier of a job as a file.
@@ -58,4 +58,4 @@ class AsyncClassifierOperations:
         suffix = {"safetensors": "", "onnx": ".onnx", "archive": ".zip"}[format]
         params = {"license": license} if format == "archive" else {}
         url_path = f"/v1/jobs/{job_id}/classifier{suffix}"
-        return await self._transport.save(url_path, params, path, timeout=requests.DOWNLOAD_SECONDS)
+        return self._transport.save(url_path, params, path, timeout=requests.DOWNLOAD_SECONDS)

@@ -1,49 +1,49 @@
 """Requests about audits: attack a method or a released model, and read what was found."""
 
-import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from datalens_service.client import requests
-from datalens_service.client._async.transport import AsyncTransport
 from datalens_service.client.errors import ServiceUnreachable
 from datalens_service.client.models import AuditInfo
 from datalens_service.client.requests import AuditBody
 from datalens_service.client.retry_policy import RetryPolicy
+from datalens_service.client.transport import Transport
 
 
-class AsyncAuditOperations:
+class AuditOperations:
     """Methods of the client about audits. What they find is for the owner of the records alone."""
 
-    _transport: AsyncTransport
+    _transport: Transport
 
-    async def submit_audit(self, request: AuditBody, *, idempotency_key: str | None = None) -> AuditInfo:
+    def submit_audit(self, request: AuditBody, *, idempotency_key: str | None = None) -> AuditInfo:
         """Submit an audit; nothing is charged for it.
 
         Args:
             request: What is attacked and how, an `AuditRequest` or its JSON form.
             idempotency_key: The same key with the same request is the same audit; None draws a new one.
         """
-        return await self._transport.send(requests.submit_audit(request, idempotency_key))
+        return self._transport.send(requests.submit_audit(request, idempotency_key))
 
-    async def get_audit(self, audit_id: str) -> AuditInfo:
+    def get_audit(self, audit_id: str) -> AuditInfo:
         """One audit as it is now."""
-        return await self._transport.send(requests.get_audit(audit_id))
+        return self._transport.send(requests.get_audit(audit_id))
 
-    async def audits(self) -> AsyncIterator[AuditInfo]:
+    def audits(self) -> Iterator[AuditInfo]:
         """All audits, newest first, fetched page by page."""
-        async for item in self._transport.iter_items("/v1/audits"):
+        for item in self._transport.iter_items("/v1/audits"):
             yield AuditInfo.model_validate(item)
 
-    async def download_audit_picture(self, audit_id: str, path: Path) -> Path:
+    def download_audit_picture(self, audit_id: str, path: Path) -> Path:
         """PNG with some of the private records and what inversion made of their gradients: for their owner only."""
-        return await self._transport.save(f"/v1/audits/{audit_id}/picture", {}, path)
+        return self._transport.save(f"/v1/audits/{audit_id}/picture", {}, path)
 
-    async def cancel_audit(self, audit_id: str) -> AuditInfo:
+    def cancel_audit(self, audit_id: str) -> AuditInfo:
         """Ask an audit to stop."""
-        return await self._transport.send(requests.cancel_audit(audit_id))
+        return self._transport.send(requests.cancel_audit(audit_id))
 
-    async def wait_for_audit(self, audit_id: str, *, interval: float = 1.0, patience: float = 30.0) -> AuditInfo:
+    def wait_for_audit(self, audit_id: str, *, interval: float = 1.0, patience: float = 30.0) -> AuditInfo:
         """Follow an audit until it ends, however it ends: look at `state`.
 
         Args:
@@ -57,11 +57,11 @@ class AsyncAuditOperations:
         retry_policy = RetryPolicy(patience, interval)
         while True:
             try:
-                current = await self.get_audit(audit_id)
+                current = self.get_audit(audit_id)
             except ServiceUnreachable as error:
-                await asyncio.sleep(retry_policy.choose_delay(error))
+                time.sleep(retry_policy.choose_delay(error))
                 continue
             retry_policy.reset()
             if current.ended:
                 return current
-            await asyncio.sleep(interval)
+            time.sleep(interval)

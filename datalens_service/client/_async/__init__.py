@@ -1,1 +1,0 @@
-"""The asynchronous client, from which `scripts/unasync` generates the synchronous one."""
