@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 import structlog
 
@@ -108,7 +107,7 @@ def _take_next(database: Database, settings: Settings, owner: str, stopping: thr
 def _give_up(database: Database, lease: Lease) -> None:
     """End the lease now: it is known that nobody renews it any more."""
     with suppress(StaleLease, StoreUnavailable):
-        leases.renew(database, replace(lease, seconds=-1))
+        leases.lose(database, lease)
 
 
 def _execute(database: Database, settings: Settings, lease: Lease, stopping: threading.Event, ranks: Ranks) -> Exit:

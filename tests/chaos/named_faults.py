@@ -1,5 +1,6 @@
 """Faults with a name, each once on a stack of its own, and what came of it in figures."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import httpx2
 
 from datalens_service.store.jobs.jobs import Job, JobState
-from deployments.deployment import VOTES
+from deployments.deployment import QUICK, VOTES
 from deployments.stack import CeleryStack
 
 Figures = dict[str, Any]
@@ -37,13 +38,38 @@ def frozen_database(folder: Path) -> Figures:
     return figures | {"passed": passed and figures["leases"] == 1 and figures["charged_again"] == 0}
 
 
-FAULTS: dict[str, Callable[[Path], Figures]] = {"frozen database": frozen_database}
+def job_that_kills_its_processes(folder: Path) -> Figures:
+    """The first job of the queue kills each process before it has the job; another waits behind it."""
+    poisoned = folder / "poisoned-jobs"
+    path = os.pathsep.join([str(Path(__file__).parent / "poisoned"), os.environ.get("PYTHONPATH", "")])
+    with _served(folder, PYTHONPATH=path, POISONED_JOBS=str(poisoned)) as stack:
+        datasets = [stack.new_dataset(), stack.new_dataset()]
+        stack.kill_worker(stack.workers[0])
+        bad, good = (stack.order(QUICK, dataset) for dataset in datasets)
+        poisoned.write_text(bad.id)
+        stack.start_worker()
+        after, ended = stack.wait_for_end(good), stack.wait_for_end(bad)
+        starts = len(Path(f"{poisoned}.starts").read_text().splitlines())
+    assert after.started_at is not None
+    assert ended.started_at is not None
+    assert ended.error is not None
+    delay = (after.started_at - ended.started_at).total_seconds()
+    figures = {"starts": starts, "job": ended.state.value, "reason": ended.error["type"]}
+    passed = starts == ended.attempts == 3 and after.state == JobState.SUCCEEDED
+    return figures | {"next_job_started_after_seconds": delay, "passed": passed}
+
+
+FAULTS: dict[str, Callable[[Path], Figures]] = {
+    "frozen database": frozen_database,
+    "job that kills its processes": job_that_kills_its_processes,
+}
 
 
 @contextmanager
-def _served(folder: Path) -> Iterator[CeleryStack]:
+def _served(folder: Path, **variables: str) -> Iterator[CeleryStack]:
     """A stack with one API and one worker, while the block runs."""
     stack = CeleryStack(folder)
+    stack.changes |= variables
     try:
         stack.serve()
         yield stack

@@ -224,7 +224,9 @@ class Deployment:
         return self.start("-m", module, *arguments)
 
     def start_warm(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """A worker whose fork server has imported everything already."""
+        """A worker whose fork server has imported everything already, unless it loads what only this deployment has."""
+        if "PYTHONPATH" in self.changes:
+            return self.start_module(module, *arguments)
         return self.start("-m", module, *arguments, **warm_environment())
 
     def start_job(self, *arguments: str) -> ForkedProcess:

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from datalens_service.clock import utc_now
 from datalens_service.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.jobs.exit_codes import Exit
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
@@ -221,8 +223,53 @@ def test_lease_outlives_a_process_that_is_slow_to_start_and_returns_when_it_dies
         assert local.runs_out_at(job) == renewed, "and no more often"
         last = renewed
     process.kill()
-    process.give_up(local.database)
+    process.give_up(local.database, counts=False)
     assert (local.job(job).state, local.job(job).attempts) == (JobState.QUEUED, 0)
+
+
+def test_a_job_that_kills_its_processes_before_they_begin_fails_and_delays_no_other(
+    local: Deployment, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three starts in a row; the worker neither waits for the job nor gives it a fourth."""
+    bad, good = (local.submit(MOMENTS, local.upload(lamps(seed)), max_attempts=3) for seed in (1, 2))
+    started: list[str] = []
+
+    def fork(arguments: list[str], *_: object) -> SimpleNamespace:
+        token, job_id = int(arguments[1]), arguments[2]
+        started.append(job_id)
+        if job_id == good.id:
+            leases.finish(local.database, Lease(job_id, token, "", 30, utc_now()), JobState.SUCCEEDED)
+        return SimpleNamespace(pid=1, wait=lambda *_: 0 if job_id == good.id else -signal.SIGKILL)
+
+    server = SimpleNamespace(ready=lambda: True, close=lambda: None, fork=fork)
+    monkeypatch.setattr(job_loop, "ForkServer", lambda: server)
+    loop = start()
+    local.wait_for_end(good)
+    assert started == [bad.id] * 3 + [good.id]
+    ended = local.job(bad)
+    assert (ended.state, ended.attempts) == (JobState.FAILED, 3)
+    assert ended.error is not None
+    assert ended.error["type"] == "worker-lost"
+    assert loop._paused_until == 0
+
+
+@pytest.mark.parametrize("code", [Exit.GIVEN_BACK, Exit.CRASHED])
+def test_a_process_that_says_it_cannot_begin_here_counts_no_start_and_has_the_worker_wait(
+    local: Deployment, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch, code: Exit
+) -> None:
+    job = local.submit(MOMENTS, max_attempts=2)
+    started: list[str] = []
+
+    def fork(arguments: list[str], *_: object) -> SimpleNamespace:
+        started.append(arguments[2])
+        return SimpleNamespace(pid=1, wait=lambda *_: code)
+
+    server = SimpleNamespace(ready=lambda: True, close=lambda: None, fork=fork)
+    monkeypatch.setattr(job_loop, "ForkServer", lambda: server)
+    loop = start()
+    local.wait(lambda: len(started) == 3)
+    local.wait(lambda: (local.job(job).state, local.job(job).attempts) == (JobState.QUEUED, 0))
+    assert loop._paused_until > 0
 
 
 HANGS = "import sys, time\nfrom workers.process import health\n" + (

@@ -31,7 +31,7 @@ from workers.process.supervise_job import supervise
 log = structlog.get_logger()
 
 _SHORTEST_PAUSE = 0.5
-_LONGEST_PAUSE = 60.0
+_LONGEST_PAUSE = 10.0
 
 
 class JobLoop:
@@ -110,7 +110,7 @@ class JobLoop:
             self._note(ended_well=error is None and future.result())
 
     def _note(self, *, ended_well: bool) -> None:
-        """After a process that was lost the loop waits, each time longer: the next one may fare no better here."""
+        """After a process that could not begin here the loop waits, each time longer: no other would fare better."""
         if ended_well:
             self._pause = _SHORTEST_PAUSE
             return

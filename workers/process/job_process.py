@@ -6,7 +6,6 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import replace
 
 from datalens_service.errors import StaleLease, StoreUnavailable
 from datalens_service.store.database import Database
@@ -79,16 +78,18 @@ class JobProcess:
         with contextlib.suppress(StaleLease, StoreUnavailable):
             leases.renew(database, self._lease)
 
-    def give_up(self, database: Database) -> None:
+    def give_up(self, database: Database, *, counts: bool) -> None:
         """End the lease of this dead process now: it is known that nobody renews it.
 
-        A process that died before it began has used no attempt: a worker that cannot start any fails no job.
+        Args:
+            counts: Whether the start counts, also of a process that died before it began. One that did not begin
+                because of its worker or machine uses none: a worker that cannot start any fails no job.
 
         Raises:
             StoreUnavailable: The database does not answer; the lease runs out in its own time.
         """
         with contextlib.suppress(StaleLease):
-            if self.adopted:
-                leases.renew(database, replace(self._lease, seconds=-1))
+            if counts or self.adopted:
+                leases.lose(database, self._lease)
             else:
                 leases.release(database, self._lease)

@@ -5,7 +5,7 @@
                                     it lost its lease: kill it ─┴──▶ its job is the queue's again
                                     (stopped, hung, cut off from the database)
 
-How often a job may be lost is counted in its row (`leases.claim_next`).
+How often a job may be started in a row without a stored step is counted in its row (`leases.claim_next`).
 """
 
 import threading
@@ -41,7 +41,7 @@ def supervise(database: Database, lease: Lease, stopping: threading.Event, serve
         stopping: Set to have the job given back to the queue.
 
     Returns:
-        Whether the process did what it was started for: the job has ended, pauses, or is held elsewhere.
+        Whether the worker may start the next one at once: nothing is wrong with itself, its disk or its database.
     """
     try:
         process = JobProcess(lease, server)
@@ -54,12 +54,14 @@ def supervise(database: Database, lease: Lease, stopping: threading.Event, serve
     if code in (Exit.ENDED, Exit.PAUSED, Exit.FENCED):
         return True
     log.warning("job process ended early", job_id=process.job_id, pid=process.pid, exit_code=code)
+    # Of what keeps it from beginning here the process speaks itself.
+    killed = code is not None and code < 0 and not stopping.is_set()
     try:
-        process.give_up(database)
+        process.give_up(database, counts=killed)
     except StoreUnavailable:
         # Then the lease runs out in its own time.
         log.warning("lease not ended, database unavailable", job_id=process.job_id)
-    return False
+    return killed or (code == Exit.CRASHED and process.adopted)
 
 
 class _Watch:

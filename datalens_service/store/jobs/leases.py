@@ -227,6 +227,16 @@ def release(database: Database, lease: Lease) -> Job:
         return Job.from_row(row)
 
 
+def lose(database: Database, lease: Lease) -> None:
+    """Say that the process that held the job is dead: its start counts, and the job waits again or fails (c).
+
+    Raises:
+        StaleLease: Another worker holds the job, or it has ended.
+    """
+    with locked(database, lease) as (session, row):
+        _requeue_or_end(session, row, EventType.LEASE_LOST)
+
+
 def give_back(session: Session, row: JobRow) -> None:
     """What `release` does, to the running job of a caller's transaction (locked)."""
     row.attempts = max(0, row.attempts - 1)
