@@ -23,7 +23,7 @@ def spent(services: Services, dataset_id: str) -> float:
         units=2 * account.limit_units, lease_token=1, seq=9, hash="0" * 64,
     )  # fmt: skip
     assert services.database.log is not None
-    services.database.log.add(line)
+    services.database.log.restore([line], 0)
     assert check_against_log(services.database) == (datasets.get(services.database, dataset_id).account_id,)
     return account.convert_units(line.units)
 

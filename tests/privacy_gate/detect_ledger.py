@@ -162,7 +162,7 @@ def frozen_accounts_state_what_the_log_knows(_rng: np.random.Generator) -> None:
         account.charge(0, "votes", 100)
         line = database.log.read()[0]
         lost = line.model_copy(update={"units": 2 * state_of(database, dataset.id).limit_units, "hash": "0" * 64})
-        database.log.add(lost)
+        database.log.restore([lost], 0)
         expect(bool(check_against_log(database)), "an account without room for its charges is frozen")
         found = state_of(database, dataset.id)
         expect(

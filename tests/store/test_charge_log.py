@@ -26,12 +26,12 @@ def log(tmp_path: Path) -> ChargeLog:
 def test_lines_come_back_in_order(log: ChargeLog) -> None:
     assert log.read() == []
     for number in range(5):
-        log.add(line(number))
+        log.restore([line(number)], 0)
     assert log.read() == [line(number) for number in range(5)]
 
 
 def test_the_log_is_for_its_owner_only(log: ChargeLog) -> None:
-    log.add(line(0))
+    log.restore([line(0)], 0)
     assert log.path.stat().st_mode & 0o077 == 0
 
 
@@ -44,7 +44,7 @@ def test_a_line_is_on_the_disk_when_append_returns(log: ChargeLog, monkeypatch: 
 
     monkeypatch.setattr(os, "fsync", sync)
     for number in range(3):
-        log.add(line(number))
+        log.restore([line(number)], 0)
         found = log.path.stat()
         assert synced[found.st_ino] == found.st_size
     assert log.path.parent.stat().st_ino in synced
@@ -52,28 +52,28 @@ def test_a_line_is_on_the_disk_when_append_returns(log: ChargeLog, monkeypatch: 
 
 @pytest.mark.parametrize("cut", [1, 10, 100])
 def test_a_line_cut_off_by_a_crash_never_happened(log: ChargeLog, cut: int) -> None:
-    log.add(line(0))
-    log.add(line(1))
+    log.restore([line(0)], 0)
+    log.restore([line(1)], 0)
     os.truncate(log.path, log.path.stat().st_size - cut)
     assert log.read() == [line(0)]
-    log.add(line(2))
+    log.restore([line(2)], 0)
     assert log.read() == [line(0), line(2)]
 
 
 def test_a_first_line_cut_off_by_a_crash_never_happened(log: ChargeLog) -> None:
-    log.add(line(0))
+    log.restore([line(0)], 0)
     os.truncate(log.path, 7)
     assert log.read() == []
-    log.add(line(1))
+    log.restore([line(1)], 0)
     assert log.read() == [line(1)]
 
 
 @pytest.mark.parametrize("damage", ["not json", '{"account_id": "acc"}', ""])
 def test_a_damaged_line_in_the_middle_stops_everything(log: ChargeLog, damage: str) -> None:
-    log.add(line(0))
+    log.restore([line(0)], 0)
     with log.path.open("a") as file:
         file.write(damage + "\n")
-    log.add(line(1))
+    log.restore([line(1)], log.path.stat().st_size)
     with pytest.raises(LedgerCorrupt, match="Line 2"):
         log.read()
 
@@ -92,7 +92,7 @@ def test_a_withdrawn_line_is_not_read_and_the_log_keeps_its_length(log: ChargeLo
 
 def test_lines_of_several_processes_do_not_mix(log: ChargeLog) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: ChargeLog(log.path).add(line(number)), range(200)))
+        list(pool.map(lambda number: ChargeLog(log.path).restore([line(number)], 0), range(200)))
     assert sorted(found.seq for found in log.read()) == list(range(200))
 
 

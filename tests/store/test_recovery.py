@@ -1,5 +1,6 @@
 """Restored backups, commits that failed after their log line, and accounts that do not add up."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.ledger.recovery import check_against_log
+from datalens_service.store.ledger.recovery import begin_audit, check_against_log, finish_audit
 
 from .backups import back_up, spend_all_and_restore
 from .books import (
@@ -176,15 +177,50 @@ def test_a_backup_that_has_forgotten_whose_records_they_were_is_refused(database
         check_against_log(database)
 
 
-def test_a_line_that_is_twice_in_the_log_is_recovered_once(database: Database) -> None:
-    dataset, _, account = running_job(database)
+@pytest.mark.both_databases
+def test_charges_made_during_an_audit_are_not_written_again(database: Database) -> None:
+    _, _, account = running_job(database, units=1000)
+    account.charge(0, "votes", 100)
+    log = begin_audit(database)
+    account.charge(1, "votes", 200)
+    account.charge(2, "votes", 300)
+    finish_audit(database, log)
+    assert database.log is not None
+    assert [line.step for line in database.log.read()] == [0, 1, 2]
+
+
+def test_two_audits_at_once_write_a_lost_line_once(database: Database, reopen: Callable[[], Database]) -> None:
+    _, _, account = running_job(database, units=1000)
+    account.charge(0, "votes", 100)
+    assert database.log is not None
+    database.log.path.write_bytes(b"")
+    other = reopen()
+    logs = [begin_audit(each) for each in (database, other)]
+    for each, log in zip((database, other), logs, strict=True):
+        finish_audit(each, log)
+    assert [line.step for line in database.log.read()] == [0]
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_lines_that_are_many_times_in_the_log_count_once_after_a_restore(database: Database, running: bool) -> None:
+    """Seven times each, those that the backup knows and those that it has forgotten, at a start and at a charge."""
+    dataset, _, account = running_job(database, units=2000)
+    account.charge(0, "votes", 100)
     backup = back_up(database)
-    account.charge(0, "votes", 10)
+    account.charge(1, "votes", 200)
+    account.charge(2, "votes", 300)
     backup.restore()
     assert database.log is not None
-    database.log.add(database.log.read()[0])
-    check_against_log(database)
-    assert state_of(database, dataset.id).charged_units == 10
+    data = database.log.path.read_bytes()
+    database.log.path.write_bytes(data * 7)
+    if not running:
+        assert check_against_log(database) == ()
+    account.charge(3, "votes", 50)
+    found = state_of(database, dataset.id)
+    assert found.frozen_reason is None
+    assert found.charged_units == 650
+    assert sum(verified(database, dataset.id).charged.values()) == 650
+    assert len(database.log.read()) == 7 * 3 + 1
 
 
 def test_a_lost_log_is_written_again_and_protects_again(database: Database) -> None:
