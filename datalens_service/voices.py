@@ -95,6 +95,7 @@ TERMS: Final[dict[str, Term]] = {
     "name": _member("name", "Name"),
     "public_test": _unlisted("public_test", "--public-test"),
     "public_records": _member("public_records", "All of these images are public"),
+    "public_license": _member("public_license", "Licence of public images"),
     "prepare_fit": _member("prepare_fit", "Other shapes"),
     "prepare_colour": _member("prepare_colour", "Channels"),
     "prepare_frame": _member("prepare_frame", "Frame"),

@@ -183,6 +183,10 @@ PublicRecords = Annotated[
         help="All records are public: jobs may start from them with --public-data. It cannot be changed later.",
     ),
 ]
+PublicLicense = Annotated[
+    str | None,
+    typer.Option("--public-license", help="Licence of the public images, in words: it stands wherever they go."),
+]
 PublicData = Annotated[
     str | None,
     typer.Option(

@@ -34,6 +34,7 @@ class DatasetOperations:
         unit: str | None = None,
         public_test: bool = False,
         public_records: bool = False,
+        public_license: str | None = None,
         shares_budget_with: str | None = None,
         leave_out_constant_images: bool = False,
         ignore_groups: bool = False,
@@ -68,6 +69,7 @@ class DatasetOperations:
             unit: Word for one group, for example "patient".
             public_test: Whether the test split is public: figures measured on it may be passed on.
             public_records: Whether all records are public, so that jobs may start from them (`public_data`).
+            public_license: Under which licence public records may be passed on, in words.
             shares_budget_with: Id of a dataset whose budget pays for this one, too: for data that grows.
             leave_out_constant_images: Whether training images of a single colour are left out.
             ignore_groups: Whether single images are protected although the file groups them.
@@ -96,6 +98,7 @@ class DatasetOperations:
             "unit": unit,
             "public_test": public_test or None,
             "public_records": public_records or None,
+            "public_license": public_license,
             "shares_budget_with": shares_budget_with,
             "leave_out_constant_images": leave_out_constant_images or None,
             "ignore_groups": ignore_groups or None,

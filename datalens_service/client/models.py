@@ -38,6 +38,7 @@ class ImageSchema(ResponseModel):
     records_per_unit: int = 1
     classes_per_unit: int = 1
     records_are_public: bool = False
+    public_license: str = ""
     preparation: dict[str, Any] | None = None
 
 

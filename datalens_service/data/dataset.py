@@ -42,6 +42,8 @@ class Schema(Frozen):
     """Whether the test split is public: figures measured on it may then be passed on."""
     records_are_public: bool = Field(default=False, exclude_if=operator.not_)
     """Whether all records are public: methods may start from them; never changed after the upload."""
+    public_license: str = Field(default="", exclude_if=operator.not_)
+    """Words of the owner under which public records may be passed on."""
     groups_ignored: bool = Field(default=False, exclude_if=operator.not_)
     """Whether every record is a unit although the upload said which records belong together."""
     preparation: PrepareSettings | None = Field(default=None, exclude_if=operator.not_)

@@ -227,10 +227,11 @@ def _public(database: Database, dataset_id: str | None, job: Job) -> StoredDatas
 
 
 def _named(result: Result, public: StoredDataset | None) -> Result:
-    """With the name of the public data that the model started from."""
+    """With what the owner said of the public data that the model started from."""
     if public is None or result.public_source is None:
         return result
-    return replace(result, public_source=result.public_source.model_copy(update={"name": public.name}))
+    said = {"name": public.name, "license": public.schema.public_license}
+    return replace(result, public_source=result.public_source.model_copy(update=said))
 
 
 def _records(settings: Settings, public: StoredDataset, folder: Path) -> Upload:

@@ -101,7 +101,6 @@ class LocalRun:
         Raises:
             InvalidDataset: One of them is among the private images of this folder.
         """
-        public = public._replace(schema=public.schema.model_copy(update={"records_are_public": True}))
         for stored in self._list_datasets():
             if stored.schema.records_are_public and _has_same_records(load_dataset(Path(stored.records_path)), public):
                 return stored

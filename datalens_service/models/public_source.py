@@ -14,6 +14,9 @@ class PublicSource(Frozen):
     images: int = Field(ge=1, description="How many.")
     class_names: tuple[str, ...] = Field(description="Of the public set; one class stands for images without labels.")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the pixels and labels, in their order.")
+    license: str = Field(
+        default="", exclude_if=operator.not_, description="As the owner declared it, in words; empty if none was."
+    )
     verbatim: bool = Field(
         default=False, exclude_if=operator.not_, description="Whether these are what is released, as they are."
     )

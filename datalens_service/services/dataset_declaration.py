@@ -19,6 +19,9 @@ IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
 _NOT_PREPARED: Final = "⟦prepare_fit⟧, ⟦prepare_colour⟧, ⟦prepare_window⟧ and ⟦prepare_frame⟧ need ⟦prepare_size⟧."
 
 
+Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+
+
 class BudgetForm(Strict):
     """Which budget an upload opens, or shares."""
 
@@ -90,6 +93,11 @@ class DatasetForm(BudgetForm):
         default=None,
         description="Whether all records are public, so that jobs may start from them (`public_data`); left out, they "
         "are private. Refused if one of them was uploaded as private. It cannot be changed later.",
+    )
+    public_license: Words | None = Field(
+        default=None,
+        description="Under which licence public records may be passed on, for example `CC-BY-4.0, by whom`. It stands "
+        "wherever they are handed out; left out, it is said that none was declared.",
     )
     leave_out_constant_images: Flag | None = Field(
         default=None,
@@ -212,6 +220,12 @@ class DatasetForm(BudgetForm):
         return self
 
     @model_validator(mode="after")
+    def _licence_is_of_public_records(self) -> Self:
+        if self.public_license is not None and not self.public_records:
+            raise ValueError(speak("⟦public_license⟧ needs ⟦public_records⟧."))
+        return self
+
+    @model_validator(mode="after")
     def _preparation_is_whole(self) -> Self:
         options = (self.prepare_fit, self.prepare_colour, self.prepare_window, self.prepare_frame)
         if self.prepare_size is None and any(option is not None for option in options):
@@ -221,12 +235,12 @@ class DatasetForm(BudgetForm):
             raise ValueError(speak("The first value of ⟦prepare_window⟧ must be below its second."))
         return self
 
-    @field_validator("name")
+    @field_validator("name", "public_license")
     @classmethod
-    def _can_be_shown(cls, name: str | None) -> str | None:
-        if name is not None and not name.isprintable():
-            raise ValueError("The name must consist of printable characters.")
-        return name
+    def _can_be_shown(cls, text: str | None) -> str | None:
+        if text is not None and not text.isprintable():
+            raise ValueError("It must consist of printable characters.")
+        return text
 
     @field_validator("class_names", mode="before")
     @classmethod

@@ -190,7 +190,8 @@ def _reviewed(decoded: Decoded, form: DatasetForm, settings: Settings) -> dict[s
 
 
 def _declared(schema: Schema, form: DatasetForm) -> Schema:
-    return schema.model_copy(update={"records_are_public": bool(form.public_records)})
+    declared = {"records_are_public": bool(form.public_records), "public_license": form.public_license or ""}
+    return schema.model_copy(update=declared)
 
 
 def _confirmable(upload: Validation, budget: BudgetForm) -> DatasetForm:

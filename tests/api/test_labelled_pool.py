@@ -21,7 +21,7 @@ from datalens_service.data.export import WRITERS
 from datalens_service.data.export.png import PUBLIC
 from datalens_service.proof import release_verification
 from tests.api.test_classifier_job import done, saved
-from tests.api.test_public_data import halves
+from tests.api.test_public_data import LICENCE, NO_BRACES, halves
 
 __all__ = ["halves"]
 
@@ -47,6 +47,8 @@ def test_a_pool_with_private_labels_is_called_what_it_is(
     said = json.dumps(report, ensure_ascii=False)
     assert card["public_images"]["sha256"] in said
     assert "open digits" in said
+    assert LICENCE.translate(NO_BRACES) in said
+    assert card["public_images"]["license"] == LICENCE
     page = client.get(f"/v1/jobs/{job['id']}/report", params={"audience": "releasable", "format": "html"}).text
     assert "Public images with private labels" in page
     assert "synthetic images" not in page.lower()
@@ -56,6 +58,10 @@ def test_a_pool_with_private_labels_is_called_what_it_is(
     assert Image.open(io.BytesIO(picture)).info["Comment"] == PUBLIC
     archive = saved(client, job["links"]["bundle"], tmp_path / "release.zip")
     assert release_verification.verify_path(archive).holds
+    with zipfile.ZipFile(saved(client, f"/v1/jobs/{job['id']}/dataset", tmp_path / "images.zip")) as files:
+        for end in ("README.md", "NOTICE", "croissant.json", "provenance.json"):
+            text = next(files.read(name).decode() for name in files.namelist() if name.endswith(end))
+            assert "who wrote them" in text, end
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -22,6 +22,10 @@ from tests.api.test_classifier_job import done, saved
 METHOD = {"name": "dp_sgd", "architecture": "mlp", "steps": 2, "learning_rate": 0.01}
 
 
+NO_BRACES = str.maketrans("{}", "()")
+LICENCE = "CC-BY-4.0, by {those} who wrote them"
+
+
 def send(client: TestClient, images: np.ndarray, labels: np.ndarray, **form: str) -> Any:
     buffer = io.BytesIO()
     np.savez(buffer, images=images, labels=labels)
@@ -35,7 +39,14 @@ def halves(client: TestClient) -> tuple[str, str]:
     """Ids of a private and of a public data set of digits."""
     train = digits().train
     private = send(client, train.images[::2], train.labels[::2])
-    public = send(client, train.images[1::2], train.labels[1::2], public_records="true", name="open digits")
+    public = send(
+        client,
+        train.images[1::2],
+        train.labels[1::2],
+        public_records="true",
+        name="open digits",
+        public_license=LICENCE,
+    )
     assert (private.status_code, public.status_code) == (201, 201), private.text + public.text
     assert public.json()["schema"]["records_are_public"] is True
     return private.json()["id"], public.json()["id"]
@@ -65,6 +76,9 @@ def test_a_job_learns_from_public_images_and_says_so(
     with zipfile.ZipFile(archive) as files:
         page = next(files.read(name).decode() for name in files.namelist() if name.endswith("README.md"))
     assert "images of “open digits” that were declared public" in page
+    assert card["public_images"]["license"] == LICENCE
+    assert "who wrote them" in page
+    assert LICENCE.translate(NO_BRACES) in sentence
     verdict = release_verification.verify_path(archive)
     assert verdict.holds, verdict.contradiction
     assert accuracy(client, helped) > accuracy(client, alone) + 0.2
@@ -105,6 +119,21 @@ def test_what_became_private_after_all_is_not_read(
     job = execute(services.database, services.artifacts, services.settings, lease)
     assert job.state == JobState.FAILED
     assert job.charged_units == 0
+
+
+def test_a_licence_is_of_public_images_and_without_one_that_is_said(
+    client: TestClient, services: Services, halves: tuple[str, str]
+) -> None:
+    train = digits().train
+    refused = send(client, train.images[:60], train.labels[:60], public_license="CC0")
+    assert refused.status_code == 422
+    assert "needs public_records" in refused.text
+    public = send(client, train.images[1::3] // 2, train.labels[1::3], public_records="true").json()["id"]
+    job = done(client, services, halves[0], {"method": METHOD, "epsilon": 0.5, "public_data": public})
+    card = client.get(f"/v1/jobs/{job['id']}/artifacts/card.json").json()
+    assert "license" not in card["public_images"]
+    report = client.get(f"/v1/jobs/{job['id']}/report", params={"audience": "releasable"}).json()
+    assert "no licence was declared" in report["privacy"]["public_data"]["provenance"]
 
 
 def test_images_that_are_private_cannot_be_declared_public(client: TestClient, halves: tuple[str, str]) -> None:

@@ -34,12 +34,13 @@ def test_a_run_starts_from_a_public_file_and_says_so(
     datalens: Run, datalens_json: Json, npz: Path, public: Path, tmp_path: Path
 ) -> None:
     command = ("train", "--confirm-classes", "--data", npz, *DP_SGD)
-    outcome = datalens_json(*command, "--public-data", public)
+    outcome = datalens_json(*command, "--public-data", public, "--public-license", "CC0, by all")
     assert outcome["state"] == "succeeded"
     report = json.loads((tmp_path / outcome["files"]["report-releasable.json"]).read_text())
     assert report["privacy"]["public_data"]["public_images_used"]
     assert "40 images of the data set “open.npz”" in report["privacy"]["public_data"]["provenance"]
-    again = datalens(*command, "--public-data", public)
+    assert "licence: CC0, by all" in report["privacy"]["public_data"]["provenance"]
+    again = datalens(*command, "--public-data", public, "--public-license", "CC0, by all")
     assert "nothing was spent again" in again.stderr, again.output
     # The same folder without them: another job, on the same private images.
     other = datalens(*command)

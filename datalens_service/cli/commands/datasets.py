@@ -42,6 +42,7 @@ def upload(
     confirm_classes: options.ConfirmClasses = False,
     public_test: options.PublicTest = False,
     public_records: options.PublicRecords = False,
+    public_license: options.PublicLicense = None,
     shares_budget_with: options.SharesBudgetWith = None,
     leave_out_constant_images: options.LeaveOutConstantImages = False,
     upload_id: Annotated[
@@ -66,6 +67,7 @@ def upload(
                 confirm_classes=confirm_classes,
                 public_test=public_test,
                 public_records=public_records,
+                public_license=public_license,
                 shares_budget_with=_payer(client, shares_budget_with),
                 leave_out_constant_images=leave_out_constant_images,
                 **(vars(reading) | {"class_names": parse_class_names(reading.class_names)}),

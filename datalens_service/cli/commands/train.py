@@ -14,6 +14,7 @@ from datalens_service.cli import options, output
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.option_groups import spread
 from datalens_service.cli.specs import ReadingOptions, SpecOptions, build_choices
+from datalens_service.errors import InvalidSpec
 from datalens_service.phases import Phase
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
@@ -56,6 +57,7 @@ def train(
             exists=True,
         ),
     ] = None,
+    public_license: options.PublicLicense = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Train on a data set of this machine and write the synthetic images, or the classifier.
@@ -76,7 +78,9 @@ def train(
     public_choices = {"leave_out_constant_images": leave_out_constant_images, "public_test": public_test}
     choices = build_choices(vars(reading) | public_choices)
     upload, upload_notices = read_with_notices(data, choices)
-    public = None if public_data is None else PublicFile.read(public_data)
+    if public_license is not None and public_data is None:
+        raise InvalidSpec("--public-license needs --public-data.")
+    public = None if public_data is None else PublicFile.read(public_data, public_license)
     timeout_seconds = EmbeddedSettings.from_folder(out).rank_timeout_seconds
     with join_process_group(timeout_seconds, read_rendezvous()) as process_group:
         if process_group.rank:
@@ -156,15 +160,18 @@ class PublicFile(NamedTuple):
     name: str
 
     @classmethod
-    def read(cls, path: Path) -> PublicFile:
-        """Read a file.
+    def read(cls, path: Path, license: str | None) -> PublicFile:
+        """Read a file, with the licence that its owner declares, if any.
 
         Raises:
             InvalidDataset: It is not a usable labelled image set.
         """
         from datalens_service.data import detect, read_upload
 
-        return cls(read_upload(path), detect(path), path.name)
+        upload = read_upload(path)
+        declared = {"records_are_public": True, "public_license": license or ""}
+        upload = upload._replace(schema=upload.schema.model_copy(update=declared))
+        return cls(upload, detect(path), path.name)
 
     def check(self, schema: Schema, spec_options: SpecOptions) -> SpecOptions:
         """The options with public data, refused where the images have another size.

@@ -138,7 +138,9 @@ def _provenance(card: Mapping[str, Any]) -> Json:
     sources = [{"@type": "prov:Entity", "name": "A private data set that is not published"}]
     if is_verbatim(card):
         public = card["public_images"]
-        sources.append({"@type": "prov:Entity", "name": public["name"], "identifier": f"sha256:{public['sha256']}"})
+        said = {"license": public["license"]} if public.get("license") else {}
+        known = {"@type": "prov:Entity", "name": public["name"], "identifier": f"sha256:{public['sha256']}"}
+        sources.append(known | said)
     return {"prov:wasGeneratedBy": activity, "prov:wasDerivedFrom": sources[0] if len(sources) == 1 else sources}
 
 

@@ -49,3 +49,8 @@ def licence_text(spdx: str) -> str:
             "or pass it on.\n"
         )
     return f"{licence.name}\nSPDX-License-Identifier: {spdx}\n\nThe terms are at {licence.url}\n"
+
+
+def describe_licence(declared: str) -> str:
+    """What is said of the licence of public images beside their hash."""
+    return f"licence: {declared}" if declared else "no licence was declared"

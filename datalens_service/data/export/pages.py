@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from datalens_service.data.export.licence import LICENCES
+from datalens_service.data.export.licence import LICENCES, describe_licence
 from datalens_service.data.export.provenance import is_verbatim
 from datalens_service.data.preparation_settings import PrepareSettings
 
@@ -108,14 +108,15 @@ def _public(card: Mapping[str, Any]) -> list[str]:
     if source is None:
         return []
     name = f" of “{_plain(source['name'])}”" if source["name"] else ""
+    origin = f"SHA-256 {source['sha256']}; {_plain(describe_licence(source.get('license', '')))}"
     if is_verbatim(card):
         return [
             f"- The images are {source['images']:,} images{name} that were declared public, or some of them, unchanged "
-            f"(SHA-256 {source['sha256']}). The guarantee covers their labels, not them; their own licence holds."
+            f"({origin}). The guarantee covers their labels, not them; their own licence holds."
         ]
     return [
-        f"- Training started from {source['images']:,} images{name} that were declared public (SHA-256 "
-        f"{source['sha256']}). The guarantee does not cover them."
+        f"- Training started from {source['images']:,} images{name} that were declared public ({origin}). The "
+        "guarantee does not cover them."
     ]
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from datalens_service.data.export import WRITERS, ArchivePlace
 from datalens_service.data.export.croissant import DataFile, croissant
 from datalens_service.data.export.fixed_zip import fixed_entry
-from datalens_service.data.export.licence import licence_text
+from datalens_service.data.export.licence import describe_licence, licence_text
 from datalens_service.data.export.pages import dataset_card, datasheet, description
 from datalens_service.data.export.provenance import is_verbatim, provenance
 from datalens_service.signatures import SigningKey
@@ -36,8 +36,8 @@ _NOTICE: Final = (
 
 _PUBLIC_NOTICE: Final = (
     "The images in this data set are public ones, as they were published; no model made them. Their labels were\n"
-    "learned from private images under differential privacy. README.md names where they come from: that licence holds."
-    "\n"
+    "learned from private images under differential privacy. README.md names where they come from: that licence holds\n"
+    "({licence}).\n"
 )
 
 
@@ -121,9 +121,15 @@ def _texts(card: dict[str, Any], data: DataFile, count: int, name: str, spdx: st
         "croissant.json": _json(metadata),
         "provenance.json": provenance(card),
         "LICENSE": licence_text(spdx),
-        "NOTICE": _PUBLIC_NOTICE if is_verbatim(card) else _NOTICE,
+        "NOTICE": _notice(card),
     }
     return {file: text.encode() for file, text in texts.items()}
+
+
+def _notice(card: Mapping[str, Any]) -> str:
+    if not is_verbatim(card):
+        return _NOTICE
+    return _PUBLIC_NOTICE.format(licence=describe_licence(card["public_images"].get("license", "")))
 
 
 def _json(content: Mapping[str, Any]) -> str:

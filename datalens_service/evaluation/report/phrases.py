@@ -79,7 +79,7 @@ PUBLIC: Final = (
 
 STARTED_FROM_PUBLIC: Final = (
     "Training started from {images} images{name} that the owner had declared public, with the classes {classes} "
-    "(SHA-256 {sha256}). The guarantee does not cover them."
+    "(SHA-256 {sha256}; {licence}). The guarantee does not cover them."
 )
 
 PUBLIC_ENCODER: Final = (
@@ -89,8 +89,8 @@ PUBLIC_ENCODER: Final = (
 
 LABELLED_PUBLIC: Final = (
     "The released images are public ones, unchanged: {images} images{name} that the owner had declared public, with "
-    "the classes {classes} (SHA-256 {sha256}), or some of them. Only their new labels are private knowledge. The "
-    "guarantee does not cover the images."
+    "the classes {classes} (SHA-256 {sha256}; {licence}), or some of them. Only their new labels are private "
+    "knowledge. The guarantee does not cover the images."
 )
 
 GROUPED: Final = (

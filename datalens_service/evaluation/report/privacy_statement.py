@@ -14,6 +14,7 @@ from typing import Final, Literal, cast
 from pydantic import Field
 from scipy.special import ndtr, ndtri
 
+from datalens_service.data.export.licence import describe_licence
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report import phrases
 from datalens_service.evaluation.report.result_wording import choose_wording
@@ -217,7 +218,8 @@ def _started_from(source: PublicSource) -> str:
     classes = ", ".join(source.class_names).translate(_NO_BRACES)
     name = f" of the data set “{source.name.translate(_NO_BRACES)}”" if source.name else ""
     said = phrases.LABELLED_PUBLIC if source.verbatim else phrases.STARTED_FROM_PUBLIC
-    return said.format(images=f"{source.images:,}", name=name, classes=classes, sha256=source.sha256)
+    licence = describe_licence(source.license).translate(_NO_BRACES)
+    return said.format(images=f"{source.images:,}", name=name, classes=classes, sha256=source.sha256, licence=licence)
 
 
 def has_directions(releases: Sequence[PlannedRelease]) -> bool:
