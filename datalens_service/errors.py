@@ -82,7 +82,7 @@ class InvalidDelta(InvalidSpec):
     """δ must lie below 1/n, or the guarantee permits publishing whole records."""
 
     slug = "invalid-delta"
-    title = "δ is too large for this data set"
+    title = "δ does not fit this data set"
 
 
 class InfeasiblePlan(InvalidSpec):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -109,14 +109,21 @@ class ChargeLog:
             _check_as_left(line.account_id, lambda: _portion(file, checked))
             return _write(file, line)
 
-    def add(self, line: LogLine) -> None:
-        """Write a line that the log has lost.
+    def restore(self, lost: Sequence[LogLine], length: int) -> None:
+        """Write lines that the log has lost, unless another process has written them.
+
+        Args:
+            length: Of the log, when they were looked for.
 
         Raises:
+            LedgerCorrupt: The log is shorter now.
             StoreUnavailable: The disk did not take it.
         """
         with self._locked() as file:
-            _write(file, line)
+            written = {line.hash for line in _portion(file, length).lines}
+            for line in lost:
+                if line.hash not in written:
+                    _write(file, line)
 
     def withdraw(self, line: LogLine, end: int) -> None:
         """Mark a line whose charge is certain not to be committed, so that it is not read any more.

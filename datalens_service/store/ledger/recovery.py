@@ -86,7 +86,7 @@ def finish_audit(database: Database, log: LogSlice, stopping: Callable[[], bool]
             return tuple(frozen)
         if not _audit(database, account_id):
             frozen.append(account_id)
-    _rewrite_lost_lines(database, log.lines)
+    _rewrite_lost_lines(database, log)
     return tuple(frozen)
 
 
@@ -192,18 +192,24 @@ def _audit(database: Database, account_id: str) -> bool:
     return intact
 
 
-def _rewrite_lost_lines(database: Database, lines: Sequence[LogLine]) -> None:
+def _rewrite_lost_lines(database: Database, log: LogSlice) -> None:
     """Make the log whole from the journal, so that the next backup can be checked against it."""
     if database.log is None:
         return
-    written = {line.hash for line in lines}
     columns = (LedgerEntryRow.account_id, LedgerEntryRow.seq, LedgerEntryRow.hash, LedgerEntryRow.recovers)
     query = select(*columns).where(LedgerEntryRow.kind.in_(SPENDS))
     with database.session() as session:
-        for row in session.execute(query.order_by(LedgerEntryRow.account_id, LedgerEntryRow.seq)):
-            if not {row.hash, row.recovers} & written:
-                lost = session.get_one(LedgerEntryRow, (row.account_id, row.seq))
-                database.log.add(LogLine.from_entry(Entry.model_validate(lost)))
+        charges = session.execute(query.order_by(LedgerEntryRow.account_id, LedgerEntryRow.seq))
+        # After the journal: a charge in this snapshot was in the log before it was committed.
+        gained = database.log.read_after(log.length)
+        written = {line.hash for line in (*log.lines, *gained.lines)}
+        lost = [
+            LogLine.from_entry(Entry.model_validate(session.get_one(LedgerEntryRow, (row.account_id, row.seq))))
+            for row in charges
+            if not {row.hash, row.recovers} & written
+        ]
+    if lost:
+        database.log.restore(lost, gained.length)
 
 
 def _by_account(lines: Sequence[LogLine]) -> defaultdict[str, list[LogLine]]:
