@@ -25,6 +25,7 @@ from datalens_service.cli.commands import (
     verify,
 )
 from datalens_service.cli.failures import HELP, ExitCode, reported
+from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import AsJson
 from datalens_service.cli.streams import prepare_streams, unheard
 from datalens_service.voices import Voice, spoken_to
@@ -57,7 +58,7 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
 
 
-app = typer.Typer(
+app = Commands(
     name="datalens",
     cls=_Commands,
     help="Private labelled images in, synthetic images or a classifier with a privacy guarantee out.",

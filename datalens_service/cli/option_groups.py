@@ -4,7 +4,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
+
+import typer
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+class Commands(typer.Typer):
+    """Commands of a group, each of which may take options together."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Command], Command]:
+        """A command, with its groups of options spread."""
+        register = super().command(name, **settings)
+
+        def add(command: Command) -> Command:
+            register(spread(command))
+            return command
+
+        return add
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from datalens_service.cli.options import DEFAULT_DATA_DIR
+from rich.console import RenderableType
+
+from datalens_service.cli import options, output
 from datalens_service.client import Client, is_loopback
 from datalens_service.voices import Voice
 
@@ -20,17 +23,30 @@ Whoever can read it can read the private records beside it, so it opens no furth
 """
 
 
-def connect(url: str, api_key: str) -> Client:
-    """A client for `url`.
+@dataclass(frozen=True)
+class Service:
+    """Which service a command asks, and how it says what came of it."""
 
-    Args:
-        api_key: Empty takes the key file of this machine's service, which is offered to loopback only.
-    """
-    return Client(url, api_key or (_key_from_file() if is_loopback(url) else ""), voice=Voice.COMMAND_LINE)
+    url: options.Url = options.DEFAULT_URL
+    api_key: options.ApiKey = ""
+    as_json: options.AsJson = False
+
+    def connect(self) -> Client:
+        """A client; without a key, that of this machine's service, whose file is offered to loopback only."""
+        key = self.api_key or (_key_from_file() if is_loopback(self.url) else "")
+        return Client(self.url, key, voice=Voice.COMMAND_LINE)
+
+    def show(self, data: output.Result, view: RenderableType) -> None:
+        """Print a result: `data` as JSON for programs, or `view` for people."""
+        output.show(data, view, as_json=self.as_json)
+
+
+SERVICE: Final = Service()
+"""Unless the command line says otherwise."""
 
 
 def _key_from_file() -> str:
-    path = Path(os.environ.get("DATALENS_DATA_DIR", DEFAULT_DATA_DIR)) / KEY_FILE
+    path = Path(os.environ.get("DATALENS_DATA_DIR", options.DEFAULT_DATA_DIR)) / KEY_FILE
     try:
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):

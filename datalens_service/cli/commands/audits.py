@@ -12,12 +12,13 @@ from datalens_service.cli.commands.jobs import build_spec
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import build_integer_parser, parse_number
-from datalens_service.cli.service import connect
+from datalens_service.cli.option_groups import Commands
+from datalens_service.cli.service import SERVICE, Service
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import AuditInfo, Client
 from datalens_service.errors import InvalidSpec
 
-app = typer.Typer(help="Attacks on methods and released models, for the owner alone.", no_args_is_help=True)
+app = Commands(help="Attacks on methods and released models, for the owner alone.", no_args_is_help=True)
 
 AuditId = Annotated[str, typer.Argument(help="Id of the audit, aud_….")]
 _NOTICE = "These figures depend on your records: do not pass them on."
@@ -46,13 +47,11 @@ def submit(
     ] = 8,
     seed: options.Seed = 0,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the audit; exit 1 unless it succeeds.")] = False,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Submit an audit: a rehearsal on a data set, or an attack on what a job released. Nothing is charged."""
     spec_options = None if epsilon is None else SpecOptions(epsilon, None, method, preset, settings, seed)
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         if spec_options is not None:
             spec_options = spec_options.with_encoders(client.upload_encoder)
         target = _build_target(client, dataset_id, job_id, spec_options, unprotected=unprotected)
@@ -60,7 +59,7 @@ def submit(
         audit = client.submit_audit(body if attacks is None else {**body, "attacks": attacks})
         if wait:
             audit = client.wait_for_audit(audit.id)
-    _show(audit, as_json=as_json)
+    _show(audit, service)
     if audit.state in ("failed", "cancelled"):
         raise typer.Exit(ExitCode.JOB_FAILED)
 
@@ -69,15 +68,10 @@ def _add_command(name: str, call: Callable[[Client, str], AuditInfo], descriptio
     """Add a command that calls the service about one audit and shows it."""
 
     @app.command(name=name, help=description)
-    def call_and_show(
-        audit_id: AuditId,
-        url: options.Url = options.DEFAULT_URL,
-        api_key: options.ApiKey = "",
-        as_json: options.AsJson = False,
-    ) -> None:
-        with connect(url, api_key) as client:
+    def call_and_show(audit_id: AuditId, service: Service = SERVICE) -> None:
+        with service.connect() as client:
             audit = call(client, audit_id)
-        _show(audit, as_json=as_json)
+        _show(audit, service)
 
 
 _add_command("show", Client.get_audit, "Show an audit and what it found.")
@@ -89,28 +83,24 @@ def picture(
     audit_id: AuditId,
     out: Annotated[Path, typer.Option("--out", help="PNG to write.", dir_okay=False)] = Path("inversion-private.png"),
     force: options.Force = False,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Write records and what inversion made of their gradients as a PNG. For the owner's eyes; not to be passed on."""
-    with new_file(out, force=force) as path, connect(url, api_key) as client:
+    with new_file(out, force=force) as path, service.connect() as client:
         client.download_audit_picture(audit_id, path)
         path.chmod(0o600)
-    output.show({"path": str(out)}, str(out), as_json=as_json)
+    service.show({"path": str(out)}, str(out))
 
 
 @app.command(name="list")
-def list_(
-    url: options.Url = options.DEFAULT_URL, api_key: options.ApiKey = "", as_json: options.AsJson = False
-) -> None:
+def list_(service: Service = SERVICE) -> None:
     """List audits, newest first."""
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         all_audits = list(client.audits())
     rows = [(audit.id, _describe(audit), audit.state, _strongest(audit), audit.dataset_id) for audit in all_audits]
     items = [audit.model_dump(mode="json") for audit in all_audits]
     columns = ("id", "target", "state", "AUC", "data set")
-    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
+    service.show({"items": items}, output.format_table(columns, rows))
 
 
 def _build_target(
@@ -142,12 +132,12 @@ def _strongest(audit: AuditInfo) -> str:
     return f"{max(areas):.3f}" if areas else ""
 
 
-def _show(audit: AuditInfo, *, as_json: bool) -> None:
-    if audit.result is not None and not as_json:
+def _show(audit: AuditInfo, service: Service) -> None:
+    if audit.result is not None and not service.as_json:
         from datalens_service.audits.audit import AuditResult
 
         result = AuditResult.model_validate(audit.result)
-        output.show(audit, format_result(result), as_json=False)
+        service.show(audit, format_result(result))
         output.say(f"{say_notes(result)} {_NOTICE}")
         return
     lines: dict[str, object] = {
@@ -160,4 +150,4 @@ def _show(audit: AuditInfo, *, as_json: bool) -> None:
         lines["models trained"] = f"{audit.progress.value}/{audit.progress.maximum}"
     if audit.error is not None:
         lines["error"] = audit.error.get("detail", "")
-    output.show(audit, output.format_facts(lines), as_json=as_json)
+    service.show(audit, output.format_facts(lines))

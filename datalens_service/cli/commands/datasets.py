@@ -8,17 +8,16 @@ import typer
 from datalens_service.cli import confirmation, names, notices, options, output, review
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import parse_number
-from datalens_service.cli.option_groups import spread
+from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.progress import UploadBar
-from datalens_service.cli.service import connect
+from datalens_service.cli.service import SERVICE, Service
 from datalens_service.cli.specs import ReadingOptions, parse_class_names
 from datalens_service.client import Budget, Client, DatasetInfo, ImageSchema, Joined, ReviewInfo
 
-app = typer.Typer(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
+app = Commands(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
 
 
 @app.command()
-@spread
 def upload(
     path: Annotated[Path, typer.Argument(help="NPZ, Parquet, or a zip or tar of labelled images.", exists=True)],
     reading: ReadingOptions,
@@ -48,16 +47,14 @@ def upload(
     upload_id: Annotated[
         str | None, typer.Option("--resume", metavar="UPLOAD", help="Go on with an upload that was interrupted, upl_….")
     ] = None,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Upload a dataset and give it its lifetime budget. Large files are sent in chunks and resume after interruptions.
 
     Its class names become public with the budget: they are shown, and you are asked. Until then it waits.
     What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
     """
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         with UploadBar() as bar:
             dataset = client.upload_dataset(
                 path,
@@ -79,7 +76,7 @@ def upload(
             _ask(dataset.id, dataset.review)
             known, dataset = dataset.notices, client.confirm_dataset(dataset.id)
             notices.say(notice for notice in dataset.notices if notice not in known)
-    output.show(dataset, output.format_facts(_describe(dataset)), as_json=as_json)
+    service.show(dataset, output.format_facts(_describe(dataset)))
 
 
 @app.command()
@@ -96,12 +93,10 @@ def confirm(
     delta: Annotated[float | None, typer.Option("--delta", parser=parse_number, help="δ of the budget.")] = None,
     shares_budget_with: options.SharesBudgetWith = None,
     confirm_classes: options.ConfirmClasses = False,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Look at the class names of an upload that waits, publish them, and open its budget."""
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         named = names.dataset_id(client, dataset_id)
         report = client.validation(named)
         if report.review is not None and not confirm_classes:
@@ -110,33 +105,26 @@ def confirm(
         payer = _payer(client, shares_budget_with)
         confirmed = client.confirm_dataset(named, epsilon=epsilon, delta=delta, shares_budget_with=payer)
     notices.say(notice for notice in confirmed.notices if notice not in report.notices)
-    output.show(confirmed, output.format_facts(_describe(confirmed)), as_json=as_json)
+    service.show(confirmed, output.format_facts(_describe(confirmed)))
 
 
 @app.command(name="list")
-def list_(
-    url: options.Url = options.DEFAULT_URL, api_key: options.ApiKey = "", as_json: options.AsJson = False
-) -> None:
+def list_(service: Service = SERVICE) -> None:
     """List data sets, newest first."""
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         listed = list(client.datasets())
     rows = [(item.id, item.name, item.state, *_format_budget(item.privacy)) for item in listed]
     items = [item.model_dump(mode="json", by_alias=True) for item in listed]
     columns = ("id", "name", "state", "ε limit", "ε left")
-    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
+    service.show({"items": items}, output.format_table(columns, rows))
 
 
 @app.command()
-def show(
-    dataset_id: options.DatasetId,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
-) -> None:
+def show(dataset_id: options.DatasetId, service: Service = SERVICE) -> None:
     """Show a data set and what is left of its budget."""
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         dataset = client.dataset(names.dataset_id(client, dataset_id))
-    output.show(dataset, output.format_facts(_describe(dataset)), as_json=as_json)
+    service.show(dataset, output.format_facts(_describe(dataset)))
 
 
 @app.command()
@@ -145,27 +133,19 @@ def label(
     name: options.LabelName = None,
     tags: options.LabelTags = None,
     notes: options.LabelNotes = None,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Rename, tag or annotate a data set, to find it again."""
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         dataset = client.update_dataset(names.dataset_id(client, dataset_id), name=name, tags=tags, notes=notes)
-    output.show(dataset, output.format_facts(_describe(dataset)), as_json=as_json)
+    service.show(dataset, output.format_facts(_describe(dataset)))
 
 
 @app.command()
-def delete(
-    dataset_id: options.DatasetId,
-    yes: options.Yes = False,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
-) -> None:
+def delete(dataset_id: options.DatasetId, yes: options.Yes = False, service: Service = SERVICE) -> None:
     """Delete the records of a data set; what was spent on them stays on the books. Asks first."""
     confirmation.confirm(f"Delete the records of {dataset_id}? They cannot be brought back.", yes=yes)
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         receipt = client.delete_dataset(names.dataset_id(client, dataset_id))
     lines = {
         "data set": f"{receipt.dataset_id} deleted",
@@ -174,18 +154,13 @@ def delete(
         "kept": "\n".join(receipt.kept),
         "journal": f"entry {receipt.entry['seq']}, {receipt.entry['hash']}" if receipt.entry else "no budget yet",
     }
-    output.show(receipt, output.format_facts(lines), as_json=as_json)
+    service.show(receipt, output.format_facts(lines))
 
 
 @app.command()
-def validation(
-    dataset_id: options.DatasetId,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
-) -> None:
+def validation(dataset_id: options.DatasetId, service: Service = SERVICE) -> None:
     """Show what came of an upload: counts, or the files that cannot be used. Private: for the owner."""
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         report = client.validation(names.dataset_id(client, dataset_id))
     lines: dict[str, object] = {"data set": report.dataset_id, "state": report.state}
     if report.joined is not None:
@@ -202,7 +177,7 @@ def validation(
         lines["why"] = report.detail
         lines["bad files"] = f"{report.bad_count} of {report.checked}"
         lines["which"] = "\n".join(f"{file.name}: {file.reason}" for file in report.bad_files)
-    output.show(report, output.format_facts(lines), as_json=as_json)
+    service.show(report, output.format_facts(lines))
 
 
 @app.command()
@@ -210,15 +185,13 @@ def preview(
     dataset_id: options.DatasetId,
     out: Annotated[Path, typer.Option("--out", help="PNG to write.", dir_okay=False)] = Path("preview-private.png"),
     force: options.Force = False,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Write some of the private records as a PNG. For the owner's eyes; not to be passed on."""
-    with new_file(out, force=force) as path, connect(url, api_key) as client:
+    with new_file(out, force=force) as path, service.connect() as client:
         client.download_preview(names.dataset_id(client, dataset_id), path)
         path.chmod(0o600)
-    output.show({"path": str(out)}, str(out), as_json=as_json)
+    service.show({"path": str(out)}, str(out))
 
 
 def _payer(client: Client, named: str | None) -> str | None:

@@ -10,7 +10,7 @@ import typer
 from datalens_service.cli import names, options, output
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.service import connect
+from datalens_service.cli.service import SERVICE, Service
 from datalens_service.client import Audience, ClassifierFormat, Client, Format
 from datalens_service.errors import InvalidInput
 
@@ -42,20 +42,14 @@ _OF_CLASSIFIERS: Final[dict[FileFormat, ClassifierFormat]] = {
 }
 
 
-def files(
-    job_id: options.JobId,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
-) -> None:
+def files(job_id: options.JobId, service: Service = SERVICE) -> None:
     """List the files of a job, and for whom each is."""
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         items = client.files(names.job_id(client, job_id))
     rows = [(file.name, file.audience, f"{file.size:,}", file.sha256) for file in items]
-    output.show(
+    service.show(
         {"items": [file.model_dump(mode="json") for file in items]},
         output.format_table(("name", "for", "bytes", "SHA-256"), rows),
-        as_json=as_json,
     )
 
 
@@ -89,9 +83,7 @@ def download(
         Path | None, typer.Option("--out", help="File to write; left out, named after the job.", dir_okay=False)
     ] = None,
     force: options.Force = False,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Download the images or the classifier of a job, also while it is still being measured, or one of its files.
 
@@ -109,9 +101,9 @@ def download(
         fetch = _fetch_bundle(image_format(file_format), count, seed, title, licence)
     else:
         name, fetch = f"{job_id}{_SUFFIX[file_format]}", _fetch_images(image_format(file_format), count, seed)
-    with new_file(out or Path(name), force=force) as path, connect(url, api_key) as client:
+    with new_file(out or Path(name), force=force) as path, service.connect() as client:
         readers = _keep_private(path, fetch(client, names.job_id(client, job_id), path))
-    _show_file(out or Path(name), readers, as_json=as_json)
+    _show_file(out or Path(name), readers, service)
 
 
 def report(
@@ -123,21 +115,19 @@ def report(
         Path | None, typer.Option("--out", help="HTML file to write; left out, named after the job.", dir_okay=False)
     ] = None,
     force: options.Force = False,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Write the report of a succeeded job as HTML; with --json, print it."""
     audience: Audience = "releasable" if releasable else "owner"
-    if as_json and out is None:
-        with connect(url, api_key) as client:
+    if service.as_json and out is None:
+        with service.connect() as client:
             output.show(client.report(names.job_id(client, job_id), audience=audience), "", as_json=True)
         return
     place = out or Path(f"{job_id}-report.html")
-    with new_file(place, force=force) as path, connect(url, api_key) as client:
+    with new_file(place, force=force) as path, service.connect() as client:
         client.download_report(names.job_id(client, job_id), path, audience=audience)
         readers = _keep_private(path, "anyone" if releasable else "owner")
-    _show_file(place, readers, as_json=as_json)
+    _show_file(place, readers, service)
 
 
 def image_format(file_format: FileFormat) -> Format:
@@ -199,9 +189,9 @@ def _keep_private(path: Path, readers: _Readers) -> _Readers:
     return readers
 
 
-def _show_file(path: Path, readers: _Readers, *, as_json: bool) -> None:
+def _show_file(path: Path, readers: _Readers, service: Service) -> None:
     text = f"{path}\nFor the owner alone: not to be passed on." if readers == "owner" else str(path)
-    output.show({"path": str(path), "bytes": path.stat().st_size, "audience": readers}, text, as_json=as_json)
+    service.show({"path": str(path), "bytes": path.stat().st_size, "audience": readers}, text)
 
 
 def push(
@@ -222,9 +212,7 @@ def push(
     title: Annotated[str | None, typer.Option("--title", help="Public name of the data set.")] = None,
     licence: Annotated[str, typer.Option("--license", help="SPDX id, for example CC-BY-4.0.")] = "other",
     public: Annotated[bool, typer.Option("--public", help="Make a new repository open to everybody.")] = False,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Publish synthetic images with card, licence, checksums and proof, after verifying them.
 
@@ -235,10 +223,10 @@ def push(
     if (repository is None) == (folder is None):
         raise InvalidInput("Name either --repo or --folder.")
     release = ReleaseOptions(image_format(file_format), count, title, licence)
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         job_id = names.job_id(client, job_id)
         if folder is not None:
             place = str(save_release(client, job_id, folder, release))
         else:
             place = push_to_hub(client, job_id, repository or "", release, public=public)
-    output.show({"published": place, "audience": "anyone"}, place, as_json=as_json)
+    service.show({"published": place, "audience": "anyone"}, place)

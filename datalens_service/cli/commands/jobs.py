@@ -12,9 +12,9 @@ from datalens_service.cli import names, options, output
 from datalens_service.cli.commands.plan import describe_expectation, describe_plan
 from datalens_service.cli.confirmation import confirm
 from datalens_service.cli.failures import ExitCode
-from datalens_service.cli.option_groups import spread
+from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.progress import PhaseBars
-from datalens_service.cli.service import connect
+from datalens_service.cli.service import SERVICE, Service
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import Client, ClientError, Job, JobHandle, PlanInfo
 from datalens_service.client.requests import Spec
@@ -22,11 +22,10 @@ from datalens_service.client.requests import Spec
 if TYPE_CHECKING:
     from datalens_service.spec import TrainingSpec
 
-app = typer.Typer(help="Training jobs of a service.", no_args_is_help=True)
+app = Commands(help="Training jobs of a service.", no_args_is_help=True)
 
 
 @app.command()
-@spread
 def submit(
     dataset_id: options.DatasetId,
     spec_options: SpecOptions,
@@ -34,37 +33,30 @@ def submit(
     public_data: options.PublicData = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the price and submit nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the job; exit 1 unless it succeeds.")] = False,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Submit a training job; its budget is reserved at once."""
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         dataset_id = names.dataset_id(client, dataset_id)
         if public_data is not None:
             spec_options = replace(spec_options, public_data=names.dataset_id(client, public_data))
         spec = _build_request(client, dataset_id, spec_options.with_encoders(client.upload_encoder))
         if dry_run:
-            _show_plan(client.plan(dataset_id, spec), as_json=as_json)
+            _show_plan(client.plan(dataset_id, spec), service)
             return
         job = client.submit(dataset_id, spec, priority=priority)
         if wait:
             job = _follow(client, job.id)
-    _show_job(job, as_json=as_json)
+    _show_job(job, service)
     _exit_if_failed(job)
 
 
 @app.command()
-def watch(
-    job_id: options.JobId,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
-) -> None:
+def watch(job_id: options.JobId, service: Service = SERVICE) -> None:
     """Follow a job until it ends; exit 1 unless it succeeds. Ctrl-C stops watching, not the job."""
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         job = _follow(client, names.job_id(client, job_id))
-    _show_job(job, as_json=as_json)
+    _show_job(job, service)
     _exit_if_failed(job)
 
 
@@ -72,26 +64,19 @@ def _add_command(name: str, call: Callable[[Client, str], Job], description: str
     """Add a command that calls the service about one job and shows the job."""
 
     @app.command(name=name, help=description)
-    def call_and_show(
-        job_id: options.JobId,
-        url: options.Url = options.DEFAULT_URL,
-        api_key: options.ApiKey = "",
-        as_json: options.AsJson = False,
-    ) -> None:
-        with connect(url, api_key) as client:
+    def call_and_show(job_id: options.JobId, service: Service = SERVICE) -> None:
+        with service.connect() as client:
             job = call(client, names.job_id(client, job_id))
-        _show_job(job, as_json=as_json)
+        _show_job(job, service)
 
 
 _add_command("show", Client.get_job, "Show a job as it is now.")
 
 
 @app.command(name="list")
-def list_(
-    url: options.Url = options.DEFAULT_URL, api_key: options.ApiKey = "", as_json: options.AsJson = False
-) -> None:
+def list_(service: Service = SERVICE) -> None:
     """List jobs, newest first."""
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         all_jobs = list(client.jobs())
     rows = [
         (
@@ -107,7 +92,7 @@ def list_(
     ]
     items = [job.model_dump(mode="json") for job in all_jobs]
     columns = ("id", "name", "method", "state", "phase", "ε spent", "data set")
-    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
+    service.show({"items": items}, output.format_table(columns, rows))
 
 
 @app.command()
@@ -116,30 +101,22 @@ def label(
     name: options.LabelName = None,
     tags: options.LabelTags = None,
     notes: options.LabelNotes = None,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Name, tag or annotate a job, to find it again."""
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         job = client.update_job(names.job_id(client, job_id), name=name, tags=tags, notes=notes)
-    _show_job(job, as_json=as_json)
+    _show_job(job, service)
 
 
 @app.command()
-def cancel(
-    job_id: options.JobId,
-    yes: options.Yes = False,
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
-) -> None:
+def cancel(job_id: options.JobId, yes: options.Yes = False, service: Service = SERVICE) -> None:
     """Ask a job to stop; what it has charged stays charged. Asks first."""
     question = f"Cancel {job_id}? What it has spent stays spent, and images that are not ready will never be."
     confirm(f"{question} `datalens jobs pause` keeps both.", yes=yes)
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         job = client.cancel(names.job_id(client, job_id))
-    _show_job(job, as_json=as_json)
+    _show_job(job, service)
 
 
 _add_command("pause", Client.pause, "Ask a job to pause; its reservation and what it has reached stay.")
@@ -182,16 +159,16 @@ def _exit_if_failed(job: Job) -> None:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _show_plan(plan: PlanInfo, *, as_json: bool) -> None:
+def _show_plan(plan: PlanInfo, service: Service) -> None:
     expected = describe_expectation(plan.expectation.model_dump() if plan.expectation else None)
     fits = {"fits": "yes" if plan.fits else "no: lower --epsilon"}
     lines = describe_plan(plan.cost.model_dump()) | expected | fits
-    output.show(plan, output.format_facts(lines), as_json=as_json)
+    service.show(plan, output.format_facts(lines))
     if not plan.fits:
         raise typer.Exit(ExitCode.BUDGET_EXCEEDED)
 
 
-def _show_job(job: Job, *, as_json: bool) -> None:
+def _show_job(job: Job, service: Service) -> None:
     lines: dict[str, object] = {
         "job": job.id,
         "name": job.name,
@@ -205,4 +182,4 @@ def _show_job(job: Job, *, as_json: bool) -> None:
         lines["phase"] = f"{job.phase} {job.progress.value}/{job.progress.maximum}"
     if job.error is not None:
         lines["error"] = job.error.get("detail", "")
-    output.show(job, output.format_facts(lines), as_json=as_json)
+    service.show(job, output.format_facts(lines))

@@ -9,7 +9,6 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.option_groups import spread
 from datalens_service.cli.specs import ReadingOptions, SpecOptions, build_choices
 from datalens_service.clock import duration
 from datalens_service.errors import InvalidSpec
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 PRIVATE_READS = ("reading the upload",)
 
 
-@spread
 def plan(
     *,
     data: Annotated[

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from datalens_service.cli import names, options, output
+from datalens_service.cli import names, output
 from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.service import connect
+from datalens_service.cli.service import SERVICE, Service
 from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def predict(
             help="A PNG or JPEG file, a folder, zip or tar of them, or an NPZ with one array named images.", exists=True
         ),
     ],
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Predict the classes of images. Costs no ε, however often: a released classifier is not private.
 
@@ -42,20 +40,20 @@ def predict(
     """
     path = Path(model)
     if not path.exists() and path.suffix != _FILE:
-        answer = _predict_remotely(model, images, url, api_key)
+        answer = _predict_remotely(model, images, service)
     else:
         answer = _predict_locally(path, images)
     rows = [
         (item.file or str(number), item.class_name, f"{100 * max(item.probabilities):.1f} %")
         for number, item in enumerate(answer.items)
     ]
-    output.show(answer, output.format_table(("image", "class", "probability"), rows), as_json=as_json)
+    service.show(answer, output.format_table(("image", "class", "probability"), rows))
 
 
-def _predict_remotely(model: str, images: Path, url: str, api_key: str) -> PredictionsInfo:
+def _predict_remotely(model: str, images: Path, service: Service) -> PredictionsInfo:
     if images.is_dir():
         raise InvalidInput("Zip the folder to send it to a service.")
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         return client.predict(_classifier_id(client, model), images)
 
 
@@ -93,33 +91,31 @@ def individual_epsilon(
         ),
     ],
     label: Annotated[int, typer.Option("--label", parser=build_integer_parser(0), help="Index of its class.")],
-    url: options.Url = options.DEFAULT_URL,
-    api_key: options.ApiKey = "",
-    as_json: options.AsJson = False,
+    service: Service = SERVICE,
 ) -> None:
     """Say what a job happened to cost one record, from its released iterates and this record alone.
 
     With a file, nothing leaves this machine. With a job of a service, the image goes there and is not kept. The
     answer is a realised individual ε; the guarantee is the ε of the job.
     """
-    answer = _ask(job, image, label, url, api_key) if _is_job(job) else _compute(Path(job), image, label)
+    answer = _ask(job, image, label, service) if _is_job(job) else _compute(Path(job), image, label)
     facts = {
         "realised individual ε": answer.epsilon,
         "ε of the job": answer.epsilon_of_job,
         "δ": answer.delta,
         "iterates": answer.steps,
     }
-    output.show(answer, output.format_facts(facts), as_json=as_json)
+    service.show(answer, output.format_facts(facts))
 
 
 def _is_job(job: str) -> bool:
     return Path(job).suffix != _FILE and not Path(job).exists()
 
 
-def _ask(job_id: str, image: Path, label: int, url: str, api_key: str) -> RealisedEpsilon:
+def _ask(job_id: str, image: Path, label: int, service: Service) -> RealisedEpsilon:
     from datalens_service.programs.individual_epsilon import RealisedEpsilon
 
-    with connect(url, api_key) as client:
+    with service.connect() as client:
         return RealisedEpsilon.model_validate(
             client.individual_epsilon(names.job_id(client, job_id), image, label).model_dump()
         )

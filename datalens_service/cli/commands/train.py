@@ -12,7 +12,6 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.failures import ExitCode
-from datalens_service.cli.option_groups import spread
 from datalens_service.cli.specs import ReadingOptions, SpecOptions, build_choices
 from datalens_service.errors import InvalidSpec
 from datalens_service.phases import Phase
@@ -32,7 +31,6 @@ _NOT_STORED_YET: Final = "public"
 """Stands for the id of public data until they have one, so that a method without a use for them is refused."""
 
 
-@spread
 def train(
     data: options.Data,
     spec_options: SpecOptions,
