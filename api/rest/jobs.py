@@ -13,7 +13,7 @@ from api.schemas.common import Page, TrainingRequest
 from api.schemas.jobs import CloneRequest, JobRead
 from api.schemas.labels import JobChanges
 from datalens_service.errors import InvalidInput
-from datalens_service.services import pricing
+from datalens_service.services import encoders, pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.submit_job import submit_job
 from datalens_service.store import labels
@@ -196,6 +196,7 @@ def _submitted(
 ) -> JobRead:
     _check_priority(request.priority, services.settings.highest_priority)
     quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
+    encoders.find(services.artifacts, quote.spec.method)
     job = submit_job(
         services.database,
         services.dispatcher,

@@ -9,7 +9,7 @@ from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import ok, problems
 from api.schemas.common import PlanRead, TrainingRequest
-from datalens_service.services import pricing
+from datalens_service.services import encoders, pricing
 
 router = APIRouter(prefix="/v1/plans", route_class=StrictRoute, tags=["plans"])
 
@@ -30,4 +30,5 @@ def create_plan(
 ) -> PlanRead:
     """Every release of the run with its noise, and what all of it costs the account of the dataset."""
     quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
+    encoders.find(services.artifacts, quote.spec.method)
     return PlanRead.from_quote(quote)

@@ -203,13 +203,18 @@ def test_a_bad_file_is_a_clear_problem_and_is_not_kept(client: TestClient, servi
     assert not list(services.settings.data_dir.rglob("encoder.onnx"))
 
 
-def test_a_job_whose_encoder_was_not_uploaded_fails_before_anything_is_charged(
+def test_an_encoder_that_is_not_here_is_refused_or_ends_a_job_before_anything_is_charged(
     client: TestClient, services: Services, data: Upload
 ) -> None:
-    dataset_id = uploaded(client, data)
-    encoder = stored_encoder()[0].model_dump(mode="json") | {"sha256": "0" * 64}
-    spec = {"method": {"name": "scattering", "encoder": encoder}, "epsilon": 8.0}
-    job = client.post("/v1/jobs", json={"dataset_id": dataset_id, "spec": spec}).json()
+    encoder, file = stored_encoder()
+    spec = {"method": {"name": "scattering", "encoder": encoder.model_dump(mode="json")}, "epsilon": 8.0}
+    request = {"dataset_id": uploaded(client, data), "spec": spec}
+    for address in ("/v1/plans", "/v1/jobs"):
+        reply = client.post(address, json=request)
+        assert (reply.status_code, reply.json()["detail"]) == (404, "There is no such public file; upload it first.")
+    client.post("/v1/encoders", files={"file": file.read_bytes()})
+    job = client.post("/v1/jobs", json=request).json()
+    next(services.settings.data_dir.rglob("encoder.onnx")).unlink()
     lease = leases.claim(services.database, job["id"], "test", 600)
     assert lease is not None
     execute(services.database, services.artifacts, services.settings, lease)

@@ -80,6 +80,7 @@ def test_a_file_of_ones_own_is_an_encoder_by_its_path(
 ) -> None:
     encoder, file = stored_encoder()
     own = ("--epsilon", 8, "--method", "scattering", "--set", f"encoder={file}", "--set", "steps=2")
+    assert datalens_json("plan", "--data", npz, *own)["method"] == "scattering"
     trained = datalens_json("train", "--confirm-classes", "--data", npz, *own, "--out", "out")
     files = trained["files"]
     np.savez(tmp_path / "new.npz", images=images[:3])

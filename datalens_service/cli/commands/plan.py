@@ -48,9 +48,10 @@ def plan(
     With --top-k and --noise-stddev: how many images DataLens teachers may vote on. With --data: the whole plan of a
     method or preset on that data set.
     """
-    spec_options = SpecOptions(
-        epsilon=epsilon, delta=delta, method=method, preset=preset, settings=settings, purpose=purpose
-    )
+    from datalens_service.services import encoders
+
+    asked = SpecOptions(epsilon=epsilon, delta=delta, method=method, preset=preset, settings=settings, purpose=purpose)
+    spec_options = asked.with_encoders(lambda path: encoders.read(path).model_dump())
     if data is None:
         allowance = _compute_allowance(spec_options, top_k, noise_stddev)
         output.show(allowance, output.format_facts(_describe_allowance(allowance)), as_json=as_json)
