@@ -16,7 +16,7 @@ from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec
 from datalens_service.mechanisms import Account
 from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.base import BranchingRun, Extras
-from datalens_service.methods.public_start import describe_source
+from datalens_service.methods.public_start import PublicImages, describe_source
 from datalens_service.models.public_source import PublicSource
 from datalens_service.phases import Phase
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class StartsFromPublic(Protocol):
     """A run that can begin with what public images teach."""
 
-    def start_from(self, public: Upload) -> None:
+    def start_from(self, public: PublicImages) -> None:
         """Before any step."""
 
 
@@ -151,6 +151,11 @@ def _describe_early_end(rationale: str, made: int, planned: int, is_start: bool)
     return f"{first} {last}".strip()
 
 
+def public_images(upload: Upload | Dataset) -> PublicImages:
+    """The training images of a data set whose owner declared all of it public."""
+    return PublicImages(upload.schema, upload.train.images, upload.train.labels)
+
+
 def _start_from(public: Upload | None, training: TrainingRun, spec: TrainingSpec) -> PublicSource | None:
     if public is None:
         if spec.method.releases_public_images:
@@ -158,8 +163,9 @@ def _start_from(public: Upload | None, training: TrainingRun, spec: TrainingSpec
         return None
     if not isinstance(training, StartsFromPublic):
         raise InvalidSpec(f"{spec.method.name} does not start from public images.")
-    training.start_from(public)
-    return describe_source(public, verbatim=spec.method.releases_public_images)
+    images = public_images(public)
+    training.start_from(images)
+    return describe_source(images, verbatim=spec.method.releases_public_images)
 
 
 def _train(

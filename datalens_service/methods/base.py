@@ -6,7 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, final, runtime_checkable
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import Account
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.models.public_source import PublicEncoder
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -227,3 +228,20 @@ class Method(Frozen, ABC):
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> TrainingRun:
         """A run that makes the releases of `plan` on `dataset`."""
+
+
+class WalledMethod(Method):
+    """Parameters of a method whose runs see private records through charged sums alone (docs/mechanisms/wall.md)."""
+
+    @final
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> TrainingRun:
+        """A run that gets the records behind the wall."""
+        return self.start_run(plan, PrivateRecords.from_dataset(dataset), randomness, options)
+
+    @abstractmethod
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> TrainingRun:
+        """A run that makes the releases of `plan` on `records`."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Images, Labels, Schema, Split, Upload
+from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.models.public_source import PublicSource
 
@@ -28,27 +28,35 @@ _MOST_IMAGES: Final = 60_000
 _QUARTER_TURNS, _HALF_TURNS = range(4), range(0, 4, 2)
 
 
-def describe_source(public: Upload, *, verbatim: bool = False) -> PublicSource:
+class PublicImages(NamedTuple):
+    """Images that somebody declared public, with their classes."""
+
+    schema: Schema
+    images: Images
+    labels: Labels
+
+
+def describe_source(public: PublicImages, *, verbatim: bool = False) -> PublicSource:
     """What is said of the public images wherever the result goes.
 
     Args:
         public: The images.
         verbatim: Whether they are what is released.
     """
-    digest = hashlib.sha256(np.ascontiguousarray(public.train.images).tobytes())
-    digest.update(np.ascontiguousarray(public.train.labels).tobytes())
+    digest = hashlib.sha256(np.ascontiguousarray(public.images).tobytes())
+    digest.update(np.ascontiguousarray(public.labels).tobytes())
     return PublicSource(
-        images=len(public.train),
+        images=len(public.images),
         class_names=public.schema.class_names,
         sha256=digest.hexdigest(),
         verbatim=verbatim,
     )
 
 
-def spread_over(split: Split, most: int) -> Split:
+def spread_over(public: PublicImages, most: int) -> PublicImages:
     """At most so many images, evenly spaced, so that sorted classes all have their share."""
-    step = -(-len(split) // most)
-    return Split(np.asarray(split.images[::step]), np.asarray(split.labels[::step]))
+    step = -(-len(public.images) // most)
+    return public._replace(images=np.asarray(public.images[::step]), labels=np.asarray(public.labels[::step]))
 
 
 def check_same_size(private: Schema, public: Schema) -> None:
@@ -66,7 +74,7 @@ def check_same_size(private: Schema, public: Schema) -> None:
 
 
 def start_from_public(
-    network: torch.nn.Module, settings: dict[str, Any], private: Schema, public: Upload, seed: int
+    network: torch.nn.Module, settings: dict[str, Any], private: Schema, public: PublicImages, seed: int
 ) -> None:
     """Replace the weights of a network by those that it learns from public images.
 
@@ -84,7 +92,7 @@ def start_from_public(
     from datalens_service.models.classifiers.architectures import build_network
 
     check_same_size(private, public.schema)
-    task = _labelled(public) if public.schema.num_classes > 1 else _rotated(public)
+    task = spread_over(public, _MOST_IMAGES) if public.schema.num_classes > 1 else _rotated(public)
     teacher = build_network(settings, task.schema, seed)
     _train(teacher, task.images, task.labels, np.random.default_rng(seed))
     same = task.schema.class_names == private.class_names
@@ -96,25 +104,14 @@ def start_from_public(
                 weight.copy_(learned[name])
 
 
-class _Task(NamedTuple):
-    schema: Schema
-    images: Images
-    labels: Labels
-
-
-def _labelled(public: Upload) -> _Task:
-    train = spread_over(public.train, _MOST_IMAGES)
-    return _Task(public.schema, train.images, train.labels)
-
-
-def _rotated(public: Upload) -> _Task:
+def _rotated(public: PublicImages) -> PublicImages:
     """Images without labels, turned by numbers of quarters that become their classes."""
     turns = _QUARTER_TURNS if public.schema.height == public.schema.width else _HALF_TURNS
-    images = spread_over(public.train, _MOST_IMAGES // len(turns)).images
+    images = spread_over(public, _MOST_IMAGES // len(turns)).images
     turned = np.concatenate([np.rot90(images, quarters, axes=(1, 2)) for quarters in turns])
     labels = np.repeat(np.arange(len(turns), dtype=np.int64), len(images))
     names = tuple(str(90 * quarters) for quarters in turns)
-    return _Task(public.schema.model_copy(update={"class_names": names}), turned, labels)
+    return PublicImages(public.schema.model_copy(update={"class_names": names}), turned, labels)
 
 
 def _train(network: torch.nn.Module, images: Images, labels: Labels, rng: np.random.Generator) -> None:

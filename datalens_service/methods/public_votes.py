@@ -7,17 +7,18 @@ images", vote so for generated images; here the pool is fixed, and its cells are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from datalens_service.data.dataset import Dataset, Schema, Upload
+from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import Account, CellVotes
 from datalens_service.mechanisms.cell_votes import Votes
-from datalens_service.methods.base import ExecutionOptions, Method, Plan, named
-from datalens_service.methods.public_start import check_same_size, spread_over
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows
+from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, named
+from datalens_service.methods.public_start import PublicImages, check_same_size, spread_over
 from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.public_cells import PublicCells
@@ -27,9 +28,9 @@ from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSourc
 from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
+    from datalens_service.models.classifiers.encoded_features import FeatureBasis
     from datalens_service.models.generators.generator import Generator
 
-PRIVATE_READS = ("training",)
 
 Floats = NDArray[np.float64]
 
@@ -40,7 +41,7 @@ _DIMENSIONS: Final = 64
 _FITTED: Final = 4_000
 
 
-class PublicVotes(Method):
+class PublicVotes(WalledMethod):
     """Parameters of votes for public images."""
 
     starts_from_public_data: ClassVar[bool] = True
@@ -83,11 +84,11 @@ class PublicVotes(Method):
         """The encoder, if it has weights."""
         return self.encoder.source()
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> PublicVotesRun:
         """A run of the one release."""
-        return PublicVotesRun(self, plan, dataset, randomness, options)
+        return PublicVotesRun(self, plan, records, randomness, options)
 
 
 def plan_cells(schema: Schema, units: int) -> int:
@@ -96,8 +97,20 @@ def plan_cells(schema: Schema, units: int) -> int:
     return min(_MOST, max(_FEWEST, round(evidence / _VOTES_PER_CELL)))
 
 
+class Cells(NamedTuple):
+    """Public: how images are seen, and the cells of a pool."""
+
+    view: FeatureBasis
+    cells: PublicCells
+
+
+def nearest_cells(rows: Rows, cells: Cells) -> Votes:
+    """Contribution: one vote per record, for the cell that its own image is next to."""
+    return Votes(cells.cells.nearest(cells.view.features(rows.values)), rows.labels, rows.units)
+
+
 class PublicVotesRun(StatelessRun):
-    """The one release. Private: the cell of each record, by its own image and the pool alone."""
+    """The one release."""
 
     steps = 1
 
@@ -105,18 +118,18 @@ class PublicVotesRun(StatelessRun):
         self,
         parameters: PublicVotes,
         plan: Plan,
-        dataset: Dataset,
+        records: PrivateRecords,
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
-        self._parameters, self._dataset, self._randomness = parameters, dataset, randomness
+        self._parameters, self._records, self._randomness = parameters, records, randomness
         self._options = options
         mechanism = plan.releases[0].mechanism
         if not isinstance(mechanism, CellVotes):
             raise TypeError("the release of public votes is one of votes")
         self._mechanism = mechanism
 
-    def start_from(self, public: Upload) -> None:
+    def start_from(self, public: PublicImages) -> None:
         """Cut the pool into cells; labels of it are not looked at.
 
         Raises:
@@ -124,10 +137,10 @@ class PublicVotesRun(StatelessRun):
         """
         from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
-        schema = self._dataset.schema
+        schema = self._records.schema
         check_same_size(schema, public.schema)
-        self._pool = np.asarray(public.train.images)
-        seen = spread_over(public.train, _FITTED).images
+        self._pool = np.asarray(public.images)
+        seen = spread_over(public, _FITTED).images
         encoder, options = self._parameters.encoder, self._options
         dimensions = min(_DIMENSIONS, len(seen), encoder.dimensions(schema))
         self._view = FeatureBasis.from_encoder(encoder, schema, options.device, dimensions, options.encoder)
@@ -138,7 +151,10 @@ class PublicVotesRun(StatelessRun):
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """The votes."""
-        self._votes = self._mechanism.release(self._vote, step=step, account=account, noise=noise)
+        cells = Cells(self._view, self._cells)
+        self._votes = self._records.release(
+            self._mechanism, nearest_cells, cells, step=step, account=account, noise=noise
+        )
 
     def result(self) -> Generator:
         """The pool, with what the votes say of its cells."""
@@ -154,12 +170,7 @@ class PublicVotesRun(StatelessRun):
         sizes = np.bincount(self._members, minlength=len(shares))
         weights = (shares / np.maximum(sizes, 1)[:, None])[self._members]
         tensors = pack(self._pool, weights.astype(np.float32), soft[self._members].astype(np.float32))
-        return Generator("pool", self._dataset.schema, {}, tensors)
-
-    def _vote(self) -> Votes:
-        """Private: one vote per record, for the cell that its own image is next to."""
-        train = self._dataset.train
-        return Votes(self._cells.nearest(self._view.features(train.images)), train.labels, train.unit_ids)
+        return Generator("pool", self._records.schema, {}, tensors)
 
 
 def capped_shares(votes: Floats, least: float, cap: float) -> Floats:

@@ -10,22 +10,22 @@ of the released count, so it is covered by adaptive composition (docs/mechanisms
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from datalens_service.data.dataset import Dataset, Schema, Upload
+from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.mechanisms import Account, VectorSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Extras, Method, Plan, TrainingRun
 from datalens_service.methods.descent.diffusion import Diffusion
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.methods.later_steps import LaterSteps
-from datalens_service.methods.public_start import check_same_size
+from datalens_service.methods.public_start import PublicImages, check_same_size
 from datalens_service.methods.sums.content_count import count_drawings, plan_count, read_count
 from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.generators.generator import Generator
@@ -136,11 +136,11 @@ class RejectionOrDiffusionRun(StatelessRun):
             raise TypeError("the first release of this plan is a count")
         self._parameters, self._plan, self._count = parameters, plan, count
         self._dataset, self._randomness, self._options = dataset, randomness, options
-        self._public: Upload | None = None
+        self._public: PublicImages | None = None
         self._content: Content | None = None
         self._run: TrainingRun | None = None
 
-    def start_from(self, public: Upload) -> None:
+    def start_from(self, public: PublicImages) -> None:
         """Let the classifier of either method begin with public images.
 
         Raises:
@@ -199,8 +199,8 @@ class RejectionOrDiffusionRun(StatelessRun):
         latest = account.latest()
         if latest is not None:
             return _read_content(latest[1])
-        contributions = partial(count_drawings, self._dataset.train)
-        return read_count(self._count.release(contributions, step=0, account=account, noise=noise))
+        records = PrivateRecords.from_dataset(self._dataset)
+        return read_count(records.release(self._count, count_drawings, None, step=0, account=account, noise=noise))
 
     def _choose(self, content: Content) -> None:
         method = self._parameters.choose_method(content)

@@ -18,9 +18,7 @@ NOT_RECORDS = {
     "datalens_service.evaluation.metrics.fidelity",
     "datalens_service.integrations.images",
     # Images that their owner declared public, and no others.
-    "datalens_service.methods.last_layer.labelled_pool",
-    "datalens_service.methods.public_start",
-    "datalens_service.methods.sums.pooled_moments",
+    "datalens_service.run",
 }
 
 

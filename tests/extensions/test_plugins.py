@@ -22,24 +22,29 @@ ROOT = Path(__file__).parents[2]
 METHODS = """
 from typing import Literal
 
-from datalens_service.methods.sums.moments import Moments, MomentsRun
+from datalens_service.methods.sums.moments import Moments, MomentsRun, class_vectors
 
 
 class Tilted(Moments):
     name: Literal["tilted"] = "tilted"
 
 
+def centred_vectors(rows, measured):
+    grouped = class_vectors(rows, measured)
+    return grouped._replace(values=grouped.values - grouped.values.mean(axis=0))
+
+
 class CentredRun(MomentsRun):
-    def _coordinates(self):
-        grouped = super()._coordinates()
-        return grouped._replace(values=grouped.values - grouped.values.mean(axis=0))
+    def _question(self, step):
+        contribution, released = super()._question(step)
+        return (centred_vectors if step == 1 else contribution), released
 
 
 class Centred(Moments):
     name: Literal["centred"] = "centred"
 
-    def create_run(self, plan, dataset, randomness, options):
-        return CentredRun(self, plan, dataset)
+    def start_run(self, plan, records, randomness, options):
+        return CentredRun(self, plan, records)
 
 
 class Second(Moments):

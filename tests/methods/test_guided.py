@@ -5,13 +5,19 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods import ExecutionOptions, Guided, Mixture, Moments
-from datalens_service.methods.last_layer.guided import NoisyGradientDescent
+from datalens_service.methods.last_layer.guided import (
+    Layer,
+    NoisyGradientDescent,
+    classifier_features,
+    layer_gradients,
+)
 from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.generators.gaussian.guided import propose
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import limit_units
-from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
 SIDE, COUNT = 8, 1200
@@ -58,7 +64,8 @@ def test_gradients_over_records_correct_the_classifier():
     """A last layer that knows nothing learns the classes from sums over records alone."""
     dataset = crosses()
     classifier, weights = trained(dataset, METHOD, MemoryAccount(UNITS))._pretrained_classifier()
-    descent = NoisyGradientDescent(METHOD, dataset, classifier, np.zeros_like(weights))
+    descent = NoisyGradientDescent(METHOD, PrivateRecords.from_dataset(dataset), classifier, np.zeros_like(weights))
+    layer_sum = METHOD.plan(dataset.schema, UNITS).releases[-1].mechanism
     pixels = crosses(1).train.images.transpose(0, 3, 1, 2).reshape(COUNT, -1).astype(np.float32) / 255
     truth = crosses(1).train.labels
 
@@ -66,9 +73,8 @@ def test_gradients_over_records_correct_the_classifier():
         return (LastLayerClassifier.from_tensors(dataset.schema, descent.tensors()).predict(pixels) == truth).mean()
 
     assert right() < 0.6
-    for _ in range(METHOD.steps):
-        left, found, _ = descent.factors()
-        descent.apply_gradient(left.T @ found)
+    for step in range(METHOD.steps):
+        descent.step(layer_sum, step=step, account=UnchargedAccount(), noise=NoiseSource())
     assert right() > 0.95
 
 
@@ -193,10 +199,11 @@ def test_what_a_record_adds_does_not_depend_on_how_many_others_there_are():
     blocks, features = [], classifier.features
     classifier.features = lambda images: (blocks.append(len(images)), features(images))[1]
 
-    def factors(rows: slice):
-        split = Split(dataset.train.images[rows], dataset.train.labels[rows], dataset.train.unit_ids[rows])
-        schema = dataset.schema.model_copy(update={"num_units": len(split)})
-        return NoisyGradientDescent(METHOD, Dataset(schema, split, None, b"k" * 32), classifier, weights).factors()
+    def factors(part: slice):
+        train = dataset.train
+        rows = Rows(train.images[part], train.labels[part], train.unit_ids[part])
+        seen = rows._replace(values=classifier_features(rows, classifier))
+        return layer_gradients(seen, Layer(weights, METHOD.error_norm))
 
     together = factors(slice(None))
     for start, stop in ((0, COUNT - 1), (1, COUNT), (5, 6)):

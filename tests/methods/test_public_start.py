@@ -9,13 +9,13 @@ from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.data.digits import digits
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import ExecutionOptions, Rejection, Scattering
-from datalens_service.methods.public_start import describe_source, spread_over, start_from_public
+from datalens_service.methods.public_start import PublicImages, describe_source, spread_over, start_from_public
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
-from datalens_service.run import run
+from datalens_service.run import public_images, run
 from datalens_service.spec import TrainingSpec
 
 from .test_dp_sgd import stripes
@@ -49,11 +49,11 @@ def test_all_layers_start_from_public_images_but_the_last_of_other_classes(
     public, private = part(slice(0, 300), names), digits().schema
     network = build_network(SETTINGS, private, 0)
     before = weights(network)
-    start_from_public(network, SETTINGS, private, public, 0)
+    start_from_public(network, SETTINGS, private, public_images(public), 0)
     same = [index for index, (old, new) in enumerate(zip(before, weights(network), strict=True)) if old.equal(new)]
     assert same == [len(before) + index for index in unchanged]
     again = build_network(SETTINGS, private, 0)
-    start_from_public(again, SETTINGS, private, public, 0)
+    start_from_public(again, SETTINGS, private, public_images(public), 0)
     assert all(torch.equal(*pair) for pair in zip(weights(network), weights(again), strict=True)), "a resumed job"
 
 
@@ -64,7 +64,7 @@ def test_images_without_labels_may_be_strips() -> None:
     private = schema.model_copy(update={"class_names": ("a", "b")})
     network = build_network(SETTINGS, private, 0)
     before = weights(network)
-    start_from_public(network, SETTINGS, private, public, 0)
+    start_from_public(network, SETTINGS, private, public_images(public), 0)
     changed = [not old.equal(new) for old, new in zip(before, weights(network), strict=True)]
     assert changed == [True, True, False, False]
 
@@ -78,7 +78,7 @@ def test_the_releases_cost_the_same_and_the_result_names_its_source() -> None:
     helped = run(spec, private, account=books[1], public=public)
     assert books[0].charges == books[1].charges
     assert alone.public_source is None
-    assert helped.public_source == describe_source(public)
+    assert helped.public_source == describe_source(public_images(public))
     assert helped.public_source.images == 300
 
 
@@ -101,16 +101,16 @@ def trained(method: Scattering | Rejection, private: Dataset, public: Dataset | 
         method.plan(private.schema, UNITS), private, TrainingRandomness(0), ExecutionOptions()
     )
     if public is not None:
-        training_run.start_from(public)
+        training_run.start_from(public_images(public))
     for step in range(training_run.steps):
         training_run.step(step, account, NoiseSource())
     return training_run.result()
 
 
 def test_public_images_are_spread_over_all_classes() -> None:
-    split = Split(np.zeros((10, 4, 4, 1), np.uint8), np.arange(10), None)
-    assert spread_over(split, 4).labels.tolist() == [0, 3, 6, 9]
-    assert len(spread_over(split, 10)) == 10
+    images = PublicImages(digits().schema, np.zeros((10, 4, 4, 1), np.uint8), np.arange(10))
+    assert spread_over(images, 4).labels.tolist() == [0, 3, 6, 9]
+    assert len(spread_over(images, 10).images) == 10
 
 
 @pytest.mark.parametrize(("method", "private"), STARTS, ids=["scattering", "rejection"])
@@ -146,7 +146,7 @@ def test_labels_of_public_images_count_where_their_classes_are_the_private_ones(
         Upload(other, turned.train, None),
     ):
         training_run = method.create_run(plan, private, TrainingRandomness(0), ExecutionOptions())
-        training_run.start_from(source)
+        training_run.start_from(public_images(source))
         for step in range(training_run.steps - 2):
             training_run.step(step, account, NoiseSource())
         training_run._fit_basis()
@@ -161,7 +161,7 @@ def test_public_images_of_another_size_are_refused() -> None:
         method.plan(private.schema, UNITS), private, TrainingRandomness(0), ExecutionOptions()
     )
     with pytest.raises(InvalidSpec, match="prepared to the same size"):
-        training_run.start_from(part(slice(0, 20)))
+        training_run.start_from(public_images(part(slice(0, 20))))
 
 
 def test_iterates_that_are_kept_do_not_start_from_public_images() -> None:

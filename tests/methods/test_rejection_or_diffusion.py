@@ -14,7 +14,7 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, compute_slack, delta_beside, limit_units
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
-from datalens_service.run import run
+from datalens_service.run import public_images, run
 from datalens_service.spec import TrainingSpec
 
 from .test_shapes import bars, shaded
@@ -185,7 +185,7 @@ def test_public_images_help_the_classifier_of_either_branch(
     noise = np.random.default_rng(0).integers(0, 255, dataset.train.images.shape).astype(np.uint8)
     public = Upload(dataset.schema, Split(noise, dataset.train.labels, dataset.train.unit_ids), None)
     training = start(plan, dataset)
-    training.start_from(public)
+    training.start_from(public_images(public))
     train(training, account())
     bases = [
         next(value for name, value in each.result().tensors.items() if name.endswith("0.basis"))
@@ -199,7 +199,7 @@ def test_public_images_of_another_size_are_refused_before_anything_is_charged(pl
     records = DRAWINGS.train
     public = Upload(small, Split(records.images[:, :7, :7], records.labels, records.unit_ids), None)
     with pytest.raises(InvalidSpec, match="7x7"):
-        start(plan, DRAWINGS).start_from(public)
+        start(plan, DRAWINGS).start_from(public_images(public))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from datalens_service.data.dataset import Dataset, Schema, Split, Upload
+from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import ExecutionOptions, Method
 from datalens_service.methods.registered import RegisteredMethod
@@ -19,6 +19,7 @@ from datalens_service.methods.sums import record_sums
 from datalens_service.models.generators.networks import architectures
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.run import public_images
 
 EPSILON, DELTA = 8.0, 1e-3
 RECORDS, CLASSES = 60, ("a", "b", "c")
@@ -128,7 +129,7 @@ def test_a_method_takes_strips_or_its_plan_refuses_them(method: Method, shape: t
         return
     training = method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions())
     if method.releases_public_images:
-        training.start_from(Upload(data.schema, data.train, None))
+        training.start_from(public_images(data))
     account = MemoryAccount(10**19, (EPSILON, DELTA))
     noise = cast(NoiseSource, QuickNoise())
     for step in range(training.steps):

@@ -15,6 +15,7 @@ from . import (
     detect_price,
     detect_public,
     detect_release,
+    detect_rows,
     detect_sampling,
     detect_shards,
     detect_votes,
@@ -22,6 +23,13 @@ from . import (
 from .contribution_cases import CASES
 
 Detector = Callable[[np.random.Generator], None]
+
+COMPARISONS: tuple[Detector, ...] = (
+    *map(detect_contributions.contributions_of_others_stay_as_they_are, CASES),
+    detect_rows.rows_are_functions_of_their_own_records,
+    detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
+)
+"""Of two runs bit by bit: nothing in them is random but the records, so few clean runs repeat them."""
 
 DETECTORS: tuple[Detector, ...] = (
     detect_price.budgets_pay_for_the_golden_numbers,
@@ -92,8 +100,7 @@ DETECTORS: tuple[Detector, ...] = (
     detect_audits.what_attacks_found_stays_with_the_owner,
     detect_release.runs_release_what_they_charged_for,
     detect_contributions.answers_of_others_stay_as_they_are,
-    *map(detect_contributions.contributions_of_others_stay_as_they_are, CASES),
-    detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
+    *COMPARISONS,
     detect_noise.audits_find_no_more_than_was_charged,
     detect_noise.audits_of_sampled_sums_find_no_more_than_was_charged,
 )

@@ -19,6 +19,7 @@ from datalens_service.mechanisms import CellVotes
 from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods import public_votes
 from datalens_service.methods.descent import record_noise
 from datalens_service.methods.last_layer import guided, rejection
@@ -33,16 +34,25 @@ from datalens_service.privacy.randomness import NoiseSource
 
 from .plant import Plant
 
+# What a plant calls in the place of the product's.
+layer_gradients, class_vectors, class_offsets = (
+    guided.layer_gradients,
+    moments.class_vectors,
+    pooled_moments.class_offsets,
+)
+described_images, nearest_cells = rejection.described_images, public_votes.nearest_cells
+image_vectors = record_sums.ImageVectors.vectors
+
+
+def centred_gradients(rows: Rows, layer: guided.Layer) -> OuterProductFactors:
+    """Features less their private mean."""
+    made = layer_gradients(rows, layer)
+    return made._replace(left=made.left - made.left.mean(axis=0))
+
 
 def features_are_centred(patch: pytest.MonkeyPatch) -> None:
     """Features lose their private mean, as standardising helpers do."""
-    factors = guided.NoisyGradientDescent.factors
-
-    def centred(self: guided.NoisyGradientDescent) -> OuterProductFactors:
-        made = factors(self)
-        return made._replace(left=made.left - made.left.mean(axis=0))
-
-    patch.setattr(guided.NoisyGradientDescent, "factors", centred)
+    patch.setattr(guided, "layer_gradients", centred_gradients)
 
 
 def encoders_normalise_by_all_records(patch: pytest.MonkeyPatch) -> None:
@@ -68,39 +78,49 @@ def an_encoder_sees_all_records_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(encoder, "encode", together)
 
 
+def balanced_gradients(rows: Rows, layer: guided.Layer) -> OuterProductFactors:
+    """Errors by how rare their class is."""
+    made, labels = layer_gradients(rows, layer), rows.labels
+    weights = len(labels) / (labels.max() + 1) / np.maximum(np.bincount(labels), 1)
+    return made._replace(right=made.right * np.minimum(weights, 1)[labels][:, None].astype(np.float32))
+
+
 def errors_are_weighted_by_class_size(patch: pytest.MonkeyPatch) -> None:
     """A balanced loss: classes weigh as they are rare among private records."""
-    factors = guided.NoisyGradientDescent.factors
+    patch.setattr(guided, "layer_gradients", balanced_gradients)
 
-    def balanced(self: guided.NoisyGradientDescent) -> OuterProductFactors:
-        made, labels = factors(self), self._data.labels
-        weights = len(labels) / (labels.max() + 1) / np.maximum(np.bincount(labels), 1)
-        return made._replace(right=made.right * np.minimum(weights, 1)[labels][:, None].astype(np.float32))
 
-    patch.setattr(guided.NoisyGradientDescent, "factors", balanced)
+def hard_gradients(rows: Rows, layer: guided.Layer) -> OuterProductFactors:
+    """Those of the larger errors."""
+    made = layer_gradients(rows, layer)
+    lengths = np.linalg.norm(made.right, axis=1)
+    return made._replace(right=made.right * (lengths >= np.median(lengths))[:, None].astype(np.float32))
 
 
 def hard_examples_are_chosen(patch: pytest.MonkeyPatch) -> None:
     """Only the half of the records with the largest errors is summed."""
-    factors = guided.NoisyGradientDescent.factors
-
-    def hard(self: guided.NoisyGradientDescent) -> OuterProductFactors:
-        made = factors(self)
-        lengths = np.linalg.norm(made.right, axis=1)
-        return made._replace(right=made.right * (lengths >= np.median(lengths))[:, None].astype(np.float32))
-
-    patch.setattr(guided.NoisyGradientDescent, "factors", hard)
+    patch.setattr(guided, "layer_gradients", hard_gradients)
 
 
 def gradients_are_divided_by_the_private_count(patch: pytest.MonkeyPatch) -> None:
     """The number of records that are there, instead of the declared one."""
     start = guided.NoisyGradientDescent.__init__
 
-    def counted(self: guided.NoisyGradientDescent, parameters: guided.Guided, dataset: Dataset, *others: Any) -> None:
-        start(self, parameters, dataset, *others)
-        self._records = len(dataset.train)
+    def counted(self: guided.NoisyGradientDescent, parameters: Any, records: PrivateRecords, *others: Any) -> None:
+        start(self, parameters, records, *others)
+        self._divisor = len(records._vault.rows().labels)
 
     patch.setattr(guided.NoisyGradientDescent, "__init__", counted)
+
+
+LOSSES: list[float] = []
+
+
+def watched_gradients(rows: Rows, layer: guided.Layer) -> OuterProductFactors:
+    """What a module remembers leaves a contribution."""
+    made = layer_gradients(rows, layer)
+    LOSSES.append(float(np.linalg.norm(made.right, axis=1).mean()))
+    return made
 
 
 def steps_shrink_with_the_private_loss(patch: pytest.MonkeyPatch) -> None:
@@ -108,9 +128,9 @@ def steps_shrink_with_the_private_loss(patch: pytest.MonkeyPatch) -> None:
     apply_gradient = guided.NoisyGradientDescent.apply_gradient
 
     def scheduled(self: guided.NoisyGradientDescent, released: np.ndarray) -> None:
-        loss = np.linalg.norm(self.factors().right, axis=1).mean() if self._features is not None else 1.0
-        apply_gradient(self, released * float(loss))
+        apply_gradient(self, released * (LOSSES[-1] if LOSSES else 1.0))
 
+    patch.setattr(guided, "layer_gradients", watched_gradients)
     patch.setattr(guided.NoisyGradientDescent, "apply_gradient", scheduled)
 
 
@@ -131,54 +151,56 @@ def centres_start_at_records(patch: pytest.MonkeyPatch) -> None:
     def at_records(self: mixture.MixtureRun) -> Any:
         first, fit = self._fit is None, components(self)
         if first:
-            coordinates = self._start.records.coordinates(self._start.fit.basis)
-            fit.centres = fit.centres - fit.centres.mean(axis=1, keepdims=True) + coordinates[-1]
+            images = self._records._vault.rows().values
+            fit.centres = fit.centres + self._start.view.coordinates(images, self._start.fit.basis)[-1]
         return fit
 
     patch.setattr(mixture.MixtureRun, "_components", property(at_records))
 
 
+def exact_residuals(rows: Rows, measured: moments.Measured) -> GroupedVectors:
+    """From the means of the records themselves."""
+    made = class_vectors(rows, measured)
+    means = np.array([made.values[rows.labels == label].mean(axis=0) for label in rows.labels])
+    return made._replace(values=(made.values - means) / measured.residual_norm)
+
+
 def residuals_from_private_means(patch: pytest.MonkeyPatch) -> None:
     """Exact class means instead of the released ones."""
+    patch.setattr(moments, "class_residuals", exact_residuals)
 
-    def residuals(self: moments.MomentsRun) -> GroupedVectors:
-        labels, coordinates = self.records.labels, self.records.coordinates(self.fit.basis)
-        means = np.array([coordinates[labels == label].mean(axis=0) for label in labels])
-        return self.records.vectors((coordinates - means) / self._residual_norm, labels)
 
-    patch.setattr(moments.MomentsRun, "_residuals", residuals)
+def exact_offsets(rows: Rows, measured: pooled_moments.Measured) -> GroupedVectors:
+    """From the mean of the records themselves."""
+    made = class_offsets(rows, measured)
+    return made._replace(values=made.values - made.values.mean(axis=0))
 
 
 def distances_from_a_private_mean(patch: pytest.MonkeyPatch) -> None:
     """The exact mean of all records instead of the released one."""
-
-    def offsets(self: pooled_moments.PooledMomentsRun) -> GroupedVectors:
-        pooled = self.records.pooled()
-        values = (pooled.values - pooled.values.mean(axis=0)) / self._residual_norm
-        return pooled._replace(values=values, groups=self.records.labels)
-
-    patch.setattr(pooled_moments.PooledMomentsRun, "_offsets", offsets)
+    patch.setattr(pooled_moments, "class_offsets", exact_offsets)
 
 
 def shapes_are_centred(patch: pytest.MonkeyPatch) -> None:
     """Vectors of signed distances less their private mean, instead of the public origin."""
-    vectors = shapes.ShapesRun._vectors
+    vectors = shapes._vectors
 
-    def centred(self: shapes.ShapesRun) -> np.ndarray:
-        return np.asarray(vectors(self) - vectors(self).mean(axis=0))
+    def centred(rows: Rows, encoding: shapes.Encoding) -> np.ndarray:
+        made = vectors(rows, encoding)
+        return np.asarray(made - made.mean(axis=0))
 
-    patch.setattr(shapes.ShapesRun, "_vectors", centred)
+    patch.setattr(shapes, "_vectors", centred)
+
+
+def centred_descriptions(rows: Rows, seen: rejection.Described) -> GroupedVectors:
+    """Less their mean."""
+    made = described_images(rows, seen)
+    return made._replace(values=made.values - made.values.mean(axis=0))
 
 
 def mean_features_are_centred(patch: pytest.MonkeyPatch) -> None:
     """What a tilt sees of records, less its private mean."""
-    features = rejection.RejectionRun._redrawn_features
-
-    def centred(self: rejection.RejectionRun) -> GroupedVectors:
-        vectors = features(self)
-        return vectors._replace(values=vectors.values - vectors.values.mean(axis=0))
-
-    patch.setattr(rejection.RejectionRun, "_redrawn_features", centred)
+    patch.setattr(rejection, "described_images", centred_descriptions)
 
 
 def noise_of_records_follows_their_position(patch: pytest.MonkeyPatch) -> None:
@@ -193,49 +215,51 @@ def noise_of_records_follows_their_position(patch: pytest.MonkeyPatch) -> None:
 
 def clipping_at_the_median_length(patch: pytest.MonkeyPatch) -> None:
     """The clipping norm is the median length of private images."""
-    start = record_sums.ClippedRecords.__init__
 
-    def median(self: record_sums.ClippedRecords, dataset: Dataset, *lengths: float) -> None:
-        start(self, dataset, *lengths)
-        pixels = dataset.train.images.reshape(len(dataset.train), -1) / 255.0
-        self.clip_norm = float(np.median(np.linalg.norm(pixels, axis=1)))
+    def median(self: record_sums.ImageVectors, images: np.ndarray) -> np.ndarray:
+        vectors = image_vectors(self, images)
+        return np.asarray(vectors / np.median(np.linalg.norm(vectors, axis=1)))
 
-    patch.setattr(record_sums.ClippedRecords, "__init__", median)
+    patch.setattr(record_sums.ImageVectors, "vectors", median)
 
 
 def pixels_are_scaled_to_the_brightest(patch: pytest.MonkeyPatch) -> None:
     """Divided by the largest private value instead of by 255."""
-    reduce = record_sums.ClippedRecords._reduce
 
-    def scaled(self: record_sums.ClippedRecords, images: np.ndarray) -> np.ndarray:
-        return reduce(self, images) * (255.0 / max(1, int(np.median(self._data.images.max(axis=(1, 2, 3))))))
+    def scaled(self: record_sums.ImageVectors, images: np.ndarray) -> np.ndarray:
+        return image_vectors(self, images) * (255.0 / max(1, int(np.median(images.max(axis=(1, 2, 3))))))
 
-    patch.setattr(record_sums.ClippedRecords, "_reduce", scaled)
+    patch.setattr(record_sums.ImageVectors, "vectors", scaled)
 
 
 def pixels_are_less_the_mean_brightness(patch: pytest.MonkeyPatch) -> None:
     """Lengths are measured from the mean brightness of private images instead of from a constant."""
-    start = record_sums.ClippedRecords.__init__
+    start = record_sums.ImageVectors.__init__
 
-    def centred(self: record_sums.ClippedRecords, dataset: Dataset, *lengths: float) -> None:
-        start(self, dataset, *lengths)
-        self._center = float(dataset.train.images.mean()) / 255
+    def centred(self: record_sums.ImageVectors, *lengths: Any) -> None:
+        start(self, *lengths)
+        self._center = None
 
-    patch.setattr(record_sums.ClippedRecords, "__init__", centred)
+    def vectors(self: record_sums.ImageVectors, images: np.ndarray) -> np.ndarray:
+        self._center = float(images.mean()) / 255 if self._center is None else self._center
+        return image_vectors(self, images)
+
+    patch.setattr(record_sums.ImageVectors, "__init__", centred)
+    patch.setattr(record_sums.ImageVectors, "vectors", vectors)
+
+
+def distinct_vectors(rows: Rows, measured: moments.Measured) -> GroupedVectors:
+    """Of the first of several equal images alone."""
+    made = class_vectors(rows, measured)
+    _, first = np.unique(rows.values.reshape(len(rows.labels), -1), axis=0, return_index=True)
+    again = np.ones(len(made.values), dtype=bool)
+    again[first] = False
+    return made._replace(values=np.where(again[:, None], 0.0, made.values))
 
 
 def copies_count_once(patch: pytest.MonkeyPatch) -> None:
     """Duplicates are removed: whether a record counts depends on who else brought it."""
-    vectors = record_sums.ClippedRecords.vectors
-
-    def deduplicated(self: record_sums.ClippedRecords, values: np.ndarray, groups: np.ndarray) -> GroupedVectors:
-        pixels = self._data.images.reshape(len(self._data), -1)
-        _, first = np.unique(pixels, axis=0, return_index=True)
-        again = np.ones(len(values), dtype=bool)
-        again[first] = False
-        return vectors(self, np.where(again[:, None], 0.0, values), groups)
-
-    patch.setattr(record_sums.ClippedRecords, "vectors", deduplicated)
+    patch.setattr(moments, "class_vectors", distinct_vectors)
 
 
 def images_of_all_shards_are_normalised(patch: pytest.MonkeyPatch) -> None:
@@ -330,16 +354,16 @@ def empty_classes_are_warned_of(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(execute, "load_dataset", warned)
 
 
+def fitted_cells(rows: Rows, cells: public_votes.Cells) -> Votes:
+    """By features less their private mean."""
+    network = cells.view.network
+    network.center.copy_(torch.from_numpy(network.encoder.encode(rows.values)).mean(dim=0))
+    return nearest_cells(rows, cells)
+
+
 def cells_are_seen_as_private_records_lie(patch: pytest.MonkeyPatch) -> None:
     """The features by which records are near public images are fitted to these records."""
-    vote = public_votes.PublicVotesRun._vote
-
-    def fitted(self: public_votes.PublicVotesRun) -> Votes:
-        network = self._view.network
-        network.center.copy_(torch.from_numpy(network.encoder.encode(self._dataset.train.images)).mean(dim=0))
-        return vote(self)
-
-    patch.setattr(public_votes.PublicVotesRun, "_vote", fitted)
+    patch.setattr(public_votes, "nearest_cells", fitted_cells)
 
 
 def ties_are_broken_by_the_order_of_records(patch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,12 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from datalens_service.mechanisms import Mechanism
-from datalens_service.methods.last_layer.guided import NoisyGradientDescent
-from datalens_service.methods.sums.mixture import MixtureRun
-from datalens_service.methods.sums.moments import ClippedRecords, MomentsRun
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows
+from datalens_service.methods.last_layer import guided
+from datalens_service.methods.sums import mixture, moments
+from datalens_service.methods.sums.moments import MomentsRun
 from datalens_service.methods.voting.training_run import DataLensRun
+from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource
@@ -24,6 +26,13 @@ from datalens_service.store.ledger import aggregates, chain_verification, examin
 from datalens_service.store.ledger.account import JobAccount
 
 from .plant import Plant
+
+# What a plant calls in the place of the product's.
+class_vectors, component_vectors, layer_gradients = (
+    moments.class_vectors,
+    mixture.component_vectors,
+    guided.layer_gradients,
+)
 
 
 def _release(patch: pytest.MonkeyPatch, body: Any) -> None:
@@ -231,63 +240,74 @@ def draws_are_not_audited(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(chain_verification, "_check_aggregates", lambda session, account: None)
 
 
+SEEN: list[Any] = []
+"""What contributions of the plants below leave in the module, against the rules; only the newest is looked at."""
+
+
+def remembered_vectors(rows: Rows, measured: moments.Measured) -> Any:
+    """As the product, and not forgotten."""
+    SEEN.append(class_vectors(rows, measured))
+    return SEEN[-1]
+
+
 def exact_means_in_the_generator(patch: pytest.MonkeyPatch) -> None:
     """The generator is centred on the class means of the records."""
-    step = MomentsRun.step
+    estimate = GaussianFit.estimate_means
 
-    def centred(self: MomentsRun, number: int, account: Any, noise: NoiseSource) -> None:
-        step(self, number, account, noise)
-        if number == 1:
-            rows = self._coordinates()
-            for group in np.unique(rows.groups):
-                self.fit.means[group] = rows.values[rows.groups == group].mean(axis=0)
+    def centred(self: GaussianFit, released: np.ndarray) -> None:
+        estimate(self, released)
+        for group in np.unique(SEEN[-1].groups) if SEEN else ():
+            self.means[group] = SEEN[-1].values[SEEN[-1].groups == group].mean(axis=0)
 
-    patch.setattr(MomentsRun, "step", centred)
+    patch.setattr(moments, "class_vectors", remembered_vectors)
+    patch.setattr(GaussianFit, "estimate_means", centred)
 
 
 def scale_from_the_records(patch: pytest.MonkeyPatch) -> None:
     """The clipping length is the longest record's: a private number that scales everything."""
-    init = ClippedRecords.__init__
+    start = MomentsRun.__init__
 
-    def scaled(self: ClippedRecords, dataset: Any, *lengths: float) -> None:
-        init(self, dataset, *lengths)
-        images = dataset.train.images
-        self.clip_norm = float(np.linalg.norm(images.reshape(len(images), -1) / 255, axis=1).max())
+    def scaled(self: MomentsRun, parameters: Any, plan: Any, records: PrivateRecords) -> None:
+        start(self, parameters, plan, records)
+        images = records._vault.rows().values
+        self.view.clip_norm = float(np.linalg.norm(images.reshape(len(images), -1) / 255, axis=1).max())
 
-    patch.setattr(ClippedRecords, "__init__", scaled)
+    patch.setattr(MomentsRun, "__init__", scaled)
+
+
+def remembered_components(rows: Rows, components: mixture.Components) -> Any:
+    """As the product, and not forgotten."""
+    SEEN.append(component_vectors(rows, components))
+    return SEEN[-1]
 
 
 def exact_centres_in_the_generator(patch: pytest.MonkeyPatch) -> None:
     """The centres of the mixture move to the means of the records next to them, without noise."""
-    contributions = MixtureRun._contributions
 
-    def moved(self: MixtureRun, mechanism: Any) -> Any:
-        rows = contributions(self, mechanism)
-        if mechanism is self._mechanisms[0]:
-            centres = self._components.centres.reshape(-1, self._components.centres.shape[-1])
-            for group in np.unique(rows.groups):
-                centres[group] = rows.values[rows.groups == group].mean(axis=0)
-        return rows
+    def exactly(self: MixtureFit, *_noisy: Any) -> None:
+        centres = self.centres.reshape(-1, self.centres.shape[-1])
+        for group in np.unique(SEEN[-1].groups) if SEEN else ():
+            centres[group] = SEEN[-1].values[SEEN[-1].groups == group].mean(axis=0)
 
-    patch.setattr(MixtureRun, "_contributions", moved)
-    patch.setattr(MixtureFit, "estimate_centres", lambda self, *noisy: None)
+    patch.setattr(mixture, "component_vectors", remembered_components)
+    patch.setattr(MixtureFit, "estimate_centres", exactly)
+
+
+def remembered_gradients(rows: Rows, layer: guided.Layer) -> Any:
+    """As the product, and not forgotten."""
+    SEEN.append(layer_gradients(rows, layer))
+    return SEEN[-1]
 
 
 def classifier_follows_exact_gradients(patch: pytest.MonkeyPatch) -> None:
     """The descent keeps the gradient it made for the release, and follows that."""
-    factors, follow = NoisyGradientDescent.factors, NoisyGradientDescent.apply_gradient
+    follow = guided.NoisyGradientDescent.apply_gradient
 
-    def kept(self: NoisyGradientDescent) -> Any:
-        self.exact = factors(self)
-        return self.exact
+    def exactly(self: guided.NoisyGradientDescent, released: np.ndarray) -> None:
+        follow(self, SEEN[-1].left.T @ SEEN[-1].right if SEEN else released)
 
-    def exactly(self: NoisyGradientDescent, released: np.ndarray) -> None:
-        if not hasattr(self, "exact"):
-            self.exact = factors(self)
-        follow(self, self.exact.left.T @ self.exact.right)
-
-    patch.setattr(NoisyGradientDescent, "factors", kept)
-    patch.setattr(NoisyGradientDescent, "apply_gradient", exactly)
+    patch.setattr(guided, "layer_gradients", remembered_gradients)
+    patch.setattr(guided.NoisyGradientDescent, "apply_gradient", exactly)
 
 
 def labels_by_their_frequency(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,10 @@
 """Record and replay covers every method, and cannot compare what it does not know."""
 
+import math
+import re
 import typing
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +18,9 @@ from datalens_service.privacy.randomness import NoiseSource
 from . import replay
 from .cases import CASES as MECHANISM_CASES
 from .contribution_cases import CASES, LARGE_CASES
+from .detect_rows import MANY
 
+PRODUCT = Path(__file__).parents[2] / "datalens_service"
 REGISTERED = typing.get_args(AnyMethod)
 
 
@@ -51,3 +56,16 @@ def test_kinds_of_contributions_that_cannot_be_compared_are_an_error(monkeypatch
     monkeypatch.setattr(Mechanism, "release", replay._recording_release([], MemoryAccount(10**30), {}, draws=True))
     with pytest.raises(TypeError, match="OuterProductFactors"):
         case.mechanism.release(lambda: data, step=0, account=MemoryAccount(10**30), noise=NoiseSource())
+
+
+_BLOCKS = re.compile(r"^_?[A-Z_]*(?:ROWS|BATCH|GROUP|AT_ONCE|RECORDS)[A-Z_]*(?:: Final)? = ([\d*_]+)$", re.M)
+
+
+def test_contributions_are_asked_again_beyond_every_block_of_the_product():
+    """A block of records in which something might be shared is smaller than what the detector of rows asks with."""
+    rooms = ("methods/sums", "methods/last_layer", "models/classifiers", "models/encoders", "models/generators")
+    paths = [path for room in rooms for path in (PRODUCT / room).rglob("*.py")]
+    sources = [path.read_text() for path in [*paths, *(PRODUCT / "models").glob("*.py")]]
+    sizes = [math.prod(map(int, size.split("*"))) for source in sources for size in _BLOCKS.findall(source)]
+    assert len(sizes) > 8
+    assert max(sizes) < MANY

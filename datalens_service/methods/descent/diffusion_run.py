@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from datalens_service.data.dataset import Dataset, Upload
+from datalens_service.data.dataset import Dataset
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, GradientChunk, GradientSum
 from datalens_service.methods.base import ExecutionOptions, Plan
@@ -21,6 +21,7 @@ from datalens_service.methods.descent.dp_sgd_run import summed_units
 from datalens_service.methods.descent.ordered_records import OrderedRecords, Records, whole_units
 from datalens_service.methods.descent.record_noise import NoiseBank, hash_images
 from datalens_service.methods.last_layer.scattering import ScatteringGradientsRun
+from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.generators.denoiser.denoiser import Denoiser, loss_weight
 from datalens_service.models.generators.denoiser.denoiser_fit import fit_denoiser, update_average
@@ -78,7 +79,7 @@ class DiffusionRun(StatelessRun):
         self._first_step = 0
         self._followed_gradient = False
 
-    def start_from(self, public: Upload) -> None:
+    def start_from(self, public: PublicImages) -> None:
         """Let the classifier of the warm start begin with public images.
 
         Raises:

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
+from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Plan
 from datalens_service.methods.descent.descent_state import descent_state, restore_descent
 from datalens_service.methods.descent.dp_sgd import DpSgd
@@ -118,7 +119,9 @@ class DpGanRun(StatelessRun):
         options: ExecutionOptions,
     ) -> None:
         self._schedule, self._randomness, self._schema = schedule, randomness, dataset.schema
-        self._warm = MomentsRun(schedule.warm_start, plan, dataset) if schedule.warm_start else None
+        self._warm = (
+            MomentsRun(schedule.warm_start, plan, PrivateRecords.from_dataset(dataset)) if schedule.warm_start else None
+        )
         self._warm_steps = self._warm.steps if self._warm else 0
         gradients = Plan(releases=plan.releases[-1:])
         self._discriminator = DiscriminatorRun(descent, gradients, dataset, randomness, options)

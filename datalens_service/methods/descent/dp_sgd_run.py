@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Dataset, Upload
+from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import (
     Account,
     GradientChunk,
@@ -26,6 +26,7 @@ from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters
 from datalens_service.methods.descent.individual_norms import epsilons_of_units
 from datalens_service.methods.descent.iterates import ITERATES_FILE, KeptIterates, write_iterates
 from datalens_service.methods.descent.ordered_records import OrderedRecords, check_positions, whole_units
+from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.released import ReleasedFile
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource, TrainingRandomness
@@ -78,7 +79,7 @@ class DpSgdRun(StatelessRun):
         self._average = [weight.detach().clone() for weight in self._network.parameters()]
         self._first_step = 0
 
-    def start_from(self, public: Upload) -> None:
+    def start_from(self, public: PublicImages) -> None:
         """Replace the first weights by those that the network learns from public images; before any step.
 
         Raises:

@@ -11,16 +11,17 @@ them than means and covariances do.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from datalens_service.data.dataset import Dataset, Labels, Schema
+from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.mechanisms import Account, CrossProductSum
 from datalens_service.mechanisms.cross_product import OuterProductFactors
-from datalens_service.methods.base import ExecutionOptions, Method, Plan, named
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows
+from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, named
 from datalens_service.methods.sums.mixture import Mixture, MixtureRun
 from datalens_service.methods.sums.moments import Moments, MomentsRun
 from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from datalens_service.models.classifier import LastLayerClassifier
     from datalens_service.models.generators.generator import Generator
 
-PRIVATE_READS = ("training",)
 
 Floats = NDArray[np.float32]
 
@@ -46,7 +46,7 @@ _LONGEST_FEATURES = 8.0
 _HEAD_SAMPLES, _HEAD_STEPS, _HEAD_LEARNING_RATE, _HEAD_MOMENTUM = 12_000, 60, np.float32(16), np.float32(0.9)
 
 
-class Guided(Method):
+class Guided(WalledMethod):
     """Parameters of the guided method; constants were chosen on MNIST (docs/methods.md)."""
 
     name: Literal["guided"] = "guided"
@@ -103,11 +103,11 @@ class Guided(Method):
             "out in which a privately trained classifier sees their class."
         )
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> GuidedRun:
         """A run of the releases of `plan`."""
-        return GuidedRun(self, plan, dataset, randomness, options)
+        return GuidedRun(self, plan, records, randomness, options)
 
     def settings(self) -> dict[str, Any]:
         """What the generator needs to draw samples."""
@@ -124,16 +124,16 @@ class GuidedRun(StatelessRun):
         self,
         parameters: Guided,
         plan: Plan,
-        dataset: Dataset,
+        records: PrivateRecords,
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
         self._parameters = parameters
-        self._dataset = dataset
+        self._records = records
         self._randomness = randomness
         self._device = options.device
         start = Plan(releases=plan.releases[:-1])
-        self._warm: MomentsRun | MixtureRun = parameters.warm_start.create_run(start, dataset, randomness, options)
+        self._warm: MomentsRun | MixtureRun = parameters.warm_start.start_run(start, records, randomness, options)
         gradients = plan.releases[-1]
         if not isinstance(gradients.mechanism, CrossProductSum):
             raise TypeError("the last release of a guided plan is a gradient")
@@ -155,8 +155,7 @@ class GuidedRun(StatelessRun):
             self._warm.step(step, account, noise)
             return
         descent = self._gradient_descent()
-        released = self._gradients.release(descent.factors, step=step, account=account, noise=noise)
-        descent.apply_gradient(released)
+        descent.step(self._gradients, step=step, account=account, noise=noise)
 
     def result(self) -> Generator:
         """The released model with the classifier after the gradients so far."""
@@ -165,7 +164,7 @@ class GuidedRun(StatelessRun):
 
         start = self._warm.result().tensors
         tensors = pack(start, self._gradient_descent().tensors())
-        return Generator("guided", self._dataset.schema, self._parameters.settings(), tensors)
+        return Generator("guided", self._records.schema, self._parameters.settings(), tensors)
 
     def initial_generator(self) -> Generator:
         """The released model by itself."""
@@ -174,7 +173,7 @@ class GuidedRun(StatelessRun):
     def _gradient_descent(self) -> NoisyGradientDescent:
         """The descent from the classifier of released samples, once the warm start is complete."""
         if self._descent is None:
-            self._descent = NoisyGradientDescent(self._parameters, self._dataset, *self._pretrained_classifier())
+            self._descent = NoisyGradientDescent(self._parameters, self._records, *self._pretrained_classifier())
         return self._descent
 
     def _pretrained_classifier(self) -> tuple[LastLayerClassifier, Floats]:
@@ -182,7 +181,7 @@ class GuidedRun(StatelessRun):
         from datalens_service.models.classifier import LastLayerClassifier
         from datalens_service.models.generators.gaussian.guided import propose
 
-        parameters, schema, randomness = self._parameters, self._dataset.schema, self._randomness
+        parameters, schema, randomness = self._parameters, self._records.schema, self._randomness
         labels = np.arange(parameters.samples, dtype=np.int64) % schema.num_classes
         start, rng = self._warm.result().tensors, randomness.numpy("samples")
         samples = propose(start, parameters.settings(), schema, labels, rng)
@@ -195,34 +194,48 @@ class GuidedRun(StatelessRun):
         return classifier, fit_linear_classifier(features, labels[:_HEAD_SAMPLES], schema.num_classes)
 
 
+class Layer(NamedTuple):
+    """A released linear layer (features, classes), and the public length of a record's error."""
+
+    weights: Floats
+    error_norm: float
+
+
+def layer_gradients(rows: Rows, layer: Layer) -> OuterProductFactors:
+    """Contribution: features on the grid, with a 1 for the bias, and the error of their scores."""
+    scores = exact_products(rows.values, layer.weights).astype(np.float32)
+    errors = softmax_errors(scores, rows.labels) / np.float32(layer.error_norm)
+    return OuterProductFactors(rows.values, errors, rows.units)
+
+
+def classifier_features(rows: Rows, classifier: LastLayerClassifier) -> Floats:
+    """Features that a classifier of released samples sees in images, with a 1 for the bias."""
+    return on_grid(classifier.features_of_records(_pixels(rows.values)), _LONGEST_FEATURES)
+
+
 class NoisyGradientDescent:
-    """Gradient descent on the last layer of a classifier.
+    """Gradient descent on the last layer of a classifier: weights follow noisy gradients only."""
 
-    Private: the records' features. Released: the weights, which follow noisy gradients only.
-    """
-
-    def __init__(self, parameters: Guided, dataset: Dataset, classifier: LastLayerClassifier, weights: Floats) -> None:
+    def __init__(
+        self, parameters: Guided, records: PrivateRecords, classifier: LastLayerClassifier, weights: Floats
+    ) -> None:
         self._parameters = parameters
         self._classifier = classifier
-        self._data = dataset.train
-        self._records = dataset.schema.num_units * dataset.schema.records_per_unit
+        self._features = records.map(classifier_features, classifier)
+        self._divisor = records.schema.num_units * records.schema.records_per_unit
         self._weights, self._average = weights, weights
         self._velocity = np.zeros_like(weights)
-        self._features: Floats | None = None
 
-    def factors(self) -> OuterProductFactors:
-        """Private: per record its features, with a 1 for the bias, and the error of its scores."""
-        if self._features is None:
-            features = self._classifier.features_of_records(_pixels(self._data.images))
-            self._features = on_grid(features, _LONGEST_FEATURES)
-        scores = exact_products(self._features, self._weights).astype(np.float32)
-        residuals = softmax_errors(scores, self._data.labels) / np.float32(self._parameters.error_norm)
-        return OuterProductFactors(self._features, residuals, self._data.unit_ids)
+    def step(self, mechanism: CrossProductSum, *, step: int, account: Account, noise: NoiseSource) -> None:
+        """One noisy gradient, and a step along it."""
+        layer = Layer(self._weights, self._parameters.error_norm)
+        released = self._features.release(mechanism, layer_gradients, layer, step=step, account=account, noise=noise)
+        self.apply_gradient(released)
 
     def apply_gradient(self, released: NDArray[np.float64]) -> None:
         """One step along a noisy sum of gradients."""
         parameters = self._parameters
-        gradient = (released * (parameters.error_norm / self._records)).astype(np.float32)
+        gradient = (released * (parameters.error_norm / self._divisor)).astype(np.float32)
         self._velocity = parameters.momentum * self._velocity + gradient
         self._weights = self._weights - parameters.learning_rate * self._velocity
         self._average = parameters.averaging * self._average + (1 - parameters.averaging) * self._weights
@@ -251,6 +264,6 @@ def fit_linear_classifier(features: Floats, labels: Labels, num_classes: int) ->
     return weights
 
 
-def _pixels(images: NDArray[np.uint8]) -> Floats:
+def _pixels(images: Images) -> Floats:
     """Bytes (n, height, width, channels) as numbers (n, d) in [0, 1], channels first."""
     return np.asarray(images.transpose(0, 3, 1, 2).reshape(len(images), -1), dtype=np.float32) / np.float32(255)

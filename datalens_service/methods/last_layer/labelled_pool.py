@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from datalens_service.data.dataset import Dataset, Schema, Split, Upload
+from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import Account
-from datalens_service.methods.base import ExecutionOptions, Extras, Method, Plan, named
+from datalens_service.mechanisms.private_records import PrivateRecords
+from datalens_service.methods.base import ExecutionOptions, Extras, Plan, WalledMethod, named
 from datalens_service.methods.last_layer.scattering import Scattering
+from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.public_source import PublicEncoder
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 _ABOVE_CHANCE: Final = 1.5
 
 
-class LabelledPool(Method):
+class LabelledPool(WalledMethod):
     """Parameters of a classifier that labels public images."""
 
     starts_from_public_data: ClassVar[bool] = True
@@ -64,11 +66,11 @@ class LabelledPool(Method):
         """That of the classifier."""
         return self.classifier.public_encoder()
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> LabelledPoolRun:
         """A run of the classifier's releases."""
-        return LabelledPoolRun(self, plan, dataset, randomness, options)
+        return LabelledPoolRun(self, plan, records, randomness, options)
 
 
 def tell_apart(soft_labels: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -93,23 +95,22 @@ class LabelledPoolRun(StatelessRun):
         self,
         parameters: LabelledPool,
         plan: Plan,
-        dataset: Dataset,
+        records: PrivateRecords,
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
-        self._parameters, self._schema = parameters, dataset.schema
-        self._teacher = parameters.classifier.create_run(plan, dataset, randomness, options)
+        self._parameters, self._schema = parameters, records.schema
+        self._teacher = parameters.classifier.start_run(plan, records, randomness, options)
 
-    def start_from(self, public: Upload) -> None:
+    def start_from(self, public: PublicImages) -> None:
         """Take the pool without its labels; features of wavelets are fitted to it, too.
 
         Raises:
             InvalidSpec: The images have another size.
         """
-        images = np.asarray(public.train.images)
-        unlabelled = Split(images, np.zeros(len(images), dtype=np.int64))
+        images = np.asarray(public.images)
         schema = public.schema.model_copy(update={"class_names": ("image",)})
-        self._teacher.start_from(Upload(schema, unlabelled, None))
+        self._teacher.start_from(PublicImages(schema, images, np.zeros(len(images), dtype=np.int64)))
         self._pool = images
 
     @property

@@ -14,28 +14,29 @@ at.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from datalens_service.data.dataset import Dataset, Labels, Schema
+from datalens_service.data.dataset import Labels, Schema
 from datalens_service.mechanisms import Account, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import ExecutionOptions, Plan, named
 from datalens_service.methods.last_layer.scattering import ScatteringGradients, ScatteringGradientsRun
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated
-from datalens_service.methods.sums.shapes import Shapes, ShapesRun
+from datalens_service.methods.sums.shapes import Shapes, ShapesRun, redraw
 from datalens_service.models.generators.outlines.level_sets import Content
 from datalens_service.models.generators.outlines.topology import TOPOLOGY_NUMBERS
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Number
 
 if TYPE_CHECKING:
+    from datalens_service.models.classifiers.encoded_features import FeatureBasis
     from datalens_service.models.generators.generator import Generator
 
-PRIVATE_READS = ("training",)
 
 Floats = NDArray[np.float32]
 
@@ -85,11 +86,28 @@ class Rejection(ScatteringGradients):
         others = super().plan(schema, units - release.cost())
         return Plan(releases=(*others.releases[:-1], release, others.releases[-1]))
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> RejectionRun:
         """A run of the releases of `plan`."""
-        return RejectionRun(self, plan, dataset, randomness, options)
+        return RejectionRun(self, plan, records, randomness, options)
+
+
+class Described(NamedTuple):
+    """What contributions are made with: a released basis of features, and the brightness of ink."""
+
+    basis: FeatureBasis
+    ink_level: float
+
+
+def described_images(rows: Rows, seen: Described) -> GroupedVectors:
+    """Contribution: what the tilt sees of records, decoded as samples are, so that they differ in shape only."""
+    from datalens_service.models.generators.outlines.rejection import describe
+
+    # Features of gradients have a constant at the end, of half the squared length.
+    features = seen.basis.features(rows.values)[:, :-1] * np.float32(2**0.5)
+    described = describe(features, rows.values, seen.ink_level)
+    return GroupedVectors(described.astype(np.float64), rows.labels, rows.units)
 
 
 class RejectionRun(ScatteringGradientsRun):
@@ -99,12 +117,12 @@ class RejectionRun(ScatteringGradientsRun):
         self,
         parameters: Rejection,
         plan: Plan,
-        dataset: Dataset,
+        records: PrivateRecords,
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
         others = Plan(releases=(*plan.releases[:-2], plan.releases[-1]))
-        super().__init__(parameters, others, dataset, randomness, options)
+        super().__init__(parameters, others, records, randomness, options)
         mechanism = plan.releases[-2].mechanism
         if not isinstance(mechanism, VectorSum) or not isinstance(self._warm, ShapesRun):
             raise TypeError("a rejection plan releases shapes and mean features before its gradients")
@@ -129,7 +147,9 @@ class RejectionRun(ScatteringGradientsRun):
             super().step(step, account, noise)
             return
         mechanism = self._mean_features
-        released = mechanism.release(self._redrawn_features, step=step, account=account, noise=noise)
+        redrawn = self._shapes.encoded.map(redraw, self._shapes.codec)
+        seen = Described(self._fit_basis(), self._shapes.codec.ink_level)
+        released = redrawn.release(mechanism, described_images, seen, step=step, account=account, noise=noise)
         counts = np.maximum(released[:, :1], 1.0)
         self._means = released[:, 1:] / counts
         self._noise = float(np.median(mechanism.noise_stddev / mechanism.grid / counts))
@@ -150,23 +170,13 @@ class RejectionRun(ScatteringGradientsRun):
             self._start = self._shapes.result()
         return self._start
 
-    def _redrawn_features(self) -> GroupedVectors:
-        """Private: what the tilt sees of records, decoded as samples are, so that they differ in shape only."""
-        from datalens_service.models.generators.outlines.rejection import describe
-
-        train, redrawn = self._dataset.train, self._shapes.redrawn_records()
-        # Features of gradients have a constant at the end, of half the squared length.
-        features = self._fit_basis().features(redrawn)[:, :-1] * np.float32(2**0.5)
-        described = describe(features, redrawn, self._shapes.ink_level)
-        return GroupedVectors(described.astype(np.float64), train.labels, train.unit_ids)
-
     def _fit_tilt(self) -> tuple[Floats, Floats]:
         """Weights (classes, features) and levels (classes,), from released samples and means."""
         from datalens_service.models.generators.outlines import rejection
         from datalens_service.models.generators.outlines.tilting import find_level, fit_tilt, penalty
 
         if self._tilt is None:
-            start, schema = self.initial_generator(), self._dataset.schema
+            start, schema = self.initial_generator(), self._records.schema
             count = max(self._parameters.samples, _LEAST_PROPOSALS * schema.num_classes)
             labels = np.arange(count, dtype=np.int64) % schema.num_classes
             rng = self._randomness.numpy("rejection.proposals")

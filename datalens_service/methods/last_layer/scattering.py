@@ -20,20 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
-from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Upload
+from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, CrossProductSum
-from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.planned_release import PlannedRelease
-from datalens_service.methods.base import ExecutionOptions, Method, Plan, named
-from datalens_service.methods.last_layer.guided import fit_linear_classifier, softmax_errors
-from datalens_service.methods.public_start import check_same_size, spread_over
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows
+from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, named
+from datalens_service.methods.last_layer.guided import Layer, fit_linear_classifier, layer_gradients
+from datalens_service.methods.public_start import PublicImages, check_same_size, spread_over
 from datalens_service.methods.sums.moments import Moments, MomentsRun
 from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
 from datalens_service.methods.sums.shapes import Shapes, ShapesRun
 from datalens_service.models.classifiers.sizes import MOST_FEATURES, largest_scattering_size
 from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEncoder
-from datalens_service.models.exact_products import exact_products, on_grid
+from datalens_service.models.exact_products import on_grid
 from datalens_service.models.public_source import PublicEncoder
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
-PRIVATE_READS = ("training",)
 
 Floats = NDArray[np.float32]
 
@@ -61,7 +60,7 @@ def _is_scattering(encoder: Any) -> bool:
     return isinstance(encoder, ScatteringEncoder) or named(encoder) == {"name": "scattering"}
 
 
-class ScatteringGradients(Method):
+class ScatteringGradients(WalledMethod):
     """Parameters of noisy gradients of a linear layer on scattering features, after a method whose samples it sees.
 
     The defaults were chosen on a part of MNIST's training images (docs/classifiers.md).
@@ -165,52 +164,54 @@ class Scattering(ScatteringGradients):
         """The encoder, if it has weights."""
         return self.encoder.source()
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> ScatteringRun:
         """A run of the releases of `plan`."""
-        return ScatteringRun(self, plan, dataset, randomness, options)
+        return ScatteringRun(self, plan, records, randomness, options)
+
+
+def encoded_features(rows: Rows, basis: FeatureBasis) -> Floats:
+    """Features of images, on the grid, with a constant for the bias."""
+    return np.asarray(on_grid(basis.features(rows.values), 1.0))
 
 
 class ScatteringGradientsRun(StatelessRun):
-    """The releases of the warm start, then the gradients of a linear layer.
-
-    Private: the records' features. Released: the weights, which follow noisy gradients only.
-    """
+    """The releases of the warm start, then the gradients of a linear layer: weights follow noisy gradients only."""
 
     def __init__(
         self,
         parameters: ScatteringGradients,
         plan: Plan,
-        dataset: Dataset,
+        records: PrivateRecords,
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
-        self._parameters, self._dataset, self._randomness = parameters, dataset, randomness
+        self._parameters, self._records, self._randomness = parameters, records, randomness
         self._options = options
         start, warm_start = Plan(releases=plan.releases[:-1]), parameters.warm_start
         self._start_steps = start.steps
         self._warm: MomentsRun | ShapesRun | None = (
-            None if warm_start is None else warm_start.create_run(start, dataset, randomness, options)
+            None if warm_start is None else warm_start.start_run(start, records, randomness, options)
         )
         gradients = plan.releases[-1]
         if not isinstance(gradients.mechanism, CrossProductSum):
             raise TypeError("the last release of a scattering plan is a gradient")
         self._gradients, self._gradient_steps = gradients.mechanism, gradients.count
         self._learning_rate = parameters.learning_rate or choose_learning_rate(
-            dataset.schema, gradients, has_basis=warm_start is not None
+            records.schema, gradients, has_basis=warm_start is not None
         )
         self._basis: FeatureBasis | None = None
-        self._features: Floats | None = None
-        self._public: Upload | None = None
+        self._features: PrivateRecords | None = None
+        self._public: PublicImages | None = None
 
-    def start_from(self, public: Upload) -> None:
+    def start_from(self, public: PublicImages) -> None:
         """Fit the basis to public images beside the samples, and the first weights where classes are the same.
 
         Raises:
             InvalidSpec: The images have another size.
         """
-        check_same_size(self._dataset.schema, public.schema)
+        check_same_size(self._records.schema, public.schema)
         self._public = public
 
     @property
@@ -227,8 +228,13 @@ class ScatteringGradientsRun(StatelessRun):
         if self._warm is not None and step < self._start_steps:
             self._warm.step(step, account, noise)
             return
-        self._fit_basis()
-        released = self._gradients.release(self._factors, step=step, account=account, noise=noise)
+        basis = self._fit_basis()
+        if self._features is None:
+            self._features = self._records.map(encoded_features, basis)
+        layer = Layer(self._weights, self._parameters.error_norm)
+        released = self._features.release(
+            self._gradients, layer_gradients, layer, step=step, account=account, noise=noise
+        )
         self._apply_gradient(released)
 
     def _classifier(self) -> Classifier:
@@ -243,7 +249,7 @@ class ScatteringGradientsRun(StatelessRun):
 
         if self._basis is not None:
             return self._basis
-        parameters, schema, encoder = self._parameters, self._dataset.schema, self._parameters.feature_encoder()
+        parameters, schema, encoder = self._parameters, self._records.schema, self._parameters.feature_encoder()
         if self._warm is None:
             self._basis = FeatureBasis.from_encoder(encoder, schema, self._options.device, file=self._options.encoder)
             self._weights = np.zeros((self._gradients.left_dimensions, schema.num_classes), dtype=np.float32)
@@ -263,23 +269,14 @@ class ScatteringGradientsRun(StatelessRun):
         """Samples and as many public images, and labels of those whose classes are the private ones."""
         if self._public is None:
             return images, labels
-        public = spread_over(self._public.train, len(images))
+        public = spread_over(self._public, len(images))
         seen = np.concatenate([images, public.images])
-        same = self._public.schema.class_names == self._dataset.schema.class_names
+        same = self._public.schema.class_names == self._records.schema.class_names
         return seen, np.concatenate([labels, public.labels]) if same else labels
-
-    def _factors(self) -> OuterProductFactors:
-        """Private: per record its features, with a 1 for the bias, and the error of its scores."""
-        train = self._dataset.train
-        if self._features is None:
-            self._features = on_grid(self._fit_basis().features(train.images), 1.0)
-        scores = exact_products(self._features, self._weights).astype(np.float32)
-        errors = softmax_errors(scores, train.labels) / np.float32(self._parameters.error_norm)
-        return OuterProductFactors(self._features, errors, train.unit_ids)
 
     def _apply_gradient(self, released: NDArray[np.float64]) -> None:
         """One step along a noisy sum of gradients; the number of records it is divided by is public."""
-        parameters, schema = self._parameters, self._dataset.schema
+        parameters, schema = self._parameters, self._records.schema
         records = schema.num_units * schema.records_per_unit
         gradient = (released * (parameters.error_norm / records)).astype(np.float32)
         self._velocity = np.float32(parameters.momentum) * self._velocity + gradient

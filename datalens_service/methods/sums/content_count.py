@@ -9,10 +9,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Schema, Split
+from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms.private_records import Rows
 from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.generators.outlines.content import are_drawings
 from datalens_service.models.generators.outlines.level_sets import Content
@@ -34,10 +35,10 @@ def plan_count(schema: Schema, units: int) -> PlannedRelease:
     return calibrated(count, _SHARE * units)
 
 
-def count_drawings(records: Split) -> GroupedVectors:
-    """Private: 1 of a record that is a drawing, -1 of another one."""
-    values = np.where(are_drawings(records.images), 1.0, -1.0)[:, None]
-    return GroupedVectors(values, np.zeros(len(records), dtype=np.int64), records.unit_ids)
+def count_drawings(rows: Rows, _released: None) -> GroupedVectors:
+    """Contribution: 1 of a record that is a drawing, -1 of another one."""
+    values = np.where(are_drawings(rows.values), 1.0, -1.0)[:, None]
+    return GroupedVectors(values, np.zeros(len(rows.labels), dtype=np.int64), rows.units)
 
 
 def read_count(released: NDArray[np.float64]) -> Content:

@@ -9,20 +9,23 @@ and of earlier releases. So it enters one block of each sum, as with moments, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import ExecutionOptions, Plan
 from datalens_service.methods.sums.moments import Moments, MomentsRun
 from datalens_service.methods.sums.record_sums import (
     COUNT_WEIGHT,
-    GroupedSum,
+    ImageVectors,
     StatelessRun,
     SummedImages,
     calibrated,
@@ -34,6 +37,8 @@ from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
+
+Floats = NDArray[np.float64]
 
 _RELEASES_OF_MOMENTS = 3
 
@@ -92,11 +97,11 @@ class Mixture(SummedImages):
             "a short wait pays for, so they are soft."
         )
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> MixtureRun:
         """A run of the releases; beside noise, only the first centres are random, and they are public."""
-        return MixtureRun(self, plan, dataset, randomness)
+        return MixtureRun(self, plan, records, randomness)
 
     def rank(self, schema: Schema) -> int:
         """Dimensions of the subspace."""
@@ -122,20 +127,44 @@ class Mixture(SummedImages):
         return calibrated(mechanism, units)
 
 
+class Components(NamedTuple):
+    """What contributions are made with: how images are seen, and released centres (classes, K, q)."""
+
+    view: ImageVectors
+    basis: Floats
+    centres: Floats
+    component_norm: float
+
+
+def component_vectors(rows: Rows, components: Components) -> GroupedVectors:
+    """Contribution: images in the released subspace, by the component next to them."""
+    coordinates = components.view.coordinates(rows.values, components.basis)
+    return GroupedVectors(coordinates, nearest(coordinates, rows.labels, components.centres), rows.units)
+
+
+def component_residuals(rows: Rows, components: Components) -> GroupedVectors:
+    """Contribution: what lies between an image and the released centre next to it."""
+    coordinates, groups, units = component_vectors(rows, components)
+    away = coordinates - components.centres.reshape(-1, components.centres.shape[-1])[groups]
+    return GroupedVectors(away / components.component_norm, groups, units)
+
+
 class MixtureRun(StatelessRun):
     """The releases of a run: those of moments, then those of the components."""
 
-    def __init__(self, parameters: Mixture, plan: Plan, dataset: Dataset, randomness: TrainingRandomness) -> None:
+    def __init__(
+        self, parameters: Mixture, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness
+    ) -> None:
         lengths = Moments(
             clip_norm=parameters.clip_norm,
             residual_norm=parameters.residual_norm,
             center=parameters.center,
             frequencies=parameters.frequencies,
         )
-        self._start = MomentsRun(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), dataset)
+        self._start = MomentsRun(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), records)
         self._mechanisms = list_sums(plan)[self._start.steps :]
         self._parameters = parameters
-        self._schema = dataset.schema
+        self._records = records
         self._rng = randomness.numpy("mixture.centres")
         self._fit: MixtureFit | None = None
 
@@ -150,7 +179,11 @@ class MixtureRun(StatelessRun):
             self._start.step(step, account, noise)
             return
         mechanism = self._mechanisms[step - self._start.steps]
-        released = mechanism.release(lambda: self._contributions(mechanism), step=step, account=account, noise=noise)
+        contribution = component_vectors if isinstance(mechanism, VectorSum) else component_residuals
+        seen = Components(
+            self._start.view, self._start.fit.basis, self._components.centres, self._parameters.component_norm
+        )
+        released = self._records.release(mechanism, contribution, seen, step=step, account=account, noise=noise)
         if isinstance(mechanism, VectorSum):
             stddev = mechanism.noise_stddev
             self._components.estimate_centres(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
@@ -162,9 +195,9 @@ class MixtureRun(StatelessRun):
         """The class-conditional mixture."""
         from datalens_service.models.generators.generator import Generator
 
-        records = self._start.records
-        tensors = records.lift(self._components.tensors(records.clip_norm))
-        return Generator("mixture", self._schema, {}, tensors)
+        view = self._start.view
+        tensors = view.lift(self._components.tensors(view.clip_norm))
+        return Generator("mixture", self._records.schema, {}, tensors)
 
     @property
     def _components(self) -> MixtureFit:
@@ -173,13 +206,3 @@ class MixtureRun(StatelessRun):
             parameters = self._parameters
             self._fit = MixtureFit(self._start.fit, parameters.components, parameters.pooling, self._rng)
         return self._fit
-
-    def _contributions(self, mechanism: GroupedSum) -> GroupedVectors:
-        """What every record adds to the sums of the component next to it."""
-        records, centres = self._start.records, self._components.centres
-        coordinates = records.coordinates(self._start.fit.basis)
-        groups = nearest(coordinates, records.labels, centres)
-        if isinstance(mechanism, VectorSum):
-            return records.vectors(coordinates, groups)
-        away = coordinates - centres.reshape(-1, centres.shape[-1])[groups]
-        return records.vectors(away / self._parameters.component_norm, groups)

@@ -6,22 +6,24 @@ Whatever follows a release is post-processing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.mechanisms.private_records import Contribution, PrivateRecords, Rows
 from datalens_service.methods.base import ExecutionOptions, Plan
 from datalens_service.methods.sums.record_sums import (
     COUNT_WEIGHT,
-    ClippedRecords,
+    ImageVectors,
     StatelessRun,
     SummedImages,
     calibrated,
     list_sums,
+    pooled_vectors,
 )
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -86,25 +88,46 @@ class Moments(SummedImages):
         """Directions in which the released Gaussian lies: those of the subspace, and one for the centre."""
         return min(self.subspace_dimensions, self.summed_dimensions(schema)) + bool(self.center)
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> MomentsRun:
         """A run of the three releases; nothing in it is random but the noise."""
-        return MomentsRun(self, plan, dataset)
+        return MomentsRun(self, plan, records)
+
+
+class Measured(NamedTuple):
+    """What contributions are made with: public lengths, and what the releases so far say."""
+
+    view: ImageVectors
+    fit: GaussianFit
+    residual_norm: float
+
+
+def class_vectors(rows: Rows, measured: Measured) -> GroupedVectors:
+    """Contribution: images in the released subspace, by their class."""
+    coordinates = measured.view.coordinates(rows.values, measured.fit.basis)
+    return GroupedVectors(coordinates, rows.labels, rows.units)
+
+
+def class_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
+    """Contribution: what lies between an image and the released mean of its class."""
+    coordinates = measured.view.coordinates(rows.values, measured.fit.basis)
+    away = coordinates - measured.fit.means[rows.labels]
+    return GroupedVectors(away / measured.residual_norm, rows.labels, rows.units)
 
 
 class MomentsRun(StatelessRun):
     """The three releases of a run.
 
     Attributes:
-        records: Private.
+        view: How images are seen.
         fit: What the releases so far say.
     """
 
-    def __init__(self, parameters: Moments, plan: Plan, dataset: Dataset) -> None:
+    def __init__(self, parameters: Moments, plan: Plan, records: PrivateRecords) -> None:
         self._mechanisms = list_sums(plan)
-        self._schema = dataset.schema
-        self.records = ClippedRecords(dataset, parameters.clip_norm, parameters.center, parameters.frequencies)
+        self._records = records
+        self.view = ImageVectors(records.schema, parameters.clip_norm, parameters.center, parameters.frequencies)
         self._residual_norm = parameters.residual_norm
         self.fit = GaussianFit()
 
@@ -116,8 +139,8 @@ class MomentsRun(StatelessRun):
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """Make release `step` and keep what it says."""
         mechanism = self._mechanisms[step]
-        contributions = (self.records.pooled, self._coordinates, self._residuals)[step]
-        released = mechanism.release(contributions, step=step, account=account, noise=noise)
+        contribution, seen = self._question(step)
+        released = self._records.release(mechanism, contribution, seen, step=step, account=account, noise=noise)
         if step == 0:
             self.fit.estimate_subspace(released[0], self._mechanisms[1].dimensions)
         elif step == 1:
@@ -130,13 +153,11 @@ class MomentsRun(StatelessRun):
         """The class-conditional Gaussian."""
         from datalens_service.models.generators.generator import Generator
 
-        tensors = self.records.lift(self.fit.tensors(self.records.clip_norm))
-        return Generator("gaussian", self._schema, {}, tensors)
+        tensors = self.view.lift(self.fit.tensors(self.view.clip_norm))
+        return Generator("gaussian", self._records.schema, {}, tensors)
 
-    def _coordinates(self) -> GroupedVectors:
-        return self.records.vectors(self.records.coordinates(self.fit.basis), self.records.labels)
-
-    def _residuals(self) -> GroupedVectors:
-        labels = self.records.labels
-        residuals = self.records.coordinates(self.fit.basis) - self.fit.means[labels]
-        return self.records.vectors(residuals / self._residual_norm, labels)
+    def _question(self, step: int) -> tuple[Contribution, object]:
+        """What release `step` sums, and the released value that it is made with."""
+        if step == 0:
+            return pooled_vectors, self.view
+        return (class_vectors, class_residuals)[step - 1], Measured(self.view, self.fit, self._residual_norm)

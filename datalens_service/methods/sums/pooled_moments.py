@@ -10,25 +10,27 @@ same assumption: Hastie, Tibshirani and Friedman, The Elements of Statistical Le
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from datalens_service.data.dataset import Dataset, Schema, Upload
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.mechanisms.private_records import Contribution, PrivateRecords, Rows
 from datalens_service.methods.base import ExecutionOptions, Plan
-from datalens_service.methods.public_start import check_same_size, describe_source, spread_over
+from datalens_service.methods.public_start import PublicImages, check_same_size, describe_source, spread_over
 from datalens_service.methods.sums.record_sums import (
     COUNT_WEIGHT,
     MAXIMUM_DIMENSIONS,
-    ClippedRecords,
+    ImageVectors,
     StatelessRun,
     SummedImages,
     calibrated,
     list_sums,
+    pooled_vectors,
     visible_detail,
 )
 from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit
@@ -119,11 +121,11 @@ class PooledMoments(SummedImages):
             "the budget pays for: they are soft."
         )
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> PooledMomentsRun:
         """A run of the three releases; nothing in it is random but the noise."""
-        return PooledMomentsRun(self, plan, dataset, options)
+        return PooledMomentsRun(self, plan, records, options)
 
 
 def plan_frequencies(schema: Schema, units: int) -> int:
@@ -139,25 +141,48 @@ def plan_frequencies(schema: Schema, units: int) -> int:
     return int(np.clip(_FREQUENCIES_PER_EVIDENCE * evidence**_GROWTH, _FEWEST, _MOST))
 
 
+class Measured(NamedTuple):
+    """What contributions are made with: public lengths, and what the releases so far say."""
+
+    view: ImageVectors
+    fit: PooledGaussianFit
+    residual_norm: float
+
+
+def class_offsets(rows: Rows, measured: Measured) -> GroupedVectors:
+    """Contribution: what lies between an image and the released center, in the group of its class."""
+    away = measured.view.vectors(rows.values) - measured.fit.center
+    return GroupedVectors(away / measured.residual_norm, rows.labels, rows.units)
+
+
+def pooled_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
+    """Contribution: what lies between an image and the released mean of its class."""
+    means = (measured.fit.center + measured.fit.offsets)[rows.labels]
+    away = measured.view.vectors(rows.values) - means
+    return GroupedVectors(away / measured.residual_norm, np.zeros(len(rows.labels), dtype=np.int64), rows.units)
+
+
 class PooledMomentsRun(StatelessRun):
     """The three releases of a run.
 
     Attributes:
-        records: Private.
+        view: How images are seen.
         fit: What the releases so far say.
     """
 
-    def __init__(self, parameters: PooledMoments, plan: Plan, dataset: Dataset, options: ExecutionOptions) -> None:
+    def __init__(
+        self, parameters: PooledMoments, plan: Plan, records: PrivateRecords, options: ExecutionOptions
+    ) -> None:
         self._start_stddev, self._options = parameters.start_stddev, options
         self._denoiser: PublicDenoiser | None = None
         self._mechanisms = list_sums(plan)
-        self._schema = dataset.schema
+        self._records, self._schema = records, records.schema
         self._residual_norm = parameters.residual_norm
         frequencies = self._mechanisms[0].dimensions
-        self.records = ClippedRecords(dataset, parameters.clip_norm, parameters.center, frequencies)
+        self.view = ImageVectors(records.schema, parameters.clip_norm, parameters.center, frequencies)
         self.fit = PooledGaussianFit(parameters.residual_norm)
 
-    def start_from(self, public: Upload) -> None:
+    def start_from(self, public: PublicImages) -> None:
         """Let a denoiser of public images finish what is drawn.
 
         Raises:
@@ -166,7 +191,7 @@ class PooledMomentsRun(StatelessRun):
         from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
 
         check_same_size(self._schema, public.schema)
-        images, digest = spread_over(public.train, _MOST_PUBLIC).images, describe_source(public).sha256
+        images, digest = spread_over(public, _MOST_PUBLIC).images, describe_source(public).sha256
         self._denoiser = PublicDenoiser.learn(self._schema, images, digest, self._options.public_models)
 
     @property
@@ -177,8 +202,8 @@ class PooledMomentsRun(StatelessRun):
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """Make release `step` and keep what it says."""
         mechanism = self._mechanisms[step]
-        contributions = (self.records.pooled, self._offsets, self._residuals)[step]
-        released = mechanism.release(contributions, step=step, account=account, noise=noise)
+        contribution, seen = self._question(step)
+        released = self._records.release(mechanism, contribution, seen, step=step, account=account, noise=noise)
         stddev = mechanism.noise_stddev
         if step == 0:
             self.fit.estimate_center(released[0], stddev / mechanism.grid)
@@ -191,7 +216,7 @@ class PooledMomentsRun(StatelessRun):
         """The class-conditional Gaussian, and a denoiser behind it if there are public images."""
         from datalens_service.models.generators.generator import Generator
 
-        tensors = self.records.lift(self.fit.tensors(self.records.clip_norm))
+        tensors = self.view.lift(self.fit.tensors(self.view.clip_norm))
         if self._denoiser is None:
             return Generator("gaussian", self._schema, {}, tensors)
         from datalens_service.models.generators.denoiser.diffusion import Start
@@ -199,15 +224,8 @@ class PooledMomentsRun(StatelessRun):
         finished = self._denoiser.finish(Start("gaussian", {}, tensors), self._start_stddev)
         return Generator("diffusion", self._schema, *finished)
 
-    def _offsets(self) -> GroupedVectors:
-        """Of every record what lies between it and the released center, in the group of its class."""
-        pooled = self.records.pooled()
-        return pooled._replace(
-            values=(pooled.values - self.fit.center) / self._residual_norm, groups=self.records.labels
-        )
-
-    def _residuals(self) -> GroupedVectors:
-        """Of every record what lies between it and the released mean of its class."""
-        pooled = self.records.pooled()
-        means = (self.fit.center + self.fit.offsets)[self.records.labels]
-        return pooled._replace(values=(pooled.values - means) / self._residual_norm)
+    def _question(self, step: int) -> tuple[Contribution, object]:
+        """What release `step` sums, and the released value that it is made with."""
+        if step == 0:
+            return pooled_vectors, self.view
+        return (class_offsets, pooled_residuals)[step - 1], Measured(self.view, self.fit, self._residual_norm)

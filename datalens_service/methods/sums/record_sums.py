@@ -1,4 +1,4 @@
-"""Shared by methods of noisy sums over records: clipped records, calibrated releases, a run without state."""
+"""Shared by methods of noisy sums over records: images as vectors, calibrated releases, a run without state."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Images, Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.mechanisms import CellVotes, CrossProductSum, GradientSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.planned_release import PlannedRelease
-from datalens_service.methods.base import Extras, Method, Plan
+from datalens_service.mechanisms.private_records import Rows
+from datalens_service.methods.base import Extras, Plan, WalledMethod
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import LowFrequencies, count_planes
 from datalens_service.models.generators.gaussian.gaussian import around
@@ -26,7 +27,6 @@ from datalens_service.strict import Integer, Number
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
 
-PRIVATE_READS = ("training",)
 
 Floats = NDArray[np.float64]
 GroupedSum = OuterProductSum | VectorSum
@@ -40,8 +40,6 @@ _COARSEST_GRID = 64
 # The upper triangle of a d×d matrix is released. Larger images are seen through their lowest frequencies only.
 MAXIMUM_DIMENSIONS = 4096
 _FREQUENCIES = 2048
-# Read at once, as float64: 32 MiB.
-_NUMBERS = 2**22
 
 
 def summed_dimensions(schema: Schema, frequencies: int | None = None) -> int:
@@ -75,7 +73,7 @@ def visible_detail(schema: Schema, summed: int) -> tuple[int, int]:
     return (schema.width, pixels // schema.width) if schema.width < side else (side, side)
 
 
-class SummedImages(Method):
+class SummedImages(WalledMethod):
     """Parameters of methods that sum images: where lengths are measured from, and how fine the detail is."""
 
     center: Number = Field(
@@ -131,36 +129,37 @@ def list_sums(plan: Plan) -> list[GroupedSum]:
     return [mechanism for mechanism in mechanisms if isinstance(mechanism, OuterProductSum | VectorSum)]
 
 
-class ClippedRecords:
-    """Private records as vectors in units of the clipping norm; a record may enter every sum once.
+class ImageVectors:
+    """Images as vectors in units of the clipping norm: public, and each vector a function of its own image.
 
     Args:
-        dataset: Private.
-        clip_norm: Public; largest length, as a fraction of an all-white image.
-        center: Public; brightness that is subtracted from every pixel before.
-        frequencies: Public; lowest frequencies that are summed, in their order. None: all pixels of small images.
+        schema: Of the images.
+        clip_norm: Largest length, as a fraction of an all-white image.
+        center: Brightness that is subtracted from every pixel before.
+        frequencies: Lowest frequencies that are summed, in their order. None: all pixels of small images.
 
     Attributes:
         clip_norm: Length in pixel units that counts as 1.
-        labels: int64 (n,).
     """
 
-    def __init__(self, dataset: Dataset, clip_norm: float, center: float = 0.0, frequencies: int | None = None) -> None:
-        self._longest = math.sqrt(dataset.schema.dimensions)
+    def __init__(self, schema: Schema, clip_norm: float, center: float = 0.0, frequencies: int | None = None) -> None:
+        self._longest = math.sqrt(schema.dimensions)
         self._center = center
         self.clip_norm = clip_norm * self._longest
-        self.labels = dataset.train.labels
-        self._data = dataset.train
-        summed = summed_dimensions(dataset.schema, frequencies)
-        reduced = frequencies is not None or summed < dataset.schema.dimensions
-        self._frequencies = LowFrequencies(dataset.schema, summed) if reduced else None
-        self._rows = max(1, _NUMBERS // dataset.schema.dimensions)
+        summed = summed_dimensions(schema, frequencies)
+        reduced = frequencies is not None or summed < schema.dimensions
+        self._frequencies = LowFrequencies(schema, summed) if reduced else None
 
-    def pooled(self) -> GroupedVectors:
-        """Whole images, not told apart by class; longer ones are scaled back by the mechanism."""
-        starts = range(0, len(self._data), self._rows)
-        blocks = [self._reduce(self._data.images[row : row + self._rows]) for row in starts]
-        return self.vectors(np.concatenate(blocks), np.zeros(len(self._data), dtype=np.int64))
+    def vectors(self, images: Images) -> Floats:
+        """(n, d) of images (n, height, width, channels); longer ones are scaled back by the mechanism."""
+        pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0 - self._center
+        if self._frequencies is None:
+            return np.asarray(pixels / self.clip_norm)
+        return self._frequencies.coordinates(on_grid(pixels, self._longest)) / self.clip_norm
+
+    def coordinates(self, images: Images, basis: Floats) -> Floats:
+        """(n, q): images of length at most 1 in a released basis (d, q)."""
+        return exact_products(on_grid(self.vectors(images)), basis)
 
     def lift(self, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
         """A released model of summed numbers as one of whole images; frequencies do not depend on data."""
@@ -168,19 +167,10 @@ class ClippedRecords:
             tensors = tensors | {"basis": self._frequencies.lift(tensors["basis"])}
         return around(self._center, tensors) if self._center else tensors
 
-    def _reduce(self, images: NDArray[np.uint8]) -> Floats:
-        pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0 - self._center
-        if self._frequencies is None:
-            return pixels / self.clip_norm
-        return self._frequencies.coordinates(on_grid(pixels, self._longest)) / self.clip_norm
 
-    def coordinates(self, basis: Floats) -> Floats:
-        """(n, q): images of length at most 1 in a released basis (d, q)."""
-        return exact_products(on_grid(self.pooled().values), basis)
-
-    def vectors(self, values: Floats, groups: NDArray[np.int64]) -> GroupedVectors:
-        """One vector per record, with its group and its unit."""
-        return GroupedVectors(values, groups, self._data.unit_ids)
+def pooled_vectors(rows: Rows, view: ImageVectors) -> GroupedVectors:
+    """Contribution: whole images, not told apart by class."""
+    return GroupedVectors(view.vectors(rows.values), np.zeros(len(rows.labels), dtype=np.int64), rows.units)
 
 
 class StatelessRun:

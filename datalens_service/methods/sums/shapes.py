@@ -8,18 +8,18 @@ what images show, one noisy count of drawings decides. Whatever follows a releas
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datalens_service.data.dataset import Dataset, Images, Schema
+from datalens_service.data.dataset import Images, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods.base import ExecutionOptions, Method, Plan
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows
+from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod
 from datalens_service.methods.sums.content_count import count_drawings, plan_count, read_count
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, StatelessRun, calibrated, list_sums
 from datalens_service.models.exact_products import exact_products, on_grid
@@ -31,7 +31,6 @@ from datalens_service.strict import Integer, Number
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
 
-PRIVATE_READS = ("training",)
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +40,7 @@ _VECTOR_NORMS: Final[dict[str, float]] = {"drawings": 28.0, "objects": 104.0}
 _RESIDUAL_NORMS: Final[dict[str, float]] = {"drawings": 18.0, "objects": 61.0}
 
 
-class Shapes(Method):
+class Shapes(WalledMethod):
     """Parameters of the shapes method; constants were chosen on MNIST and Fashion-MNIST (docs/methods.md)."""
 
     name: Literal["shapes"] = "shapes"
@@ -99,24 +98,84 @@ class Shapes(Method):
         contents: list[Content] = ["drawings", "objects"] if self.content == "measured" else [self.content]
         return max(LevelSets(schema, content).dimensions for content in contents)
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> ShapesRun:
         """A run of the releases; beside noise, only the samples that set the tolerance are random: public."""
-        return ShapesRun(self, plan, dataset, randomness)
+        return ShapesRun(self, plan, records, randomness)
+
+
+class Encoding(NamedTuple):
+    """What contributions are made with: public lengths, released means (classes, dimensions) and basis, how wide.
+
+    Attributes:
+        width: Columns that the mechanism sums; vectors that are shorter end in zeros.
+    """
+
+    codec: LevelSets
+    vector_norm: float
+    residual_norm: float
+    fit: HierarchicalFit
+    width: int
+
+
+def encode(rows: Rows, codec: LevelSets) -> Floats:
+    """Vectors of images, of any length."""
+    return codec.encode(rows.values)
+
+
+def redraw(rows: Rows, codec: LevelSets) -> Images:
+    """Images that were encoded, decoded again, as samples are."""
+    return codec.decode_records(rows.values)
+
+
+def class_vectors(rows: Rows, encoding: Encoding) -> GroupedVectors:
+    """Contribution: vectors around the origin, in units of their largest length."""
+    return GroupedVectors(_padded(_vectors(rows, encoding), encoding.width), rows.labels, rows.units)
+
+
+def shared_residuals(rows: Rows, encoding: Encoding) -> GroupedVectors:
+    """Contribution: distances from the released class means, of all classes together."""
+    values = _padded(_residuals(rows, encoding), encoding.width)
+    return GroupedVectors(values, np.zeros(len(rows.labels), dtype=np.int64), rows.units)
+
+
+def class_residuals(rows: Rows, encoding: Encoding) -> GroupedVectors:
+    """Contribution: the same in the released subspace, by class."""
+    values = exact_products(_residuals(rows, encoding), encoding.fit.basis)
+    return GroupedVectors(_padded(values, encoding.width), rows.labels, rows.units)
+
+
+def _vectors(rows: Rows, encoding: Encoding) -> Floats:
+    return on_grid((rows.values - encoding.codec.origin()) / encoding.vector_norm)
+
+
+def _residuals(rows: Rows, encoding: Encoding) -> Floats:
+    away = _vectors(rows, encoding) * encoding.vector_norm - encoding.fit.means[rows.labels]
+    return on_grid(away / encoding.residual_norm)
+
+
+def _padded(values: Floats, width: int) -> Floats:
+    missing = width - values.shape[1]
+    return np.pad(values, ((0, 0), (0, missing))) if missing else values
 
 
 class ShapesRun(StatelessRun):
-    """The releases of a run: vectors are padded with zeros where the content leaves them shorter than planned."""
+    """The releases of a run: vectors are padded with zeros where the content leaves them shorter than planned.
 
-    def __init__(self, parameters: Shapes, plan: Plan, dataset: Dataset, randomness: TrainingRandomness) -> None:
+    Attributes:
+        encoded: Records as vectors, once their content is known.
+        codec: That made them.
+    """
+
+    encoded: PrivateRecords
+    codec: LevelSets
+
+    def __init__(self, parameters: Shapes, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness) -> None:
         self._parameters = parameters
         self._mechanisms = list_sums(plan)
-        self._schema = dataset.schema
-        self._data = dataset.train
-        self._dimensions = parameters.dimensions(dataset.schema)
+        self._records = records
         self._seed = randomness.seed("shapes.tolerances")
-        self._encoded: Floats | None = None
         self._fit = HierarchicalFit()
         self._first_sum = 0
         if parameters.content == "measured":
@@ -132,17 +191,18 @@ class ShapesRun(StatelessRun):
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """Make release `step` and keep what it says."""
         number, mechanism = step - self._first_sum, self._mechanisms[step]
-        sums = self._means, self._shared, self._classes
-        contributions = partial(count_drawings, self._data) if number < 0 else sums[number]
-        released = mechanism.release(contributions, step=step, account=account, noise=noise)
+        if number < 0:
+            count = self._records.release(mechanism, count_drawings, None, step=step, account=account, noise=noise)
+            self._choose_content(read_count(count))
+            return
+        contribution = (class_vectors, shared_residuals, class_residuals)[number]
+        seen = Encoding(self.codec, self._vector_norm, self._residual_norm, self._fit, mechanism.dimensions)
+        released = self.encoded.release(mechanism, contribution, seen, step=step, account=account, noise=noise)
         self._learn(number, released)
 
     def _learn(self, number: int, released: Floats) -> None:
-        """From the count (-1), the means (0), what classes share (1) or what each adds (2)."""
-        if number < 0:
-            self._choose_content(read_count(released))
-            return
-        mechanism, used = self._mechanisms[number + self._first_sum], self._codec.dimensions
+        """From the means (0), what classes share (1) or what each adds (2)."""
+        mechanism, used = self._mechanisms[number + self._first_sum], self.codec.dimensions
         stddev, scale = mechanism.noise_stddev / mechanism.grid**2, self._residual_norm**2
         if number == 0:
             sum_stddev = mechanism.noise_stddev / mechanism.grid * self._vector_norm
@@ -155,7 +215,8 @@ class ShapesRun(StatelessRun):
             self._fit.estimate_classes(released[:, :rank, :rank] * scale, stddev * scale)
 
     def _choose_content(self, content: Content) -> None:
-        self._codec = LevelSets(self._schema, content)
+        self.codec = LevelSets(self._records.schema, content)
+        self.encoded = self._records.map(encode, self.codec)
         self._vector_norm, self._residual_norm = _VECTOR_NORMS[content], _RESIDUAL_NORMS[content]
 
     def result(self) -> Generator:
@@ -163,52 +224,12 @@ class ShapesRun(StatelessRun):
         from datalens_service.models.generators.generator import Generator
         from datalens_service.models.generators.outlines import shapes
 
-        settings: dict[str, Any] = {"content": self._codec.content, "spread": self._parameters.spread}
+        settings: dict[str, Any] = {"content": self.codec.content, "spread": self._parameters.spread}
         parts = {
             "basis": self._fit.basis,
-            "means": self._fit.means + self._codec.origin(),
+            "means": self._fit.means + self.codec.origin(),
             "factors": self._fit.factors,
         }
         tensors = {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}
-        limits = shapes.tolerances(tensors, settings, self._schema, self._parameters.accepted, self._seed)
-        return Generator("shapes", self._schema, settings, tensors | {"tolerances": limits})
-
-    @property
-    def ink_level(self) -> float:
-        """Brightness of ink, of the released content."""
-        return self._codec.ink_level
-
-    def redrawn_records(self) -> Images:
-        """Private: each record, encoded and decoded again, as samples are."""
-        return self._codec.decode_records(self._encoded_records())
-
-    def _encoded_records(self) -> Floats:
-        """Private (n, dimensions): vectors of records, of any length."""
-        if self._encoded is None:
-            self._encoded = self._codec.encode(self._data.images)
-        return self._encoded
-
-    def _vectors(self) -> Floats:
-        """Private (n, dimensions): records as vectors around the origin, in units of their largest length."""
-        return on_grid((self._encoded_records() - self._codec.origin()) / self._vector_norm)
-
-    def _means(self) -> GroupedVectors:
-        return GroupedVectors(self._padded(self._vectors(), 0), self._data.labels, self._data.unit_ids)
-
-    def _residuals(self) -> Floats:
-        """Private (n, dimensions): distances from the released class means, in units of their largest length."""
-        away = self._vectors() * self._vector_norm - self._fit.means[self._data.labels]
-        return on_grid(away / self._residual_norm)
-
-    def _shared(self) -> GroupedVectors:
-        groups = np.zeros(len(self._data), dtype=np.int64)
-        return GroupedVectors(self._padded(self._residuals(), 1), groups, self._data.unit_ids)
-
-    def _classes(self) -> GroupedVectors:
-        values = exact_products(self._residuals(), self._fit.basis)
-        return GroupedVectors(self._padded(values, 2), self._data.labels, self._data.unit_ids)
-
-    def _padded(self, values: Floats, number: int) -> Floats:
-        """As wide as the mechanism sums them."""
-        missing = self._mechanisms[number + self._first_sum].dimensions - values.shape[1]
-        return np.pad(values, ((0, 0), (0, missing))) if missing else values
+        limits = shapes.tolerances(tensors, settings, self._records.schema, self._parameters.accepted, self._seed)
+        return Generator("shapes", self._records.schema, settings, tensors | {"tolerances": limits})

@@ -10,6 +10,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account, VoteMechanism
+from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Extras, Plan
 from datalens_service.methods.sums.moments import MomentsRun
 from datalens_service.methods.voting.distributed import LeaderTeacherPool
@@ -46,7 +47,11 @@ class DataLensRun:
         self._schema = dataset.schema
         self._randomness = randomness
         self._device = options.group.local_device(options.device)
-        self._warm = MomentsRun(parameters.warm_start, plan, dataset) if parameters.warm_start else None
+        self._warm = (
+            MomentsRun(parameters.warm_start, plan, PrivateRecords.from_dataset(dataset))
+            if parameters.warm_start
+            else None
+        )
         votes = plan.releases[-1]
         if not isinstance(votes.mechanism, VoteMechanism):
             raise TypeError("the last release of a DataLens plan is a vote")

@@ -1,0 +1,196 @@
+"""The wall: a run sees private records through charged sums of contributions, and in no other way.
+
+A run holds `PrivateRecords`. It has the public schema, and answers one question: the sum over units of
+`contribution(rows, released)`, through the door of `base`. A contribution is a function of a module, so it takes
+nothing along but its two arguments; what it gets of `released` is a copy, so it leaves nothing behind; its rows are
+each a function of one record (a test tries every contribution on parts of its rows). docs/mechanisms/wall.md says what
+is left to read.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FunctionType
+from typing import Any, Final, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Dataset, Labels, Schema, UnitIds
+from datalens_service.mechanisms.base import Account, Mechanism
+from datalens_service.privacy.randomness import NoiseSource
+
+PRIVATE_READS = ("training",)
+
+Released = TypeVar("Released")
+
+# Read at once, as float64: 32 MiB.
+_NUMBERS: Final = 2**22
+
+
+class Rows(NamedTuple):
+    """Private: records side by side, as a contribution gets them; it may not write to them."""
+
+    values: NDArray[Any]
+    """uint8 (records, height, width, channels), or what `PrivateRecords.map` made of them."""
+    labels: Labels
+    """(records,)."""
+    units: UnitIds
+    """(records,) identity of each record's unit. What a contribution says of units is not believed."""
+
+
+Contribution = Callable[[Rows, Any], Any]
+"""Of rows and of a released value, what a mechanism sums: one row per record, and their units."""
+
+
+class WallBroken(RuntimeError):
+    """A method reached for private records in another way than by a charged sum."""
+
+
+class PrivateRecords:
+    """Records behind the wall.
+
+    Args:
+        schema: Public.
+        vault: Private.
+
+    Attributes:
+        schema: Public.
+    """
+
+    def __init__(self, schema: Schema, vault: _Vault) -> None:
+        self.schema = schema
+        self._vault = vault
+
+    @classmethod
+    def from_dataset(cls, dataset: Dataset) -> PrivateRecords:
+        """The training records of a data set, which stays outside of the wall from here on."""
+        train = dataset.train
+        rows = Rows(_read_only(train.images), _read_only(train.labels), _read_only(train.unit_ids))
+        return cls(dataset.schema, _Vault(lambda: rows, max(1, _NUMBERS // dataset.schema.dimensions)))
+
+    def map(self, function: Callable[[Rows, Any], NDArray[Any]], released: object) -> PrivateRecords:
+        """The same records, whose values are what a function makes of them: at the first question, and then kept.
+
+        Args:
+            function: As a contribution; its rows are each a function of one record.
+            released: Made of earlier releases and of public values.
+        """
+        check_function(function)
+        return PrivateRecords(self.schema, _mapped(self._vault, function, copy.deepcopy(released)))
+
+    def release(
+        self,
+        mechanism: Mechanism[Any, Released],
+        contribution: Contribution,
+        released: object,
+        *,
+        step: int,
+        account: Account,
+        noise: NoiseSource,
+    ) -> Released:
+        """The charged, noisy sum over units of `contribution(rows, released)`, decoded.
+
+        Args:
+            mechanism: Clips, charges and draws.
+            contribution: A function of a module.
+            released: Made of earlier releases and of public values.
+            step: As `Mechanism.release`.
+            account: As `Mechanism.release`.
+            noise: As `Mechanism.release`.
+
+        Raises:
+            BudgetExceeded: The budget does not cover this release; nothing was drawn.
+            WallBroken: The contribution could take more along than its arguments.
+        """
+        check_function(contribution)
+        answer = partial(self._vault.answer, contribution, copy.deepcopy(released))
+        return mechanism.release(answer, step=step, account=account, noise=noise)
+
+
+class _Vault:
+    """Rows that are read while a question is open.
+
+    Args:
+        read: Private.
+        rows_at_once: Public; how many a function gets. None: all of them.
+    """
+
+    def __init__(self, read: Callable[[], Rows], rows_at_once: int | None) -> None:
+        self._read, self._rows_at_once = read, rows_at_once
+        self._is_open = False
+
+    def rows(self) -> Rows:
+        """All of them.
+
+        Raises:
+            WallBroken: No question is open.
+        """
+        if not self._is_open:
+            raise WallBroken("Private records are read by a charged sum alone.")
+        return self._read()
+
+    def answer(self, function: Contribution, released: object) -> Any:
+        """What a function makes of all rows, for a mechanism that sums it; of the units it names none is believed."""
+        with self._opened():
+            rows = self.rows()
+            parts = [function(block, released) for block in self._blocks(rows)]
+        joined = parts[0] if len(parts) == 1 else _joined(parts)
+        arrays = joined if isinstance(joined, tuple) else (joined,)
+        if {len(array) for array in arrays} != {len(rows.units)}:
+            raise WallBroken("A contribution has one row for every record.")
+        return joined._replace(units=rows.units) if hasattr(joined, "_replace") else joined
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        self._is_open = True
+        try:
+            yield
+        finally:
+            self._is_open = False
+
+    def _blocks(self, rows: Rows) -> Iterator[Rows]:
+        count = len(rows.units)
+        size = self._rows_at_once or max(1, count)
+        for start in range(0, max(1, count), size):
+            yield Rows(*(array[start : start + size] for array in rows))
+
+
+def _mapped(source: _Vault, function: Callable[[Rows, Any], NDArray[Any]], released: object) -> _Vault:
+    """Rows with other values; they are in memory already, so a function gets them all."""
+    kept: list[Rows] = []
+
+    def read() -> Rows:
+        if not kept:
+            values = _read_only(source.answer(function, released))
+            with source._opened():
+                kept.append(source.rows()._replace(values=values))
+        return kept[0]
+
+    return _Vault(read, None)
+
+
+def check_function(function: Callable[..., Any]) -> None:
+    """Refuse what may know more than its arguments: methods, closures, functions with defaults.
+
+    Raises:
+        WallBroken: It is no function of a module.
+    """
+    plain = isinstance(function, FunctionType) and "<locals>" not in function.__qualname__
+    if not plain or function.__closure__ or function.__defaults__ or function.__kwdefaults__:
+        raise WallBroken("A contribution is a function of a module, of rows and of a released value.")
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], tuple):
+        return type(parts[0])(*map(np.concatenate, zip(*parts, strict=True)))
+    return np.concatenate(parts)
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view

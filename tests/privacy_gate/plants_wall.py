@@ -1,0 +1,45 @@
+"""Bugs of contributions behind the wall that a short job with few records does not show."""
+
+import numpy as np
+import pytest
+
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.mechanisms.private_records import Rows
+from datalens_service.methods.last_layer import scattering
+from datalens_service.methods.sums import moments
+from datalens_service.models.classifiers.encoded_features import FeatureBasis
+
+from .plant import Plant
+
+_GROUP = 1_024
+encoded_features, class_vectors = scattering.encoded_features, moments.class_vectors
+
+
+def centred_features(rows: Rows, basis: FeatureBasis) -> np.ndarray:
+    """Full groups lose their mean; the last one, and every small data set, stays as it is."""
+    features = encoded_features(rows, basis).copy()
+    for start in range(0, len(features) - _GROUP + 1, _GROUP):
+        features[start : start + _GROUP] -= features[start : start + _GROUP].mean(axis=0)
+    return features
+
+
+def full_groups_are_centred(patch: pytest.MonkeyPatch) -> None:
+    """As a batch normalisation that waits for a whole batch."""
+    patch.setattr(scattering, "encoded_features", centred_features)
+
+
+def weighted_by_place(rows: Rows, measured: moments.Measured) -> GroupedVectors:
+    """Records behind many others weigh less."""
+    made = class_vectors(rows, measured)
+    return made._replace(values=made.values * np.where(np.arange(len(made.values)) < 2_000, 1.0, 0.5)[:, None])
+
+
+def later_records_weigh_less(patch: pytest.MonkeyPatch) -> None:
+    """Whoever stands behind two thousand others counts half: one that leaves moves the next one up."""
+    patch.setattr(moments, "class_vectors", weighted_by_place)
+
+
+PLANTS = (
+    Plant("features of full groups centred by their mean", "R6", full_groups_are_centred),
+    Plant("records behind two thousand others weigh less", "R6", later_records_weigh_less),
+)

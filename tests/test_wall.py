@@ -1,0 +1,284 @@
+"""Behind the wall a method names no type that holds private records, and has no way around it."""
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.mechanisms import VectorSum
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows, WallBroken
+from datalens_service.methods.base import Method, WalledMethod
+from datalens_service.methods.registered import AnyMethod
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource
+from privacy_gate.detect_rows import one_case_each
+
+PRODUCT = Path(__file__).parents[1] / "datalens_service"
+METHODS = PRODUCT / "methods"
+WALLED = sorted(
+    [
+        *(path for family in ("sums", "last_layer") for path in (METHODS / family).glob("*.py")),
+        METHODS / "public_votes.py",
+        METHODS / "public_start.py",
+    ]
+)
+PUBLIC_NAMES = {"Schema", "Images", "Labels"}
+"""Of `data.dataset`: none of them holds records."""
+WAYS_AROUND = {"getattr", "setattr", "vars", "globals", "locals", "eval", "exec", "open", "__import__"}
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for path in WALLED:
+        yield str(path.relative_to(METHODS)), ast.parse(path.read_text())
+
+
+def complaints(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (f"imports {name.name}" for name in node.names if name.name.startswith("datalens_service"))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("datalens_service.data"):
+            names = {name.name for name in node.names}
+            if node.module != "datalens_service.data.dataset" or not names <= PUBLIC_NAMES:
+                yield f"imports {sorted(names)} of {node.module}"
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not _is_own(node.value):
+            yield f"reaches for {node.attr} of something else"
+        if isinstance(node, ast.Name) and node.id in WAYS_AROUND:
+            yield f"uses {node.id}"
+
+
+def _is_own(value: ast.expr) -> bool:
+    """`self` and `super()`; a named tuple's own `_replace` is public."""
+    called = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "super"
+    return called or (isinstance(value, ast.Name) and value.id in {"self", "cls"})
+
+
+def contributions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.args.args and ast.unparse(_annotation(node)) == "Rows":
+            yield node
+
+
+def _annotation(node: ast.FunctionDef) -> ast.expr:
+    return node.args.args[0].annotation or ast.Constant(None)
+
+
+def test_no_module_behind_the_wall_names_what_holds_records() -> None:
+    found = {name: list(complaints(tree)) for name, tree in trees()}
+    allowed = {"reaches for _replace of something else", "reaches for _asdict of something else"}
+    assert {name: [said for said in all_of_it if said not in allowed] for name, all_of_it in found.items()} == {
+        name: [] for name in found
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from datalens_service.data.dataset import Split",
+        "from datalens_service.data.stored_dataset import load_dataset",
+        "import datalens_service.data.dataset",
+        "rows = records._vault.rows()",
+        "vars(records)",
+    ],
+)
+def test_a_way_around_is_complained_of(line: str) -> None:
+    assert list(complaints(ast.parse(line)))
+
+
+def test_contributions_write_to_nothing_but_their_own_names() -> None:
+    """Else one might keep a private number in its module."""
+    for name, tree in trees():
+        for function in contributions(tree):
+            stored = [
+                node
+                for node in ast.walk(function)
+                if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
+            ]
+            spread = [node for node in ast.walk(function) if isinstance(node, ast.Global | ast.Nonlocal)]
+            assert not stored + spread, f"{name}: {function.name}"
+
+
+def test_what_a_run_asks_is_among_the_contributions_of_its_module() -> None:
+    """Each is found by its first argument, so that the rule above holds for all of them."""
+    asked = {
+        ast.unparse(argument)
+        for _, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        for argument in node.args[:1]
+        if node.func.attr == "map" and isinstance(argument, ast.Name)
+    }
+    known = {function.name for _, tree in trees() for function in contributions(tree)}
+    assert asked
+    assert asked <= known
+    assert len(known) >= 15
+
+
+def test_methods_behind_the_wall_are_those_of_these_modules() -> None:
+    kinds = {kind for kind in AnyMethod.__args__ if issubclass(kind, Method)}
+    behind = {kind for kind in kinds if issubclass(kind, WalledMethod)}
+    files = {Path(inspect.getfile(kind)) for kind in behind}
+    assert files <= set(WALLED)
+    assert not {Path(inspect.getfile(kind)) for kind in kinds - behind} & set(WALLED)
+
+
+def test_the_capability_answers_one_question() -> None:
+    public = {name for name in dir(records()) if not name.startswith("_")}
+    assert public == {"schema", "from_dataset", "map", "release"}
+
+
+COUNT = VectorSum(num_groups=1, dimensions=1, count_weight=64, noise_stddev=20_000)
+KEPT: list[np.ndarray] = []
+
+
+def records(count: int = 30) -> PrivateRecords:
+    images = np.random.default_rng(0).integers(0, 256, (count, 4, 4, 1), dtype=np.uint8)
+    schema = Schema(channels=1, height=4, width=4, class_names=("a", "b"), num_units=count)
+    return PrivateRecords.from_dataset(Dataset(schema, Split(images, np.arange(count) % 2), None, b"k" * 32))
+
+
+def brightness(rows: Rows, longest: dict[str, float]) -> GroupedVectors:
+    values = rows.values.reshape(len(rows.labels), -1).mean(axis=1, keepdims=True) / longest["is"]
+    return GroupedVectors(values, np.zeros(len(values), dtype=np.int64), rows.units)
+
+
+def written(rows: Rows, longest: dict[str, float]) -> GroupedVectors:
+    longest["is"] = float(rows.values.max())
+    return brightness(rows, longest)
+
+
+def renamed(rows: Rows, longest: dict[str, float]) -> GroupedVectors:
+    return brightness(rows, longest)._replace(units=np.zeros(len(rows.units), dtype=np.int64))
+
+
+def shortened(rows: Rows, longest: dict[str, float]) -> GroupedVectors:
+    return GroupedVectors(*(array[1:] for array in brightness(rows, longest)))
+
+
+def overwritten(rows: Rows, longest: dict[str, float]) -> GroupedVectors:
+    rows.values[:] = 0
+    return brightness(rows, longest)
+
+
+def halved(rows: Rows, _released: None) -> np.ndarray:
+    KEPT.append(rows.values)
+    return rows.values / 2
+
+
+def asked(
+    contribution: object, longest: dict[str, float] | None = None, of: PrivateRecords | None = None
+) -> np.ndarray:
+    released = longest or {"is": 255.0}
+    return (of or records()).release(
+        COUNT, contribution, released, step=0, account=MemoryAccount(10**30), noise=NoiseSource()
+    )
+
+
+def test_a_question_is_answered_with_a_charged_noisy_sum() -> None:
+    account = MemoryAccount(10**30)
+    answer = records().release(COUNT, brightness, {"is": 255.0}, step=0, account=account, noise=NoiseSource())
+    assert account.charged_units == COUNT.cost()
+    np.testing.assert_array_equal(answer, COUNT.decode(account.replay(0)))
+
+
+def test_records_are_sealed_but_for_an_open_question() -> None:
+    private = records()
+    for vault in (private._vault, private.map(halved, None)._vault):
+        with pytest.raises(WallBroken, match="charged sum"):
+            vault.rows()
+    asked(brightness, of=private)
+    with pytest.raises(WallBroken):
+        private._vault.rows()
+
+
+def test_what_is_mapped_is_computed_at_the_first_question_and_kept() -> None:
+    KEPT.clear()
+    private = records().map(halved, None)
+    assert not KEPT
+    for _ in range(2):
+        asked(brightness, of=private)
+    assert len(KEPT) == 1
+
+
+def test_a_contribution_takes_nothing_along() -> None:
+    private, number = records(), 3.0
+
+    def closure(rows: Rows, _released: object) -> GroupedVectors:
+        return brightness(rows, {"is": number})
+
+    class Run:
+        def contribution(self, rows: Rows, released: dict[str, float]) -> GroupedVectors:
+            return brightness(rows, released)
+
+    for refused in (closure, Run().contribution, lambda rows, released: brightness(rows, released), len):
+        with pytest.raises(WallBroken, match="function of a module"):
+            asked(refused, of=private)
+
+
+def test_a_contribution_leaves_nothing_behind_in_what_it_was_given() -> None:
+    longest = {"is": 255.0}
+    asked(written, longest)
+    assert longest == {"is": 255.0}
+
+
+def test_what_a_contribution_says_of_units_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[GroupedVectors] = []
+    monkeypatch.setattr(VectorSum, "exact_sum", lambda self, rows: (seen.append(rows), np.zeros((1, 2), np.int64))[1])
+    asked(renamed)
+    np.testing.assert_array_equal(seen[0].units, np.arange(30))
+
+
+def test_a_contribution_drops_no_record() -> None:
+    with pytest.raises(WallBroken, match="one row for every record"):
+        asked(shortened)
+
+
+def test_records_are_not_written_to() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        asked(overwritten)
+
+
+def test_modules_behind_the_wall_can_be_imported_alone() -> None:
+    for path in WALLED:
+        importlib.import_module(".".join(path.relative_to(PRODUCT.parent).with_suffix("").parts))
+
+
+def lines_to_read() -> dict[Path, int]:
+    """The files that docs/mechanisms/wall.md lists, with their lengths."""
+    page = (PRODUCT.parent / "docs" / "mechanisms" / "wall.md").read_text()
+    listed = page.split("## The lines that can break it")[1].split("##")[0]
+    files = [PRODUCT / name for name in re.findall(r"`((?:mechanisms|privacy)/\w+\.py)`", listed)]
+    return {path: len(path.read_text().splitlines()) for path in files}
+
+
+PRICES_OF_BATCHES = {"blocks", "poisson_sampling", "dominance", "loss_curves", "recomputation", "von_mises_fisher"}
+"""Of `privacy`: what is asked where batches or directions are drawn, which no method behind the wall does."""
+
+
+def test_the_lines_that_can_break_it_are_few_and_all_named() -> None:
+    listed = lines_to_read()
+    assert sum(listed.values()) < 1_500
+    needed = {PRODUCT / "mechanisms" / "private_records.py"}
+    for case in one_case_each():
+        plan = case.spec.plan(case.dataset(np.random.default_rng(0)).schema)
+        needed |= {Path(inspect.getfile(type(release.mechanism))) for release in plan.all_releases()}
+    assert needed <= set(listed)
+    for path in listed:
+        for node in ast.walk(ast.parse(path.read_text())):
+            room, _, module = (getattr(node, "module", None) or "").removeprefix("datalens_service.").partition(".")
+            if room in ("mechanisms", "privacy") and module not in PRICES_OF_BATCHES:
+                assert PRODUCT / room / f"{module}.py" in listed, f"{path.name} rests on {room}/{module}.py"
+
+
+def test_the_page_names_who_is_behind_the_wall() -> None:
+    page = (PRODUCT.parent / "docs" / "mechanisms" / "wall.md").read_text()
+    behind, not_yet = page.split("**Behind it:**")[1].split("**Not yet:**")
+    for kind in AnyMethod.__args__:
+        name = f"`{kind.model_fields['name'].default}`"
+        assert name in (behind if issubclass(kind, WalledMethod) else not_yet.split("Evaluation")[0]), name
