@@ -61,6 +61,7 @@ from datalens_service.errors import InvalidInput
 from datalens_service.gateways.dispatch import choose_dispatcher
 from datalens_service.gateways.openid_provider import OpenIdProvider
 from datalens_service.gateways.startup import prepare, warn_of_unknown_variables
+from datalens_service.gateways.surroundings import Surroundings
 from datalens_service.gateways.webhook_sender import WebhookSender
 from datalens_service.services import ingestion
 from datalens_service.services.claims import parse_grants
@@ -181,6 +182,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     sender = WebhookSender(services.database, services.settings, services.stopping)
     sender.start()
     services.ledger_check.start()
+    services.surroundings.start()
     try:
         yield
     finally:
@@ -199,6 +201,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
     database = prepare(settings)
     ledger_check = LedgerCheck(database)
     artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
+    dispatcher = choose_dispatcher(settings)
     key = signing_key(database)
     receiver.remove_leftovers(settings.data_dir)
     ingestion.remove_leftovers(database, artifacts, settings)
@@ -208,12 +211,13 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         settings=settings,
         database=database,
         artifacts=artifacts,
-        dispatcher=choose_dispatcher(settings),
+        dispatcher=dispatcher,
         synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
         predictions=predictions,
         signing_key=key.public,
         limits=RequestLimits(settings),
         ledger_check=ledger_check,
+        surroundings=Surroundings(settings, artifacts.check, dispatcher, stopping),
         stopping=stopping,
         validator=Validator(database, settings),
         openid_provider=OpenIdProvider(settings) if settings.oidc_issuer else None,

@@ -15,6 +15,7 @@ from api.security.permissions import check_allowed
 from api.security.rate_limits import RequestLimits
 from datalens_service.gateways.dispatch import Dispatcher
 from datalens_service.gateways.openid_provider import OpenIdProvider
+from datalens_service.gateways.surroundings import Surroundings
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
@@ -37,6 +38,7 @@ class Services:
     Attributes:
         synthetic: Synthetic images in the format and number asked for.
         ledger_check: Of all accounts, since the start.
+        surroundings: What it needs besides the database.
         stopping: Set when the service is about to end; streams end then.
         signing_key: Checks what this installation signed; public.
         openid_provider: For single sign-on; None without it.
@@ -50,6 +52,7 @@ class Services:
     predictions: Predictions
     limits: RequestLimits
     ledger_check: LedgerCheck
+    surroundings: Surroundings
     stopping: threading.Event
     validator: Validator
     signing_key: PublicKey

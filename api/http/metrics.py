@@ -13,29 +13,32 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from datalens_service.gateways.surroundings import Surroundings
 from datalens_service.services.overview import Overview
 from datalens_service.store.ledger.account_summary import AccountSummary
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def exposition(overview: Overview) -> bytes:
+def exposition(overview: Overview, surroundings: Surroundings) -> bytes:
     """The text format that Prometheus reads."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Collector(overview))
+    registry.register(_Collector(overview, surroundings))
     return generate_latest(registry)
 
 
 class _Collector(Collector):
-    def __init__(self, overview: Overview) -> None:
+    def __init__(self, overview: Overview, surroundings: Surroundings) -> None:
         self._overview = overview
+        self._surroundings = surroundings
 
     def collect(self) -> Iterator[Metric]:
         yield InfoMetricFamily("datalens", "Version of the service.", {"version": version("datalens-service")})
         yield from _jobs(self._overview)
         yield from _ledger(self._overview)
         yield from _budgets(self._overview.accounts)
+        yield from _parts(self._surroundings)
 
 
 def _jobs(overview: Overview) -> Iterator[Metric]:
@@ -48,7 +51,23 @@ def _jobs(overview: Overview) -> Iterator[Metric]:
         waiting.add_metric([queue.queue], queue.jobs)
         age.add_metric([queue.queue], queue.oldest_seconds)
     steps = "Releases charged in the last whole minute."
-    yield from (jobs, waiting, age, GaugeMetricFamily("datalens_steps_per_second", steps, overview.steps_per_second))
+    lost = "Running jobs whose workers are silent, and that no worker has taken over."
+    failed = GaugeMetricFamily("datalens_jobs_failed", "Failed jobs by the code of their problem.", labels=["reason"])
+    for reason, count in overview.failed.items():
+        failed.add_metric([reason], count)
+    yield from (jobs, waiting, age, failed)
+    yield GaugeMetricFamily("datalens_jobs_without_worker", lost, overview.without_worker)
+    yield GaugeMetricFamily("datalens_steps_per_second", steps, overview.steps_per_second)
+
+
+def _parts(surroundings: Surroundings) -> Iterator[Metric]:
+    degraded = GaugeMetricFamily("datalens_degraded", "Whether a part is not in order.", labels=["part"])
+    for part in surroundings.parts:
+        degraded.add_metric([part], part in surroundings.faults)
+    free = GaugeMetricFamily("datalens_disk_free_bytes", "Room on a disk of the service.", labels=["disk"])
+    for disk, free_bytes in surroundings.free_bytes().items():
+        free.add_metric([disk], free_bytes)
+    yield from (degraded, free)
 
 
 def _ledger(overview: Overview) -> Iterator[Metric]:

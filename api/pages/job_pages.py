@@ -163,7 +163,7 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
         account = account_summary.summarize_account(session, dataset.id)
     files = services.artifacts.list_artifacts(job.id)
     return {
-        "job": JobRead.from_job(job),
+        "job": JobRead.from_job(job, services.surroundings.faults),
         "made": job.result,
         "dataset": dataset,
         "budget": BudgetRead.from_account(account),

@@ -4,14 +4,14 @@ import os
 from typing import Literal
 
 from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from api.deps import ServicesDep, caller
 from api.http import metrics
 from api.openapi.document import ok, problems
 from datalens_service.errors import StoreUnavailable
-from datalens_service.gateways.startup import check_disks
 from datalens_service.services.overview import overview
+from datalens_service.voices import speak
 
 router = APIRouter(tags=["health"])
 
@@ -22,10 +22,15 @@ class Alive(BaseModel):
     status: Literal["ok"] = "ok"
 
 
-class Ready(Alive):
-    """The service can do its work."""
+class Ready(BaseModel):
+    """The service answers."""
 
+    status: Literal["ok", "degraded"]
     executor: str
+    degraded: dict[str, str] = Field(
+        description="What is wrong with what the service needs besides its database, by its part: `disk`, "
+        "`artifact_store`, `broker`; looked at every ten seconds."
+    )
 
 
 @router.get(
@@ -42,27 +47,23 @@ async def livez() -> Alive:
 @router.get(
     "/readyz",
     operation_id="getReadiness",
-    summary="Can the service do its work?",
+    summary="Can the service answer?",
     responses={
-        **ok(
-            200,
-            "Database, data folder and, where configured, artifact store and broker are there; no disk is full.",
-        ),
-        **problems("store-unavailable", "insufficient-storage", "worker-unavailable"),
+        **ok(200, "Database and data folder are there; the body says what else is not."),
+        **problems("store-unavailable"),
     },
 )
 def readyz(services: ServicesDep) -> Ready:
-    """Checks the database with its schema and safety settings, the disks, and artifact store and broker.
+    """Checks the database with its schema and safety settings, and the data folder.
 
-    A disk with less than 16 MiB free counts as full.
+    Without a broker, an artifact store or room on a disk it still answers, but is degraded. A disk with less than 16
+    MiB free counts as full.
     """
     services.database.check()
     if not os.access(services.settings.data_dir, os.R_OK | os.W_OK | os.X_OK):
         raise StoreUnavailable("The service may not write into its data folder; correct its owner or mode.")
-    check_disks(services.settings)
-    services.artifacts.check()
-    services.dispatcher.check()
-    return Ready(executor=services.settings.executor)
+    degraded = {part: speak(text) for part, text in services.surroundings.faults.items()}
+    return Ready(status="degraded" if degraded else "ok", executor=services.settings.executor, degraded=degraded)
 
 
 @router.get(
@@ -77,5 +78,6 @@ def readyz(services: ServicesDep) -> Ready:
     },
 )
 def get_metrics(services: ServicesDep) -> Response:
-    """Jobs, queues, pace and budgets, from the database; Prometheus sends the key as a bearer token."""
-    return Response(metrics.exposition(overview(services.database)), media_type=metrics.MEDIA_TYPE)
+    """Jobs, queues, pace and budgets, from the database, and its surroundings; Prometheus sends the key as a bearer."""
+    text = metrics.exposition(overview(services.database), services.surroundings)
+    return Response(text, media_type=metrics.MEDIA_TYPE)

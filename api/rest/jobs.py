@@ -13,6 +13,7 @@ from api.schemas.common import Page, TrainingRequest
 from api.schemas.jobs import CloneRequest, JobRead
 from api.schemas.labels import JobChanges
 from datalens_service.errors import InvalidInput
+from datalens_service.gateways.startup import check_disks
 from datalens_service.services import encoders, pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.submit_job import submit_job
@@ -34,6 +35,7 @@ _SUBMISSION: Final = problems(
     "not-found",
     "state-conflict",
     "ledger-corrupt",
+    "insufficient-storage",
 )
 IdempotencyKey = Annotated[
     str | None,
@@ -92,7 +94,7 @@ def list_jobs(
     """Jobs of all datasets, or those that the filters leave."""
     which = JobFilter(key.tenant_id, dataset_id, state, method, search, created_after, created_before)
     page = jobs.list_jobs(services.database, which, limit=limit, cursor=after)
-    return Page.build([JobRead.from_job(job) for job in page.items], page.next_cursor)
+    return Page.build([JobRead.from_job(job, services.surroundings.faults) for job in page.items], page.next_cursor)
 
 
 @router.get(
@@ -106,7 +108,7 @@ def get_job(job_id: ObjectId, services: ServicesDep, response: Response) -> JobR
     job = jobs.get(services.database, job_id)
     if not job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return JobRead.from_job(job)
+    return JobRead.from_job(job, services.surroundings.faults)
 
 
 @router.patch(
@@ -165,7 +167,7 @@ def resume_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """What was drawn is replayed, not drawn again. A pause that has not begun yet is called off."""
     job = pausing.resume(services.database, job_id)
     services.dispatcher.submitted(job.id, job.queue)
-    return JobRead.from_job(job)
+    return JobRead.from_job(job, services.surroundings.faults)
 
 
 @router.post(
@@ -195,6 +197,8 @@ def _submitted(
     services: Services, key: ApiKey, response: Response, request: TrainingRequest, idempotency_key: str | None
 ) -> JobRead:
     _check_priority(request.priority, services.settings.highest_priority)
+    # No worker would take it.
+    check_disks(services.settings)
     quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
     encoders.find(services.artifacts, quote.spec.method)
     job = submit_job(
@@ -207,7 +211,7 @@ def _submitted(
     )
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return JobRead.from_job(job)
+    return JobRead.from_job(job, services.surroundings.faults)
 
 
 def _check_priority(priority: int, highest: int) -> None:

@@ -1,8 +1,10 @@
 """What jobs look like, and what may be asked of them."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, Field
@@ -13,6 +15,7 @@ from api.schemas.common import TrainingRequest, listed
 from datalens_service.clock import utc_now
 from datalens_service.copies import copied
 from datalens_service.evaluation.settings import EvaluationSettings
+from datalens_service.gateways.surroundings import DISK
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, round_up
 from datalens_service.services.dataset_declaration import IDENTIFIER
@@ -181,12 +184,19 @@ class JobRead(BaseModel):
     estimated_finish_at: datetime | None = Field(
         description="When the phase of a running job is likely to end, to the minute; null while there is no estimate."
     )
+    waiting_reason: str | None = Field(
+        description="Why no worker takes a job that waits, where something is in the way: a full disk; else null."
+    )
     error: JobError | None
     links: JobLinks
 
     @classmethod
-    def from_job(cls, job: Job) -> Self:
-        """What is shown of a job."""
+    def from_job(cls, job: Job, faults: Mapping[str, str] = MappingProxyType({})) -> Self:
+        """What is shown of a job.
+
+        Args:
+            faults: Of the surroundings of the service.
+        """
         cost = PlanSummary.model_validate(job.price)
         now = utc_now()
         left = job.progress.seconds_left(now) if job.state == JobState.RUNNING else None
@@ -200,6 +210,7 @@ class JobRead(BaseModel):
             cost=cost.spoken(),
             privacy=JobPrivacy.from_charged_units(job.charged_units, cost),
             estimated_finish_at=None if left is None else _next_minute(now, left),
+            waiting_reason=speak(faults[DISK]) if job.state == JobState.QUEUED and DISK in faults else None,
             error=JobError.from_error(job.error) if job.error else None,
             links=JobLinks.from_job(job),
         )

@@ -68,11 +68,18 @@ def check_disks(settings: Settings) -> None:
         InsufficientStorage: The disk of data_dir, of the ledger log or of an SQLite database is full.
         StoreUnavailable: One of them cannot be written.
     """
-    check_writable(settings.data_dir, "⟦DATALENS_DATA_DIR⟧")
-    check_writable(settings.ledger_log_path.parent, "the ledger log")
+    names = {"data": "⟦DATALENS_DATA_DIR⟧", "ledger_log": "the ledger log", "database": "the database"}
+    for name, folder in list_disks(settings).items():
+        check_writable(folder, names[name])
+
+
+def list_disks(settings: Settings) -> dict[str, Path]:
+    """A folder on each disk that holds charges, records, artifacts or an SQLite database."""
+    disks = {"data": settings.data_dir, "ledger_log": settings.ledger_log_path.parent}
     url = make_url(settings.url)
     if url.get_backend_name() == "sqlite" and url.database:
-        check_writable(Path(url.database).parent, "the database")
+        disks["database"] = Path(url.database).parent
+    return disks
 
 
 def warn_of_unknown_variables() -> None:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from datalens_service.clock import utc_now
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
 from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow
@@ -41,6 +42,8 @@ class Overview:
 
     Attributes:
         jobs: How many per state; states without jobs included.
+        failed: Failed jobs by the code of their problem.
+        without_worker: Running jobs whose leases have run out.
         steps_per_second: Releases charged in the last whole minute; the public journals tell no finer times.
         entries: Lines of all journals; only ever grows.
         frozen_accounts: Accounts that release nothing.
@@ -49,6 +52,8 @@ class Overview:
 
     jobs: dict[str, int]
     waiting: tuple[Waiting, ...]
+    failed: dict[str, int]
+    without_worker: int
     steps_per_second: float
     entries: int
     frozen_accounts: int
@@ -70,6 +75,8 @@ def overview(database: Database, *, now: datetime | None = None) -> Overview:
         return Overview(
             jobs=_by_state(session),
             waiting=_waiting(session, now),
+            failed=_failed(session),
+            without_worker=_without_worker(session),
             steps_per_second=_charges_of_minute(session, now - _MINUTE) / _MINUTE.total_seconds(),
             entries=sum(account.head_seq for account in accounts),
             frozen_accounts=sum(account.frozen_reason is not None for account in accounts),
@@ -86,6 +93,17 @@ def _waiting(session: Session, now: datetime) -> tuple[Waiting, ...]:
     query = select(JobRow.queue, func.count(), func.min(JobRow.created_at)).where(JobRow.state == JobState.QUEUED)
     rows = session.execute(query.group_by(JobRow.queue).order_by(JobRow.queue))
     return tuple(Waiting(queue or "", count, max(0.0, (now - oldest) // _SECOND)) for queue, count, oldest in rows)
+
+
+def _failed(session: Session) -> dict[str, int]:
+    reason = JobRow.error["type"].as_string()
+    query = select(reason, func.count()).where(JobRow.state == JobState.FAILED).group_by(reason).order_by(reason)
+    return {kind: count for kind, count in session.execute(query) if kind is not None}
+
+
+def _without_worker(session: Session) -> int:
+    lost = (JobRow.state == JobState.RUNNING, JobRow.lease_until < read_database_clock(session))
+    return session.scalar(select(func.count()).select_from(JobRow).where(*lost)) or 0
 
 
 def _charges_of_minute(session: Session, moment: datetime) -> int:

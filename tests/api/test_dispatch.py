@@ -4,6 +4,7 @@ import json
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -128,9 +129,27 @@ def test_submission_survives_a_broker_that_is_away(settings: Settings, tmp_path:
             ).json()["id"]
             reply = client.post("/v1/jobs", json=training(dataset_id))
             assert (reply.status_code, reply.json()["state"]) == (202, "queued")
+            client.app.state.services.surroundings.look()
             ready = client.get("/readyz")
-            assert (ready.status_code, ready.json()["code"]) == (503, "worker-unavailable")
-            assert client.get("/livez").status_code == 200
+            assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
+            assert list(ready.json()["degraded"]) == ["broker"]
+            assert 'datalens_degraded{part="broker"} 1.0' in client.get("/metrics").text
+
+
+def test_readiness_does_not_wait_for_a_broker_that_is_frozen(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def freeze(_: LocalDispatcher) -> None:
+        asked.set()
+        answer.wait(120)
+
+    monkeypatch.setattr(LocalDispatcher, "check", freeze)
+    with TestClient(create_app(settings)) as client:
+        assert asked.wait(120)
+        assert client.get("/readyz").status_code == 200
+        answer.set()
 
 
 @pytest.mark.redis

@@ -161,11 +161,26 @@ def test_the_service_is_ready_while_there_is_room(client: TestClient) -> None:
     assert client.get("/readyz").status_code == 200
 
 
-def test_the_service_is_not_ready_on_a_full_disk(client: TestClient, no_room_left: None) -> None:
-    reply = client.get("/readyz")
-    assert said(reply) == FULL
-    assert "disk of DATALENS_DATA_DIR" in reply.json()["detail"]
-    assert client.get("/livez").status_code == 200
+def test_a_full_disk_is_said_and_no_job_is_accepted_that_would_wait_for_it(
+    client: TestClient, services: Services, dataset_id: str, disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = client.post("/v1/jobs", json=training(dataset_id, epsilon=0.01)).json()
+    assert job["waiting_reason"] is None
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 0))
+        assert said(client.post("/v1/jobs", json=training(dataset_id, epsilon=0.01))) == FULL
+        assert said(client.post(f"/v1/jobs/{job['id']}:clone")) == FULL
+        services.surroundings.look()
+        ready = client.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
+        assert "disk of DATALENS_DATA_DIR" in ready.json()["degraded"]["disk"]
+        assert 'datalens_degraded{part="disk"} 1.0' in client.get("/metrics").text
+        assert "disk of DATALENS_DATA_DIR" in client.get(f"/v1/jobs/{job['id']}").json()["waiting_reason"]
+        client.post("/sign-in", data={"key": client.headers["Authorization"].removeprefix("Bearer ")})
+        assert "is full or cannot be written" in client.get(f"/jobs/{job['id']}").text
+    services.surroundings.look()
+    assert client.get("/readyz").json()["status"] == "ok"
+    assert client.get(f"/v1/jobs/{job['id']}").json()["waiting_reason"] is None
 
 
 @pytest.mark.parametrize("place", ["ledger_log", "database_url"])

@@ -1,5 +1,6 @@
 """What Prometheus reads, and that nothing in it depends on private records."""
 
+import dataclasses
 from datetime import timedelta
 
 import httpx2
@@ -104,3 +105,18 @@ def test_metrics_are_for_keys_of_the_tenant_that_runs_the_service(
 def test_metrics_are_not_for_strangers(client: TestClient) -> None:
     reply: httpx2.Response = client.get("/metrics", headers={"Authorization": "Bearer dlk_wrong"})
     assert (reply.status_code, reply.json()["code"]) == (401, "unauthorized")
+
+
+def test_failures_have_a_reason_and_jobs_without_a_worker_are_counted(
+    client: TestClient, services: Services, dataset_id: str
+) -> None:
+    lease = leases.claim(services.database, submitted(client, dataset_id, 1.0), "test", 30)
+    assert lease is not None
+    assert scraped(client)["datalens_jobs_without_worker", ""] == 0
+    leases.renew(services.database, dataclasses.replace(lease, seconds=-1))
+    assert scraped(client)["datalens_jobs_without_worker", ""] == 1
+    leases.finish(services.database, lease, JobState.FAILED, leases.WORKER_LOST)
+    found = scraped(client)
+    assert found["datalens_jobs_without_worker", ""] == 0
+    assert found["datalens_jobs_failed", "worker-lost"] == 1
+    assert found["datalens_disk_free_bytes", "data"] > 0

@@ -69,7 +69,7 @@ def test_requests_are_answered_while_accounts_are_audited(
 def test_live_and_ready_need_no_key(client: TestClient) -> None:
     client.headers.pop("Authorization")
     assert client.get("/livez").json() == {"status": "ok"}
-    assert client.get("/readyz").json() == {"status": "ok", "executor": "local"}
+    assert client.get("/readyz").json() == {"status": "ok", "executor": "local", "degraded": {}}
 
 
 def test_not_ready_when_the_database_has_lost_a_guard(client: TestClient, services: Services) -> None:
@@ -125,6 +125,7 @@ def test_the_same_on_postgresql(settings: Settings, postgresql: Any) -> None:
         assert client.get(job["links"]["self"]).json() == job
         assert client.post("/v1/jobs", json=training(dataset_id, epsilon=10)).status_code == 409
         assert client.get("/v1/jobs").json()["items"] == [job]
+        assert client.get("/metrics").status_code == 200
         assert client.get("/v1/jobs/%00").status_code == 422
 
 

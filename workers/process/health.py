@@ -2,7 +2,7 @@
 
 Alive is a worker whose loop turns, whatever broker and database do: a restart would not help those, and would
 interrupt a job. Each worker touches a file of its own, which it keeps locked, so that the files of dead workers are
-told from those of workers that hang. `--ready` asks instead whether broker and database answer.
+told from those of workers that hang. `--ready` asks instead whether the database answers.
 """
 
 import argparse
@@ -45,9 +45,8 @@ def alive() -> bool:
 
 
 def ready() -> bool:
-    """Whether broker and database answer."""
+    """Whether the database answers; jobs need no broker."""
     from datalens_service.errors import DatalensError
-    from datalens_service.gateways.dispatch import choose_dispatcher
     from datalens_service.gateways.startup import connect
     from datalens_service.settings import Settings
     from datalens_service.store.patience import impatient
@@ -56,7 +55,6 @@ def ready() -> bool:
         settings = Settings()
         with impatient():
             connect(settings).dispose()
-        choose_dispatcher(settings).check()
     except DatalensError as error:
         sys.stderr.write(f"{error.detail}\n")
         return False
@@ -66,7 +64,7 @@ def ready() -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0 for yes."""
     parser = argparse.ArgumentParser(prog="python -m workers.process.health", description="Are the workers alive?")
-    parser.add_argument("--ready", action="store_true", help="whether broker and database answer, instead")
+    parser.add_argument("--ready", action="store_true", help="whether the database answers, instead")
     return 0 if (ready() if parser.parse_args(arguments).ready else alive()) else 1
 
 

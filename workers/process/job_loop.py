@@ -68,6 +68,7 @@ class JobLoop:
         self._woken = threading.Event()
         self._pause = _SHORTEST_PAUSE
         self._paused_until = 0.0
+        self._complaint = "", 0.0
 
     def wake(self) -> None:
         """Have the next turn now."""
@@ -96,9 +97,16 @@ class JobLoop:
             self._recovery.run()
             self._start_jobs(threads)
         except StoreUnavailable as error:
-            log.error("database or disk unavailable, no job is started", detail=error.detail)
+            self._complain(error.detail)
         except Exception as error:  # noqa: BLE001 (the jobs that run need this loop)
             log.error("no job is started, trying again", **logs.outline(error))
+
+    def _complain(self, detail: str) -> None:
+        """Log what keeps jobs from being started: when it begins, and now and then while it lasts."""
+        said, moment = self._complaint
+        if detail != said or time.monotonic() - moment >= _LONGEST_PAUSE:
+            log.error("database or disk unavailable, no job is started", detail=detail)
+            self._complaint = detail, time.monotonic()
 
     def _forget_ended(self) -> None:
         for job_id, future in list(self._attended.items()):
@@ -129,12 +137,19 @@ class JobLoop:
             self._note(ended_well=False)
             return False
 
+    def _check_disks(self) -> None:
+        """Before a claim: where there is no room, others may take the job."""
+        try:
+            check_disks(self._settings)
+        except StoreUnavailable:
+            self._note(ended_well=False)
+            raise
+
     def _start_jobs(self, threads: ThreadPoolExecutor) -> None:
         if not self._can_start():
             return
         while self.free_slots() > 0 and leases.next_queued(self._database, 1, self._queue):
-            # Before the claim: where there is no room, others may take the job.
-            check_disks(self._settings)
+            self._check_disks()
             seconds = self._settings.lease_seconds
             lease = leases.claim_next(self._database, self._owner, seconds, queue=self._queue)
             if lease is None:
