@@ -9,9 +9,15 @@ from api.deps import After, ObjectId, Services, ServicesDep
 from api.http.file_responses import file_response
 from api.pages.views import attacks, budget_breakdown, formatting, phases
 from api.pages.views.attacks import found_on_job
-from api.pages.views.comparison import compare_figures, compare_parameters, load_side
+from api.pages.views.comparison import compare_figures, compare_parameters, judge_sides, load_side
 from api.pages.views.facts import job_rows
-from api.pages.views.quality import Confusion, accuracies_of_jobs, quality_of_job, read_confusion
+from api.pages.views.quality import (
+    Confusion,
+    accuracies_of_jobs,
+    quality_of_job,
+    read_confusion,
+    read_figures,
+)
 from api.pages.views.rendering import PageRoute
 from api.pages.views.visitor import Visitor, VisitorDep
 from api.schemas.common import BudgetRead
@@ -19,6 +25,7 @@ from api.schemas.jobs import EventRead, JobRead
 from api.security.permissions import check_scope
 from datalens_service.data.export import WRITERS
 from datalens_service.errors import InvalidInput, NotFound, StateConflict
+from datalens_service.evaluation.report.verdict import judge
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.store.access import tenants
@@ -89,6 +96,7 @@ def comparison_page(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> 
     return visitor.page(
         "comparison",
         sides=(first, second),
+        verdict=judge_sides(first, second),
         figures=compare_figures(first, second),
         parameters=compare_parameters(first, second),
     )
@@ -99,9 +107,11 @@ def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Re
     """A job: where it stands, what it spent, what it made."""
     job = jobs.get(services.database, job_id)
     shown = _job_facts(services, job)
+    figures = read_figures(services, visitor, job)
     return visitor.page(
         "job",
         **shown,
+        verdict=None if figures is None else judge(figures),
         events=_events(services, job),
         quality=quality_of_job(services, visitor, job, shown["dataset"].schema),
         confusion=_confusion(services, visitor, job),
@@ -191,6 +201,7 @@ def audit_page(audit_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -
         audit=row.audit,
         target=row.target,
         dataset=datasets.get(services.database, row.audit.dataset_id),
+        verdicts=() if result is None else result.verdicts(),
         pictures=[attacks.draw(one, f"curve-{one.attack}") for one in (() if result is None else result.attacks)],
     )
 

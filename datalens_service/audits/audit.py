@@ -18,6 +18,7 @@ from datalens_service.audits.membership import MembershipFigures, measure
 from datalens_service.audits.subgroups import ClassFigures, GroupFigures, measure_classes, measure_groups
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import InvalidInput
+from datalens_service.evaluation.report.verdict import judge_attack, judge_inversion
 from datalens_service.models.released import ReleasedModel
 from datalens_service.strict import Frozen, Integer
 
@@ -110,6 +111,13 @@ class AuditResult(BaseModel):
     groups: tuple[GroupFigures, ...] = ()
     inversion: InversionFigures | None = None
     note: str = NOTE
+
+    def verdicts(self) -> tuple[str, ...]:
+        """What each attack found, in a sentence."""
+        areas = [f"{row.attack}: {judge_attack(row.figures)}" for row in self.attacks]
+        found = self.inversion and {"raw": self.inversion.raw, "released": self.inversion.released}
+        errors = [judge_inversion(kind, one.median, one.interval) for kind, one in (found or {}).items() if one]
+        return (*areas, *errors)
 
     @property
     def strongest(self) -> AttackResult | None:

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from datalens_service.cli import output
 from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
+from datalens_service.evaluation.report.verdict import Figures, judge
 from datalens_service.local.local_run import LocalRun
 from datalens_service.programs.sampling import PACKED_IMAGES
 from datalens_service.services.pricing import JobPrivacy
@@ -31,13 +32,14 @@ class Outcome(BaseModel):
     audiences: dict[str, Audience] = Field(description="For whom each file is, by its name.")
     privacy: JobPrivacy
     measures: list[dict[str, Any]]
+    verdict: str = Field(description="How useful the result is; for the owner alone. Empty without one.")
     error: dict[str, Any] | None
 
 
 def build_outcome(local_run: LocalRun, dataset: StoredDataset, job: Job) -> Outcome:
     """Deliver the files of a job that succeeded, and put the rest together."""
     files = local_run.deliver(job, dataset) if job.state is JobState.SUCCEEDED else {}
-    measures = json.loads(files["report.json"].read_text(encoding="utf-8"))["measures"] if files else []
+    report = json.loads(files["report.json"].read_text(encoding="utf-8")) if files else None
     return Outcome(
         job_id=job.id,
         state=job.state,
@@ -46,7 +48,8 @@ def build_outcome(local_run: LocalRun, dataset: StoredDataset, job: Job) -> Outc
         files=files,
         audiences=local_run.list_audiences(job) if files else {},
         privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.price)),
-        measures=measures,
+        measures=[] if report is None else report["measures"],
+        verdict="" if report is None else judge(Figures.from_report(report)).sentence,
         error=spoken(job.error),
     )
 
@@ -57,7 +60,8 @@ def render_outcome(outcome: Outcome) -> RenderableType:
         reason = (outcome.error or {}).get("detail", "")
         return output.format_facts({"state": outcome.state.value, "why": reason, **_describe_privacy(outcome)})
     facts = {**_describe_files(outcome), **_describe_privacy(outcome)}
-    return Group(output.format_facts(facts), "", _render_metrics(outcome))
+    verdict = {"for you alone": outcome.verdict}
+    return Group(output.format_facts(verdict), "", output.format_facts(facts), "", _render_metrics(outcome))
 
 
 def _describe_files(outcome: Outcome) -> dict[str, object]:

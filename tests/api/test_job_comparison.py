@@ -9,10 +9,12 @@ from starlette.testclient import TestClient
 from test_job_quality import PRIVATE, PUBLIC, report_with_figures, visit
 
 from api.deps import Services
+from api.pages.views.comparison import name_parameter
 from datalens_service.store.access import keys, tenants
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.service_tables import AuditEntryRow
+from datalens_service.store.tables import DatasetRow, JobRow
 
 HOW = "Tick exactly two in the list of jobs, then press “Compare two ticked jobs” below it."
 
@@ -43,9 +45,10 @@ def test_figures_and_parameters_that_differ_stand_side_by_side(
     assert PRIVATE in page
     assert "for you alone" in page
     assert page.count("/samples.png") == 1
-    assert ">epsilon<" in page
+    assert ">ε asked for<" in page
     assert ">2.5<" in page
-    assert ">delta<" not in page
+    assert ">δ asked for<" not in page
+    assert "other-data" not in page
 
 
 def test_that_an_owner_saw_private_figures_is_noted(
@@ -61,6 +64,24 @@ def test_an_operator_sees_no_private_figure(client: TestClient, services: Servic
     assert status == 200
     assert PUBLIC in page
     assert PRIVATE not in page
+
+
+def test_parameters_are_named_in_words() -> None:
+    assert name_parameter("method.warm_start.num_components") == "Number of components of warm start"
+    assert name_parameter("seed") == "Seed"
+
+
+def test_figures_of_different_data_sets_are_said_not_to_compare(
+    client: TestClient, services: Services, pair: tuple[str, str], dataset_id: str
+) -> None:
+    visitor = visit(client, services, Role.OWNER)
+    with services.database.transaction() as session:
+        one = session.get_one(DatasetRow, dataset_id)
+        columns = {column.key: getattr(one, column.key) for column in DatasetRow.__table__.columns}
+        session.add(DatasetRow(**columns | {"id": "ds_" + "0" * 20}))
+        session.flush()
+        session.get_one(JobRow, pair[1]).dataset_id = "ds_" + "0" * 20
+    assert "other-data" in compare(visitor, *pair)[1]
 
 
 def test_only_two_jobs_can_be_compared(client: TestClient, services: Services, pair: tuple[str, str]) -> None:

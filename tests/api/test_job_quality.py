@@ -75,12 +75,14 @@ def test_the_owner_sees_all_figures_and_which_of_them_are_private(
     assert PRIVATE in listed
     assert "for you alone" in listed
     assert "seeQuality" in noted(client, services)
+    assert 'id="live-verdict"' in page
 
 
 def test_an_operator_sees_those_that_may_be_passed_on(client: TestClient, services: Services, job_id: str) -> None:
     visitor = visit(client, services, Role.OPERATOR)
     page, listed = visitor.get(f"/jobs/{job_id}").text, visitor.get("/jobs").text
     assert PUBLIC in page
+    assert 'id="live-verdict"' not in page
     for text in (page, listed):
         assert PRIVATE not in text
         assert "or you alone" not in text

@@ -167,15 +167,6 @@ def test_guarantee_is_said_of_the_budget_only():
     assert not [text for text in spoken if "guarantee" in text.lower()]
 
 
-def test_a_generator_below_its_floor_is_called_useless():
-    floor = measure("floor_averages", "owner", "private", 82.1)
-    below = " ".join(usefulness([measure("accuracy", "owner", "private", 82.1), floor]))
-    above = " ".join(usefulness([measure("accuracy", "owner", "private", 82.2), floor]))
-    assert "adds nothing" in below
-    assert "adds nothing" not in above
-    assert "82.1 %" in above
-
-
 def test_the_unit_is_called_what_the_owner_calls_it():
     text = json.dumps(statement().model_dump(mode="json"), ensure_ascii=False)
     assert "{unit}" not in text

@@ -1,17 +1,26 @@
 """Two jobs side by side: what they were asked for, what they reached, and where their parameters differ."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from api.deps import Services
-from api.pages.views.quality import Figure, quality_of_job
+from api.pages.views.quality import Figure, quality_of_job, read_figures
 from api.pages.views.visitor import Visitor
 from api.schemas.jobs import JobRead
+from datalens_service.evaluation.report.verdict import Figures, judge, judge_pair
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 
 ABSENT = "–"
 """What stands in the column of a job that has no such parameter or figure."""
+
+_WORDS: Final = {
+    "epsilon": "ε asked for",
+    "delta": "δ asked for",
+    "synthetic_images": "Images packed",
+    "method.name": "Method",
+    "public_data": "Public images",
+}
 
 
 class Side(NamedTuple):
@@ -20,19 +29,26 @@ class Side(NamedTuple):
     Attributes:
         made: generator or classifier.
         figures: By their titles; those for the owner alone only where the visitor is one.
+        judged: What the verdict rests on, for the owner alone.
     """
 
     job: JobRead
     dataset: str
     made: str | None
     figures: dict[str, Figure]
+    judged: Figures | None
+
+    @property
+    def verdict(self) -> str:
+        """For the owner alone; else empty."""
+        return "" if self.judged is None else judge(self.judged).sentence
 
 
 class Row(NamedTuple):
     """A parameter or a figure of both jobs.
 
     Attributes:
-        name: Of the parameter, with its path, or the title of the figure.
+        name: Of the parameter in words, or the title of the figure.
         private: Whether it is for the owner alone.
     """
 
@@ -48,7 +64,13 @@ def load_side(services: Services, visitor: Visitor, job_id: str) -> Side:
     dataset = datasets.get(services.database, job.dataset_id)
     quality = quality_of_job(services, visitor, job, dataset.schema)
     figures = {figure.title: figure for figure in quality.figures} if quality else {}
-    return Side(JobRead.from_job(job), dataset.name, job.result, figures)
+    return Side(JobRead.from_job(job), dataset.name, job.result, figures, read_figures(services, visitor, job))
+
+
+def judge_sides(first: Side, second: Side) -> str:
+    """Which is better, for the owner alone; empty for others, and where figures do not compare."""
+    same = first.job.dataset_id == second.job.dataset_id
+    return judge_pair(first.judged, second.judged) if same and first.judged and second.judged else ""
 
 
 def compare_figures(first: Side, second: Side) -> list[Row]:
@@ -66,8 +88,15 @@ def compare_parameters(first: Side, second: Side) -> list[Row]:
     """Parameters in which the two differ."""
     left, right = (dict(flatten(side.job.spec.model_dump(mode="json"))) for side in (first, second))
     names = dict.fromkeys([*left, *right])
-    rows = [Row(name, left.get(name, ABSENT), right.get(name, ABSENT)) for name in names]
+    rows = [Row(name_parameter(name), left.get(name, ABSENT), right.get(name, ABSENT)) for name in names]
     return [row for row in rows if row.first != row.second]
+
+
+def name_parameter(path: str) -> str:
+    """In words: `method.warm_start.num_components` is the number of components of the warm start."""
+    steps = path.removeprefix("method.").replace("num_", "number_of_").replace("_", " ").split(".")
+    words = _WORDS.get(path) or " of ".join(reversed(steps))
+    return words[:1].upper() + words[1:]
 
 
 def flatten(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from api.pages.views.visitor import Visitor
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import NotFound
 from datalens_service.evaluation.measures import ConfusionTable
+from datalens_service.evaluation.report.verdict import Figures
 from datalens_service.planning.expectations import Expectation, expect
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access.roles import Scope
@@ -61,6 +62,15 @@ def quality_of_job(services: Services, visitor: Visitor, job: Job, schema: Schem
     return Quality(figures, expect(TrainingSpec.model_validate(job.spec), schema), private)
 
 
+def read_figures(services: Services, visitor: Visitor, job: Job) -> Figures | None:
+    """What a verdict rests on; None for visitors who are not the owner, and where there is no report."""
+    report = _report(services, visitor, job)
+    if report is None or report["view"] != _OWNER:
+        return None
+    visitor.note(services, "seeQuality", job.id)
+    return Figures.from_report(report)
+
+
 def accuracies_of_jobs(services: Services, visitor: Visitor, listed: Sequence[Job]) -> dict[str, Figure]:
     """The first figure of each job of a list, by the id of the job."""
     accuracies = {}
@@ -76,16 +86,20 @@ def accuracies_of_jobs(services: Services, visitor: Visitor, listed: Sequence[Jo
 
 
 def _measures(services: Services, visitor: Visitor, job: Job) -> list[dict[str, Any]]:
-    """As the report that this visitor may read states them; none before the job has ended, or without its report."""
+    """As the report that this visitor may read states them."""
+    measures: list[dict[str, Any]] = (_report(services, visitor, job) or {"measures": []})["measures"]
+    return measures
+
+
+def _report(services: Services, visitor: Visitor, job: Job) -> Any:
+    """The one that this visitor may read, as JSON; None before the job has ended, or where it was removed."""
     if job.released_at is None or job.finished_at is None:
-        return []
+        return None
     name = "report.json" if Scope.REPORTS_READ in visitor.key.scopes else "report-releasable.json"
     try:
-        report = json.loads(services.artifacts.get(job.id, name).path.read_bytes())
+        return json.loads(services.artifacts.get(job.id, name).path.read_bytes())
     except (NotFound, FileNotFoundError):
-        return []
-    measures: list[dict[str, Any]] = report["measures"]
-    return measures
+        return None
 
 
 def _figure(measure: dict[str, Any]) -> Figure:

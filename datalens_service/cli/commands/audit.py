@@ -179,8 +179,8 @@ def format_result(result: AuditResult) -> Text:
 
 
 def say_notes(result: AuditResult) -> str:
-    """What the figures are, and are not."""
-    notes = [result.note] if result.attacks else []
+    """What the figures say, are, and are not."""
+    notes = [*result.verdicts(), *([result.note] if result.attacks else [])]
     return " ".join(notes if result.inversion is None else [*notes, result.inversion.note])
 
 

@@ -42,6 +42,7 @@ from datalens_service.evaluation.report.privacy_statement import (
 from datalens_service.evaluation.report.required_fields import REQUIRED_FIELDS
 from datalens_service.evaluation.report.result_wording import PUBLIC_IMAGES, choose_wording
 from datalens_service.evaluation.report.summary import summary, usefulness
+from datalens_service.evaluation.report.verdict import Figures, judge
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.models.public_source import PublicEncoder, PublicSource
@@ -139,7 +140,7 @@ def _document(view: View, report: Report) -> ReportDocument:
         ),
         index=tuple(IndexEntry(field=name, title=one.title, paths=one.paths) for name, one in REQUIRED_FIELDS.items()),
         summary=tuple(summary(method.name, report.privacy, report.result, _about_method(report))),
-        usefulness=tuple(usefulness(report.measures, images)),
+        usefulness=tuple(_usefulness(view, report, images)),
         anonymity=assess_anonymity(report.privacy, report.result),
         measures_notice=phrases.OWNER_NOTICE if view == "owner" else phrases.WITHHELD,
         measures=tuple(MeasureSection.from_measure(one, images) for one in report.measures),
@@ -163,6 +164,14 @@ def _document(view: View, report: Report) -> ReportDocument:
         ),
         signature=None,
     )
+
+
+def _usefulness(view: View, report: Report, images: str) -> list[str]:
+    if view == "releasable":
+        return usefulness(report.measures, images)
+    known = report.model_dump(include={"measures", "per_class", "confusion"})
+    schema = report.public_schema.model_dump(include={"class_names"})
+    return [judge(Figures.from_report({**known, "dataset": {"public_schema": schema}})).sentence]
 
 
 def _about_method(report: Report) -> tuple[str, ...]:

@@ -2,16 +2,10 @@
 
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal, localcontext
-from typing import Final
 
 from datalens_service.evaluation.measures import Measure
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
 from datalens_service.evaluation.report.result_wording import choose_wording
-
-_SIMPLER: Final[dict[str, str]] = {
-    "floor_averages": "one noisy average image per class",
-    "floor_moments": "noisy means and covariances",
-}
 
 
 def summary(
@@ -37,20 +31,16 @@ def summary(
 
 
 def usefulness(measures: Sequence[Measure], images: str = "synthetic") -> list[str]:
-    """What the figures say about using the images; as private as the figures it is given."""
+    """What the figures say, of those that anybody may see; what they mean for the owner is in the verdict."""
     value: dict[str, float] = {measure.name: measure.value for measure in measures}
     if "classifier_accuracy" in value:
         return [f"The classifier labels {value['classifier_accuracy']:.1f} % of the real test images correctly."]
     if "accuracy" not in value:
         return []
-    sentences = [
+    return [
         f"A classifier that has seen only {images} images labels {value['accuracy']:.1f} % of the real test images "
         "correctly."
     ]
-    if "ceiling" in value:
-        sentences.append(f"Trained on the real images, the same classifier reaches {value['ceiling']:.1f} %.")
-    floors = {name: value[name] for name in _SIMPLER if name in value}
-    return sentences + ([_against(value["accuracy"], floors)] if floors else [])
 
 
 def right_guesses(advantage: float) -> str:
@@ -67,14 +57,3 @@ def shown(number: float) -> str:
         return f"{rounded:f}"
     digits = "".join(map(str, rounded.as_tuple().digits))
     return f"{digits[0]}{'.' * (len(digits) > 1)}{digits[1:]}e{rounded.adjusted()}"
-
-
-def _against(accuracy: float, floors: dict[str, float]) -> str:
-    best = max(floors, key=lambda name: floors[name])
-    if accuracy > floors[best]:
-        return f"The simpler release of {_SIMPLER[best]} reaches {floors[best]:.1f} % at the same budget."
-    return (
-        f"That is no better than the simpler release of {_SIMPLER[best]}, which reaches {floors[best]:.1f} % at the "
-        "same budget: for training classifiers, this generator adds nothing. More images, a larger ε or another "
-        "method may help."
-    )

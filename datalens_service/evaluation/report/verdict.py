@@ -1,0 +1,238 @@
+"""A verdict: what figures mean for the owner of the private images, in a sentence or two. For the owner alone.
+
+It rests on private figures, so no view that may be passed on holds it. Differences within two standard errors are
+ties.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+_OWN: Final = ("accuracy", "classifier_accuracy", "accuracy_holdout", "classifier_accuracy_holdout")
+_SIMPLER: Final = {
+    "floor_averages": "the noisy class averages",
+    "floor_moments": "noisy means and covariances",
+}
+_ERRORS_OF_A_TIE: Final = 2
+_UNKNOWN_ERROR: Final = 1.0
+"""In points, where the number of test images is not known."""
+_APART: Final = 2.0
+"""Points that whole numbers show well enough."""
+_UNEQUAL: Final = 1.25
+"""Test images of the most frequent class, over those of equal classes, from which averages over classes are told."""
+
+Grade = Literal["unknown", "useless", "worse", "even", "useful"]
+
+
+class Verdict(NamedTuple):
+    """What is said.
+
+    Attributes:
+        grade: For training classifiers: worse and even are against the best simpler release.
+    """
+
+    grade: Grade
+    sentence: str
+
+
+class ClassShare(NamedTuple):
+    """Test images of one class, and the percent of them that were labelled rightly."""
+
+    images: int
+    accuracy: float
+
+
+class Figures(NamedTuple):
+    """What a verdict rests on: percent of test images that are labelled rightly; None where it was not measured.
+
+    Attributes:
+        guessing: What guesses reach, over equal classes.
+        accuracy: Of the classifier, or of one that learned from the images.
+        spread: Standard deviation of that over seeds, in points.
+        simpler: What the best of the simpler releases reaches, by its name.
+        real: Of the same classifier after training on the real images.
+        classes: Those with test images; empty where they are not known.
+    """
+
+    classifier: bool
+    guessing: float
+    accuracy: float | None = None
+    spread: float = 0.0
+    seeds: int = 1
+    simpler: tuple[str, float] | None = None
+    real: float | None = None
+    classes: tuple[ClassShare, ...] = ()
+
+    @classmethod
+    def from_report(cls, report: Mapping[str, Any]) -> Figures:
+        """Those of an owner's report, given as JSON; of an older one too."""
+        measures = {one["name"]: one for one in report["measures"]}
+        own = next((measures[name] for name in _OWN if name in measures), None)
+        simpler = [(words, measures[name]["value"]) for name, words in _SIMPLER.items() if name in measures]
+        return cls(
+            classifier=report.get("confusion") is not None or "classifier_accuracy" in measures,
+            guessing=100 / len(report["dataset"]["public_schema"]["class_names"]),
+            accuracy=None if own is None else own["value"],
+            spread=0.0 if own is None else own.get("spread") or 0.0,
+            seeds=1 if own is None else own.get("seeds", 1),
+            simpler=max(simpler, key=lambda one: one[1], default=None),
+            real=measures["ceiling"]["value"] if "ceiling" in measures else None,
+            classes=tuple(_classes(report)),
+        )
+
+    @property
+    def balanced(self) -> float | None:
+        """Mean over classes."""
+        return sum(one.accuracy for one in self.classes) / len(self.classes) if self.classes else None
+
+    @property
+    def majority(self) -> float:
+        """What naming the most frequent class always reaches."""
+        images = [one.images for one in self.classes]
+        return 100 * max(images) / sum(images) if images else self.guessing
+
+    @property
+    def unequal(self) -> bool:
+        """Whether accuracy hides how classes fare."""
+        return self.majority > _UNEQUAL * self.guessing
+
+    def tie(self, percent: float) -> float:
+        """Difference from `percent`, in points, that means nothing."""
+        images = sum(one.images for one in self.classes)
+        sampled = math.sqrt(percent * (100 - percent) / images) if images else _UNKNOWN_ERROR
+        return _ERRORS_OF_A_TIE * math.hypot(sampled, self.spread / math.sqrt(self.seeds))
+
+    def tells_classes_apart(self) -> bool:
+        """Whether classes are told apart better than by guessing, each class counting alike."""
+        reached = self.accuracy if self.balanced is None else self.balanced
+        share = self.guessing / 100
+        of_classes = math.sqrt(share * (1 - share) * sum(1 / one.images for one in self.classes)) * 100
+        sampled = of_classes / len(self.classes) if self.classes else _UNKNOWN_ERROR
+        margin = _ERRORS_OF_A_TIE * math.hypot(sampled, self.spread / math.sqrt(self.seeds))
+        return reached is not None and reached > self.guessing + margin
+
+
+def judge(figures: Figures) -> Verdict:
+    """The verdict on a released model."""
+    if figures.accuracy is None:
+        thing = "this classifier is" if figures.classifier else "these images are"
+        return Verdict("unknown", f"Nothing tells how useful {thing}: no accuracy was measured on real test images.")
+    if not figures.tells_classes_apart():
+        return Verdict("useless", _useless(figures, figures.accuracy))
+    grade, sentence = _compare(figures, figures.accuracy)
+    return Verdict(grade, f"{sentence} {_of_unequal_classes(figures)}".strip())
+
+
+def judge_pair(first: Figures, second: Figures) -> str:
+    """Which of two released models of one data set is better; empty where one was not measured."""
+    one, other = first.accuracy, second.accuracy
+    if one is None or other is None:
+        return ""
+    does = "labels test images" if first.classifier and second.classifier else "trains classifiers"
+    if abs(one - other) <= math.hypot(first.tie(one), second.tie(other)):
+        return f"Neither {does} better than the other: {_against(one, other)}."
+    return f"The {'first' if one > other else 'second'} {does} better: {_against(max(one, other), min(one, other))}."
+
+
+def _useless(figures: Figures, accuracy: float) -> str:
+    reached = _against(accuracy if figures.balanced is None else figures.balanced, figures.guessing)
+    averaged = ", averaged over classes" if figures.unequal else ""
+    if figures.classifier:
+        return f"Labels images no better than guessing: {reached}{averaged}. Do not pass this classifier on."
+    hard = figures.real is not None and figures.real <= figures.majority + figures.tie(figures.majority)
+    also = " Real images do no better here." if hard else ""
+    return (
+        f"Trains classifiers that are no better than guessing: {reached}{averaged}.{also} Do not pass these images on "
+        "for training."
+    )
+
+
+def _compare(figures: Figures, accuracy: float) -> Verdict:
+    """With the best simpler release, or without one with guessing."""
+    if figures.classifier:
+        return Verdict("useful", f"Labels test images better than guessing: {_against(accuracy, figures.guessing)}.")
+    real = "" if figures.real is None else f"; real images reach {_rounded(figures.real)} %"
+    if figures.simpler is None:
+        reached = _against(accuracy, figures.guessing)
+        return Verdict("useful", f"Trains classifiers that are better than guessing: {reached}{real}.")
+    simpler, reached = figures.simpler[0], _against(accuracy, figures.simpler[1])
+    difference, tie = accuracy - figures.simpler[1], figures.tie(figures.simpler[1])
+    if difference > tie:
+        return Verdict("useful", f"Trains classifiers better than releasing {simpler}: {reached}{real}.")
+    if difference >= -tie:
+        nothing = "For training, these images add nothing to that."
+        return Verdict("even", f"Trains classifiers no better than releasing {simpler}: {reached}{real}. {nothing}")
+    warning = "Do not pass these images on for training."
+    return Verdict("worse", f"Trains classifiers worse than releasing {simpler}: {reached}{real}. {warning}")
+
+
+def _of_unequal_classes(figures: Figures) -> str:
+    if not figures.unequal or figures.balanced is None:
+        return ""
+    return (
+        f"Classes are unequal: averaged over them, {_rounded(figures.balanced)} % are right (guessing: "
+        f"{_rounded(figures.guessing)} %); always naming the most frequent one is right for "
+        f"{_rounded(figures.majority)} %."
+    )
+
+
+def _against(one: float, other: float) -> str:
+    """Two figures with as many digits as tell them apart."""
+    digits = 0 if abs(one - other) >= _APART else 1
+    return f"{_rounded(one, digits)} against {_rounded(other, digits)} %"
+
+
+def _rounded(percent: float, digits: int = 0) -> str:
+    return f"{math.floor(percent * 10**digits + 0.5) / 10**digits:.{digits}f}"
+
+
+def _classes(report: Mapping[str, Any]) -> Sequence[ClassShare]:
+    """Of the standard classifier, or of a released one."""
+    if report.get("confusion") is not None:
+        rows = [(sum(counts), counts[index]) for index, counts in enumerate(report["confusion"]["counts"])]
+        return [ClassShare(images, 100 * right / images) for images, right in rows if images]
+    lines: list[dict[str, Any]] = report.get("per_class") or []
+    first = [line for line in lines if line["classifier"] == lines[0]["classifier"]]
+    return [ClassShare(line["test_images"], line["accuracy"]) for line in first if line["accuracy"] is not None]
+
+
+class Area(Protocol):
+    """What an attack on membership reached."""
+
+    @property
+    def auc(self) -> float:
+        """Area under the ROC curve; one half is chance."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % of the area."""
+
+    @property
+    def auc_allowed(self) -> float | None:
+        """Largest area that μ allows."""
+
+
+def judge_attack(figures: Area) -> str:
+    """What an attack on membership reached, in a sentence."""
+    low, high = figures.interval
+    reached = f"area {figures.auc:.3f} ({low:.3f} to {high:.3f}), where a coin has 0.5"
+    if low <= 0.5:
+        return f"It was no better than guessing: {reached}."
+    if figures.auc_allowed is None:
+        return f"It tells members from others: {reached}. No guarantee limits that."
+    if low > figures.auc_allowed:
+        return (
+            f"It tells members from others better than the guarantee allows: {reached} and {figures.auc_allowed:.3f} "
+            "is the most. Something is wrong: pass nothing on, and report it."
+        )
+    return f"It tells members from others, within the guarantee: {reached} and at most {figures.auc_allowed:.3f}."
+
+
+def judge_inversion(gradients: str, error: float, interval: tuple[float, float]) -> str:
+    """What an attacker sees of images in raw or released gradients; an error of 1 is that of an even grey."""
+    low, high = interval
+    seen = "images better than" if high < 1 else "no more than"
+    errors = f"{error:.3f} ({low:.3f} to {high:.3f})"
+    return f"Gradients, {gradients}, show {seen} an even grey: error {errors}, grey about 1."
