@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Schema
-from datalens_service.data.export import WRITERS
+from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.errors import InvalidInput
 from datalens_service.models.generators.generator import Generator
 from datalens_service.programs.sampling import write_prefix, write_synthetic
@@ -45,7 +45,7 @@ def test_drawn_images_are_those_of_the_generator(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", WRITERS)
 def test_a_slice_is_what_drawing_fewer_gives(tmp_path: Path, format: str) -> None:
     generator().save(tmp_path / "generator")
-    WRITERS["npz"].write(tmp_path / "stock", *generator().sample(9), SCHEMA, CARD)
+    WRITERS["npz"].write(tmp_path / "stock", WrittenImages(*generator().sample(9), SCHEMA, CARD))
     write_prefix(tmp_path / "stock", SCHEMA, CARD, 4, format, tmp_path / "slice")
     write_synthetic(tmp_path / "generator", CARD, 4, format, 0, tmp_path / "drawn")
     assert (tmp_path / "slice").read_bytes() == (tmp_path / "drawn").read_bytes()
@@ -53,7 +53,7 @@ def test_a_slice_is_what_drawing_fewer_gives(tmp_path: Path, format: str) -> Non
 
 @pytest.mark.parametrize(("n", "format"), [(0, "npz"), (10, "npz"), (1, "gif")])
 def test_bad_slices(tmp_path: Path, n: int, format: str) -> None:
-    WRITERS["npz"].write(tmp_path / "stock", *generator().sample(9), SCHEMA, CARD)
+    WRITERS["npz"].write(tmp_path / "stock", WrittenImages(*generator().sample(9), SCHEMA, CARD))
     with pytest.raises(InvalidInput):
         write_prefix(tmp_path / "stock", SCHEMA, CARD, n, format, tmp_path / "out")
     assert not (tmp_path / "out").exists()

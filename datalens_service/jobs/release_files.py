@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from datalens_service.data.export import WRITERS, sample_grid
+from datalens_service.data.export import WRITERS, WrittenImages, sample_grid
 from datalens_service.data.export.model_card import model_card
 from datalens_service.data.export.png import encode_png, encode_public_png
 from datalens_service.evaluation.report.build import Report
@@ -119,7 +119,7 @@ def _pack_images(contents: ReleaseContents, generator: Generator) -> Path:
     path = contents.folder / PACKED_IMAGES
     images, labels = generator.sample(contents.num_images)
     soft = generator.soft_labels(contents.num_images)
-    WRITERS["npz"].write(path, images, labels, generator.schema, card(contents.report), soft)
+    WRITERS["npz"].write(path, WrittenImages(images, labels, generator.schema, card(contents.report), soft))
     return path
 
 

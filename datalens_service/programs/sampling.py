@@ -16,8 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from datalens_service.data.dataset import Schema
-from datalens_service.data.export import WRITERS
-from datalens_service.data.export.writer import Write
+from datalens_service.data.export import WRITERS, Writer, WrittenImages
 from datalens_service.errors import InvalidInput, WorkerUnavailable
 from datalens_service.models.generators.generator import Generator
 from datalens_service.programs.child_program import end_with
@@ -41,7 +40,7 @@ def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: 
         WorkerUnavailable: The generator needs torch, and it is not installed.
         InvalidInput: n is below 1, or there is no such format.
     """
-    write = _writer(format)
+    writer = _find_writer(format)
     generator = Generator.load(generator_path)
     try:
         images, labels = generator.sample(n, seed=seed)
@@ -49,7 +48,8 @@ def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: 
         raise WorkerUnavailable(
             f"Drawing from this generator needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
         ) from error
-    write(out_path, images, labels, generator.schema, card, generator.soft_labels(n, seed=seed))
+    soft = generator.soft_labels(n, seed=seed)
+    writer.write(out_path, WrittenImages(images, labels, generator.schema, card, soft))
 
 
 def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int, format: str, out_path: Path) -> None:
@@ -65,14 +65,15 @@ def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int
     Raises:
         InvalidInput: Fewer are packed, or there is no such format.
     """
-    write = _writer(format)
+    writer = _find_writer(format)
     with np.load(packed_path, allow_pickle=False) as packed:
         images, labels, soft = packed["train_images"], packed["train_labels"], packed.get("label_probabilities")
     if not 1 <= n <= len(labels):
         raise InvalidInput(f"⟦download.n⟧ must lie between 1 and {len(labels)}.")
     shape = (-1, schema.height, schema.width, schema.channels)
     classes = labels[:n].astype(np.int64).reshape(-1)
-    write(out_path, images[:n].reshape(shape), classes, schema, card, None if soft is None else soft[:n])
+    soft = None if soft is None else soft[:n]
+    writer.write(out_path, WrittenImages(images[:n].reshape(shape), classes, schema, card, soft))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,10 +98,10 @@ def _write(given: argparse.Namespace) -> None:
         write_prefix(given.packed, Generator.load(given.generator).schema, card, given.n, given.format, given.out)
 
 
-def _writer(format: str) -> Write:
+def _find_writer(format: str) -> Writer:
     if format not in WRITERS:
         raise InvalidInput(f"⟦download.format⟧ must be one of {', '.join(WRITERS)}.")
-    return WRITERS[format].write
+    return WRITERS[format]
 
 
 if __name__ == "__main__":

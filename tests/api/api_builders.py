@@ -12,7 +12,7 @@ from api.deps import Services
 from datalens_service.audits.audit import AttackResult, AuditResult
 from datalens_service.audits.inversion_figures import InversionFigures, ReconstructionErrors
 from datalens_service.audits.membership import measure
-from datalens_service.data.export import WRITERS
+from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.models.generators.generator import Generator
 from datalens_service.store.access import keys, webhooks
@@ -111,7 +111,7 @@ def succeed(services: Services, job_id: str, folder: Path, card: dict[str, Any] 
     generator = gaussian(schema)
     stock = folder / "synthetic.npz"
     n = job.spec["synthetic_images"]
-    WRITERS["npz"].write(stock, *generator.sample(n), schema, {"job": job_id})
+    WRITERS["npz"].write(stock, WrittenImages(*generator.sample(n), schema, {"job": job_id}))
     generator.save(folder / "generator.safetensors")
     files = {
         "synthetic.npz": (stock, True, "application/octet-stream"),

@@ -28,9 +28,9 @@ from datalens_service.data.export.provenance import provenance
 from datalens_service.data.export.writer import Writer
 
 
-def write(path, images, labels, schema, card, soft_labels=None):
-    header = {"shape": images.shape, "provenance": json.loads(provenance(card))}
-    path.write_bytes(json.dumps(header).encode() + b"\\n" + images.tobytes())
+def write(path, released):
+    header = {"shape": released.images.shape, "provenance": json.loads(provenance(released.card))}
+    path.write_bytes(json.dumps(header).encode() + b"\\n" + released.images.tobytes())
 
 
 WRITER = Writer("raw", "Raw pixels", "bin", "application/x-raw-pixels", write)

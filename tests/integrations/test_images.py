@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from data.builders import random_images
 from datalens_service.data.dataset import Schema
-from datalens_service.data.export import WRITERS
+from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.errors import InvalidInput
 from datalens_service.integrations.images import ReleasedImages, from_folder, from_job
@@ -35,7 +35,7 @@ def write_release(folder: Path, format: str) -> tuple[Path, Path]:
     """Images alone, and a packed release with them."""
     schema = Schema(channels=3, height=6, width=5, class_names=NAMES, num_units=100)
     alone = folder / f"images.{WRITERS[format].suffix}"
-    WRITERS[format].write(alone, IMAGES, LABELS, schema, CARD)
+    WRITERS[format].write(alone, WrittenImages(IMAGES, LABELS, schema, CARD))
     packed = folder / "release.zip"
     further, key = {"privacy.json": json.dumps({}).encode()}, SigningKey(b"of this house")
     write_bundle(packed, alone, format, CARD, count=9, name="nine", spdx="other", further=further, key=key)

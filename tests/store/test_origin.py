@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Schema
-from datalens_service.data.export import WRITERS
+from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE, write_bundle
 from datalens_service.errors import InvalidInput
 from datalens_service.evaluation.report.build import releasable_view
@@ -95,7 +95,7 @@ def archive(folder: Path, proof: dict[str, Any], key: SigningKey = KEY) -> Path:
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (20, 28, 28, 1), dtype=np.uint8), np.arange(20, dtype=np.int64) % 10
     schema = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
-    WRITERS["npz"].write(folder / "images", images, labels, schema, PROOF["card"])
+    WRITERS["npz"].write(folder / "images", WrittenImages(images, labels, schema, PROOF["card"]))
     further = {"privacy.json": file(proof)}
     write_bundle(
         folder / "release.zip",

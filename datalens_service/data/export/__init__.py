@@ -7,7 +7,7 @@ from typing import Final
 
 from datalens_service.data.export import image_folder, npz, parquet, webdataset
 from datalens_service.data.export.grid import sample_grid
-from datalens_service.data.export.writer import ArchivePlace, Writer
+from datalens_service.data.export.writer import ArchivePlace, Writer, WrittenImages
 
 _FORMATS: Final = (
     npz.WRITER,
@@ -19,4 +19,4 @@ _FORMATS: Final = (
 WRITERS: Final[dict[str, Writer]] = {writer.name: writer for writer in _FORMATS}
 """By name, in the order in which the API lists them."""
 
-__all__ = ["WRITERS", "ArchivePlace", "Writer", "sample_grid"]
+__all__ = ["WRITERS", "ArchivePlace", "Writer", "WrittenImages", "sample_grid"]

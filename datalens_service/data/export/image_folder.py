@@ -5,31 +5,24 @@ import re
 import unicodedata
 import zipfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.png import choose_encoder
 from datalens_service.data.export.provenance import provenance
-from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer
+from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer, WrittenImages
 
 _NAME_LENGTH: Final = 64
 
 
-def write(
-    path: Path,
-    images: Images,
-    labels: Labels,
-    schema: Schema,
-    card: dict[str, Any],
-    soft_labels: SoftLabels | None = None,
-) -> None:
+def write(path: Path, released: WrittenImages) -> None:
     """Write `<class>/<number>.png`, `classes.json` (names and folders in label order) and `card.json`.
 
     Soft labels are in `metadata.csv`: the file's name, its class, then one column for each class in label order.
 
     PNG does not get smaller by packing, so entries are stored.
     """
+    images, labels, schema, card, soft_labels = released
     folders = class_folders(schema.class_names)
     classes = {"class_names": list(schema.class_names), "folders": list(folders)}
     with zipfile.ZipFile(path, "w") as archive:

@@ -8,24 +8,17 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.provenance import provenance
-from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer
+from datalens_service.data.export.writer import ArchivePlace, Writer, WrittenImages
 
 
-def write(
-    path: Path,
-    images: Images,
-    labels: Labels,
-    schema: Schema,
-    card: dict[str, Any],
-    soft_labels: SoftLabels | None = None,
-) -> None:
+def write(path: Path, released: WrittenImages) -> None:
     """Write `train_images`, `train_labels`, `class_names`, `provenance` (JSON text), and `label_probabilities` if any.
 
     Grey images lose their channel axis, as in MedMNIST: (n, height, width).
     """
+    images, labels, schema, card, soft_labels = released
     arrays: dict[str, NDArray[Any]] = {
         "train_images": images.squeeze(-1) if schema.channels == 1 else images,
         "train_labels": labels,

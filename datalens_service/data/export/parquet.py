@@ -15,23 +15,17 @@ import pyarrow.parquet as pq
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.png import choose_encoder
 from datalens_service.data.export.provenance import provenance
-from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer
+from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer, WrittenImages
 
 _ROWS_PER_GROUP: Final = 1000
 
 
-def write(
-    path: Path,
-    images: Images,
-    labels: Labels,
-    schema: Schema,
-    card: dict[str, Any],
-    soft_labels: SoftLabels | None = None,
-) -> None:
+def write(path: Path, released: WrittenImages) -> None:
     """Write columns `image` (struct of bytes and path), `label` (int64) and, if there are any, `label_probabilities`.
 
     The card is in the schema metadata.
     """
+    images, labels, schema, card, soft_labels = released
     columns = _columns(schema, card, soft=soft_labels is not None)
     # Every PNG repeats the same marking, which zstd packs away and a dictionary would not.
     with pq.ParquetWriter(path, columns, compression="zstd", use_dictionary=False) as writer:

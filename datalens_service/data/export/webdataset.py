@@ -8,26 +8,19 @@ import io
 import json
 import tarfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.png import choose_encoder
 from datalens_service.data.export.provenance import provenance
-from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer
+from datalens_service.data.export.writer import ArchivePlace, Writer, WrittenImages
 
 CARD: Final = "__card.json__"
 CLASSES: Final = "__classes.json__"
 
 
-def write(
-    path: Path,
-    images: Images,
-    labels: Labels,
-    schema: Schema,
-    card: dict[str, Any],
-    soft_labels: SoftLabels | None = None,
-) -> None:
+def write(path: Path, released: WrittenImages) -> None:
     """Write the card, the class names in label order, and per image PNG, label as text and, if any, soft labels."""
+    images, labels, schema, card, soft_labels = released
     encode = choose_encoder(card)
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         _add(archive, CARD, provenance(card).encode())

@@ -1,8 +1,9 @@
 """One output format: what it is called, what its files are, and who writes them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,27 +14,21 @@ SoftLabels = NDArray[np.float32]
 """(n, classes) probabilities of every class."""
 
 
-class Write(Protocol):
-    """Writes one format."""
+class WrittenImages(NamedTuple):
+    """What a file is made of; all of it public.
 
-    def __call__(
-        self,
-        path: Path,
-        images: Images,
-        labels: Labels,
-        schema: Schema,
-        card: dict[str, Any],
-        soft_labels: SoftLabels | None = None,
-    ) -> None:
-        """Write a file that states whether it is synthetic; equal input gives equal bytes.
+    Attributes:
+        images: uint8 (n, height, width, channels).
+        labels: int64 (n,), in [0, num_classes).
+        card: JSON-compatible.
+        soft_labels: Beside the labels, where the model has some.
+    """
 
-        Args:
-            path: File to create or replace; not written atomically.
-            images: uint8 (n, height, width, channels), released.
-            labels: int64 (n,), in [0, num_classes).
-            card: JSON-compatible and public.
-            soft_labels: Beside the labels, where the model has some.
-        """
+    images: Images
+    labels: Labels
+    schema: Schema
+    card: dict[str, Any]
+    soft_labels: SoftLabels | None = None
 
 
 class ArchivePlace(NamedTuple):
@@ -55,6 +50,7 @@ class Writer:
     Attributes:
         name: Key in `WRITERS`, and the value of `format` in the REST API: lower-case letters and digits.
         suffix: Of files, without the dot.
+        write: Makes a file that states whether it is synthetic; equal input gives equal bytes. It is not atomic.
         archived_as: Its place in a release archive; None: `data/synthetic.<suffix>`, with the media type of a download.
     """
 
@@ -62,7 +58,7 @@ class Writer:
     title: str
     suffix: str
     media_type: str
-    write: Write
+    write: Callable[[Path, WrittenImages], None]
     archived_as: ArchivePlace | None = None
 
     @property

@@ -1,24 +1,16 @@
-from typing import Any, NamedTuple
-
 import numpy as np
 import pytest
 
-from datalens_service.data.dataset import Images, Labels, Schema
+from datalens_service.data.dataset import Schema
+from datalens_service.data.export import WrittenImages
 
 from ..builders import random_images
 
 
-class Release(NamedTuple):
-    images: Images
-    labels: Labels
-    schema: Schema
-    card: dict[str, Any]
-
-
 @pytest.fixture(params=[1, 3], ids=["grey", "colour"])
-def release(request: pytest.FixtureRequest) -> Release:
+def release(request: pytest.FixtureRequest) -> WrittenImages:
     """Seven images of three classes whose names need care."""
     names = ("T-shirt/top", "Übergang", "../..")
     schema = Schema(channels=request.param, height=6, width=5, class_names=names, num_units=100)
     labels = np.array([2, 0, 1, 0, 2, 2, 1], dtype=np.int64)
-    return Release(random_images(7, 6, 5, request.param), labels, schema, {"epsilon": 1.0, "owner": "Zoë"})
+    return WrittenImages(random_images(7, 6, 5, request.param), labels, schema, {"epsilon": 1.0, "owner": "Zoë"})

@@ -13,7 +13,7 @@ import pytest
 
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Schema
-from datalens_service.data.export import WRITERS
+from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.data.export.licence import LICENCES, licence_text
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.signatures import SigningKey, signer
@@ -36,7 +36,7 @@ def bundle(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def unpacked(folder: Path, kind: str, title: str = "Digits: a [test]") -> Path:
     schema = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
-    WRITERS[kind].write(folder / "images", IMAGES, LABELS, schema, CARD)
+    WRITERS[kind].write(folder / "images", WrittenImages(IMAGES, LABELS, schema, CARD))
     further = {"privacy.json": json.dumps(EXAMPLE_PROOF).encode()}
     write_bundle(
         folder / "zip", folder / "images", kind, CARD, count=30, name=title, spdx="CC-BY-4.0", further=further, key=KEY

@@ -4,14 +4,12 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from datalens_service.data.export import image_folder
+from datalens_service.data.export import WrittenImages, image_folder
 from datalens_service.data.export.image_folder import class_folders
 
-from .conftest import Release
 
-
-def test_layout(tmp_path: Path, release: Release) -> None:
-    image_folder.write(tmp_path / "a", *release)
+def test_layout(tmp_path: Path, release: WrittenImages) -> None:
+    image_folder.write(tmp_path / "a", release)
     with zipfile.ZipFile(tmp_path / "a") as archive:
         assert archive.namelist() == [
             "card.json",

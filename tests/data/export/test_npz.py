@@ -2,13 +2,11 @@ from pathlib import Path
 
 import numpy as np
 
-from datalens_service.data.export import npz
-
-from .conftest import Release
+from datalens_service.data.export import WrittenImages, npz
 
 
-def test_keys_shapes_and_types_are_those_of_medmnist(tmp_path: Path, release: Release) -> None:
-    npz.write(tmp_path / "a", *release)
+def test_keys_shapes_and_types_are_those_of_medmnist(tmp_path: Path, release: WrittenImages) -> None:
+    npz.write(tmp_path / "a", release)
     with np.load(tmp_path / "a", allow_pickle=False) as arrays:
         assert sorted(arrays) == ["class_names", "provenance", "train_images", "train_labels"]
         expected = release.images[..., 0] if release.schema.channels == 1 else release.images

@@ -11,19 +11,17 @@ import pytest
 import webdataset
 
 from datalens_service.data import read_upload
-from datalens_service.data.export import WRITERS
-
-from .conftest import Release
+from datalens_service.data.export import WRITERS, WrittenImages
 
 
 @pytest.fixture
-def shard(tmp_path: Path, release: Release) -> Path:
+def shard(tmp_path: Path, release: WrittenImages) -> Path:
     path = tmp_path / "train-00000.tar"
-    WRITERS["webdataset"].write(path, release.images, release.labels, release.schema, release.card)
+    WRITERS["webdataset"].write(path, release)
     return path
 
 
-def test_webdataset_yields_every_image_with_its_label(shard: Path, release: Release) -> None:
+def test_webdataset_yields_every_image_with_its_label(shard: Path, release: WrittenImages) -> None:
     records = list(webdataset.WebDataset(str(shard), shardshuffle=False).decode("pil").to_tuple("png", "cls"))
     assert [label for _, label in records] == release.labels.tolist()
     images = np.stack([np.asarray(image) for image, _ in records])
@@ -31,7 +29,7 @@ def test_webdataset_yields_every_image_with_its_label(shard: Path, release: Rele
     np.testing.assert_array_equal(images, np.broadcast_to(release.images, images.shape))
 
 
-def test_hugging_face_reads_it_by_the_name_of_the_format(tmp_path: Path, shard: Path, release: Release) -> None:
+def test_hugging_face_reads_it_by_the_name_of_the_format(tmp_path: Path, shard: Path, release: WrittenImages) -> None:
     options = {"cache_dir": str(tmp_path / "cache"), "split": "train"}
     loaded = datasets.load_dataset("webdataset", data_files=str(shard), **options)
     assert isinstance(loaded.features["png"], datasets.Image)
@@ -40,7 +38,7 @@ def test_hugging_face_reads_it_by_the_name_of_the_format(tmp_path: Path, shard: 
 
 
 def test_class_names_come_back_also_from_files_of_earlier_versions(
-    tmp_path: Path, shard: Path, release: Release
+    tmp_path: Path, shard: Path, release: WrittenImages
 ) -> None:
     earlier = tmp_path / "earlier.tar"
     with tarfile.open(shard) as new, tarfile.open(earlier, "w") as old:
@@ -57,7 +55,7 @@ def test_class_names_come_back_also_from_files_of_earlier_versions(
         np.testing.assert_array_equal(train.labels, release.labels)
 
 
-def test_class_names_lie_in_the_shard(shard: Path, release: Release) -> None:
+def test_class_names_lie_in_the_shard(shard: Path, release: WrittenImages) -> None:
     with tarfile.open(shard) as archive:
         classes = archive.extractfile("__classes.json__")
         assert classes is not None
