@@ -305,3 +305,12 @@ IMAGES: Final = [
 ]
 
 CASES: Final = [*PERSONS, *METADATA, *ARCHIVES, *SPLITS, *LABELS, *ARRAYS, *IMAGES]
+
+
+def _rule(case: Case) -> tuple[str, ...]:
+    answer = case.answer
+    return (*([answer.sentence] if isinstance(answer, Refused) else answer.notices), *sorted(case.choices))
+
+
+RULES: Final = list({_rule(case): case for case in CASES}.values())
+"""One file for each sentence, notice and choice: enough where the readers are reached in another way."""

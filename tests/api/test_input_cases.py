@@ -1,4 +1,4 @@
-"""Every file of the folder of cases gets the right answer over REST, in its own words and in those of the pages."""
+"""Files of the folder of cases get the right answers over REST, in its own words and in those of the pages."""
 
 import re
 from pathlib import Path
@@ -7,9 +7,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from datalens_service.voices import HEADER, Voice, speak, spoken_to
-from tests.input_cases import CASES, FOLDER, Case, Read, Refused
+from tests.input_cases import FOLDER, RULES, Case, Read, Refused
 
-FILES = [case for case in CASES if case.file != "hospital"]
+FILES = [case for case in RULES if case.file != "hospital"]
 """A folder is no upload."""
 
 _FOREIGN = re.compile(r"⟦|--[a-z]|\b(?:prepare|records|label|group|skip|allow|ignore|class)_[a-z_]+")

@@ -14,7 +14,7 @@ from tests.cli.service import RunningService
 
 pytestmark = pytest.mark.browser
 
-FAST = {"preset": "fast", "synthetic_images": 400, "evaluation": {"synthetic_images": 1000, "epochs": 1}}
+FAST = {"preset": "fast", "synthetic_images": 400, "evaluation": {"synthetic_images": 400, "epochs": 1, "seeds": 1}}
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_without_a_terminal_nothing_is_done(datalens: Run, command: tuple[str, .
 @pytest.mark.parametrize(
     ("command", "answer", "goes"),
     [
-        *((command, answer, goes) for command in ENDINGS for answer, goes in (("y", True), ("n", False))),
+        *((command, "n", False) for command in ENDINGS),
         *((next(iter(ENDINGS)), answer, goes) for answer, goes in (("YES", True), ("", False), ("\x04", False))),
     ],
     ids=lambda part: ascii(part) if isinstance(part, str) else "",

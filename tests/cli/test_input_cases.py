@@ -1,4 +1,4 @@
-"""Every file of the folder of cases gets the right answer at the command line."""
+"""Files of the folder of cases get the right answers at the command line."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from datalens_service.voices import Voice, speak, spoken_to
-from tests.input_cases import CASES, FOLDER, Case, Refused
+from tests.input_cases import FOLDER, RULES, Case, Refused
 
 _MEMBER = re.compile(r"⟦|(?<![\w-])(?:prepare|records|label|group|skip|allow|ignore|class)_[a-z_]+")
 
@@ -29,7 +29,7 @@ def options(choices: dict[str, Any]) -> Iterator[str]:
 
 
 def test_the_answers_are_right(datalens: Callable[..., Any], folder: Path) -> None:
-    for case in CASES:
+    for case in RULES:
         call = ("plan", "--epsilon", 1, "--method", "moments", "--json", "--data", folder / case.file)
         result = datalens(*call, *options(case.choices))
         with spoken_to(Voice.COMMAND_LINE):

@@ -1,14 +1,15 @@
 """A whole service and a whole training run with umask 0, in folders that were open to everybody."""
 
 import os
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cli.service import DATALENS, PATIENCE, RunningService
+from typer.testing import Result
+
+from cli.service import RunningService
 from datalens_service.client import Client
 
 MOMENTS = {
@@ -80,28 +81,19 @@ def test_no_file_of_a_service_is_open_to_others(tmp_path: Path, npz: Path) -> No
     assert watch.seen >= FOLDERS - {"generators"}
 
 
-def test_what_a_training_run_keeps_is_closed_and_what_it_releases_is_not(tmp_path: Path, npz: Path) -> None:
+def test_what_a_training_run_keeps_is_closed_and_what_it_releases_is_not(
+    datalens: Callable[..., Result], tmp_path: Path, npz: Path
+) -> None:
     out = tmp_path / "out"
     (out / "private").mkdir(parents=True)
     for folder in (out, out / "private"):
         folder.chmod(0o777)
-    command = [
-        *DATALENS,
-        "train",
-        "--confirm-classes",
-        "--data",
-        str(npz),
-        "--epsilon",
-        "2",
-        "--out",
-        str(out),
-        "--method",
-        "moments",
-    ]
-    command += ["--set", "subspace_dimensions=8", "--images", "50", "--no-evaluate"]
+    command = ("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", out, "--method", "moments")
+    settings = ("--set", "subspace_dimensions=8", "--images", 50, "--no-evaluation")
     watch = Watch(out / "private")
+    os.umask(0)
     with watch.running():
-        subprocess.run(command, check=True, timeout=PATIENCE, umask=0, env=os.environ, capture_output=True)
+        assert datalens(*command, *settings).exit_code == 0
     assert watch.open == {}
     assert (out / "private").stat().st_mode & 0o777 == 0o700
     assert watch.seen >= {"datalens.db", "ledger.log", "datasets", "artifacts", "lock"}

@@ -81,7 +81,7 @@ def test_presets_measure_colour_images_from_a_middle_brightness(name: str) -> No
 def test_a_plan_for_small_grey_images_speaks_of_time_alone(name: str, sentences: int) -> None:
     """Sums of outlines have fewer numbers than images: they are no working size."""
     digits = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
-    spec = TrainingSpec(method=preset(name, digits, 10.0), epsilon=10.0, delta=1e-5)
+    spec = TrainingSpec(method=preset(name, digits, 1.0), epsilon=1.0, delta=1e-5)
     warnings = spec.price(digits).warnings
     assert len(warnings) == sentences
     assert all(re.fullmatch(r"If the images show objects: .* minutes of one core\.", one) for one in warnings)

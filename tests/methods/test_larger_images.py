@@ -1,11 +1,10 @@
-"""DataLens on colour images of 32×32 and 64×64: every vote, both teachers."""
+"""DataLens on colour images of 64×64: every vote, both teachers."""
 
 import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import DataLens, ExecutionOptions
-from datalens_service.models.generators.networks import architectures
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -20,13 +19,6 @@ VARIANTS = {
     "conv, topagg": {"teacher": "conv"},
     "conv, class-pure, cosines": {"teacher": "conv", "shards": "class_pure", "vote_basis": "dct"},
 }
-
-
-@pytest.fixture(autouse=True)
-def _small_student(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The released network has the same shape and fewer maps; teachers and votes are what is tested here."""
-    monkeypatch.setattr(architectures, "HIDDEN", 8)
-    monkeypatch.setattr(architectures, "MAPS", 2)
 
 
 def dataset(side: int) -> Dataset:
@@ -53,9 +45,9 @@ def small(**changes: object) -> DataLens:
     return DataLens(**(sizes | {"teacher_warmup_steps": 1, "teacher_steps": 1} | changes))
 
 
-@pytest.mark.parametrize("side", [32, 64])
+@pytest.mark.usefixtures("small_models")
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_every_vote_and_teacher(changes: dict, side: int):
-    images = finished(small(**changes), dataset(side))
-    assert images.shape == (2, side, side, 3)
+def test_every_vote_and_teacher(changes: dict):
+    images = finished(small(**changes), dataset(64))
+    assert images.shape == (2, 64, 64, 3)
     assert images.std() > 0

@@ -34,6 +34,7 @@ def samples(method: dict[str, Any], data: Dataset) -> tuple[Images, np.ndarray]:
     return generator.sample(EACH * len(PARTS), labels=np.repeat(np.arange(len(PARTS)), EACH))
 
 
+@pytest.mark.usefixtures("small_models")
 @pytest.mark.parametrize(
     ("method", "side"),
     [(DIFFUSION, 64), (LABELLED, 32)],

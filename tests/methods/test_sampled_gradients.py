@@ -70,7 +70,7 @@ def test_it_learns_and_the_block_is_charged_once(records: int) -> None:
     assert (predicted == test.train.labels).mean() > 0.9
 
 
-@pytest.mark.parametrize(("batch", "epsilon"), [(40, 2.0), (4, 1.0), (400, 1.0), (40, 0.2)])
+@pytest.mark.parametrize(("batch", "epsilon"), [(40, 2.0), (8, 1.0), (400, 1.0)])
 def test_the_plan_is_the_least_noise_that_fits(batch: int, epsilon: float) -> None:
     schema = stripes().schema
     plan = sampled(batch=batch).plan_within(schema, epsilon, DELTA)
@@ -192,7 +192,7 @@ def test_an_empty_batch_gets_its_noise() -> None:
     data = Dataset(
         schema, Split(rng.integers(0, 9, (3, SIDE, SIDE, 1)).astype(np.uint8), np.arange(3) % 2), None, b"k" * 32
     )
-    training_run, books = start(sampled(batch=1, steps=4), data), account()
+    training_run, books = start(sampled(batch=1, steps=4, noise_multiplier=9.0), data), account()
     rare = training_run._mechanism.sampling.model_copy(update={"numerator": 1})
     training_run._mechanism = training_run._mechanism.model_copy(update={"sampling": rare})
     training_run.step(0, books, NoiseSource())
@@ -203,7 +203,7 @@ def test_an_empty_batch_gets_its_noise() -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"architecture": "mlp", "optimizer": "adam", "learning_rate": 0.02}])
 def test_a_run_goes_on_where_it_was_and_keeps_few_sums(changes: dict[str, Any]) -> None:
-    dataset, method, books = stripes(), sampled(steps=120, **changes), account()
+    dataset, method, books = stripes(), sampled(steps=120, noise_multiplier=9.0, **changes), account()
     whole = start(method, dataset)
     for step in range(111):
         whole.step(step, books, NoiseSource())
@@ -223,12 +223,12 @@ def test_a_run_goes_on_where_it_was_and_keeps_few_sums(changes: dict[str, Any]) 
 
 def test_no_more_is_drawn_than_was_paid_for() -> None:
     """Steps whose sums are lost use up the spare ones; then the run ends earlier, with what it has."""
-    dataset, books = stripes(), account()
-    result = run(job(sampled(steps=3)), dataset, account=books)
+    dataset, books, method = stripes(), account(), sampled(steps=3, noise_multiplier=9.0)
+    result = run(job(method), dataset, account=books)
     block = result.plan.releases[0].mechanism.block()
     assert block is not None
     books._stored.clear()
-    resumed = start(sampled(steps=3), dataset)
+    resumed = start(method, dataset)
     for step in range(2):
         resumed.step(step, books, NoiseSource())
     with pytest.raises(BudgetExceeded):

@@ -220,7 +220,7 @@ CASES: tuple[ContributionCase, ...] = (
     ContributionCase(Guided(warm_start=_MIXTURE, **_GUIDED), 3),
     *(ContributionCase(DataLens(teacher="kernel", **_VOTES), records) for records in (1, 2, 3)),
     ContributionCase(DataLens(teacher="kernel", votes="klevel", **_VOTES, **_APART), 2),
-    ContributionCase(DataLens(teacher="dense", **_VOTES | {"student": "deconv"}), 1),
+    ContributionCase(DataLens(teacher="dense", **_VOTES | {"student": "deconv"}), 1, tried=3),
     ContributionCase(
         DataLens(
             teacher="dense", votes="count_sketch", sketch_rows=2, sketch_columns=8, warm_start=_MOMENTS,
@@ -268,22 +268,23 @@ CASES: tuple[ContributionCase, ...] = (
     ContributionCase(DpSgd(architecture="mlp", optimizer="adam", steps=2), 2),
     *(ContributionCase(_SAMPLED, records, tried=2) for records in (1, 3)),
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
-    *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records) for records in (1, 2, 3)),
+    *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records, tried=3) for records in (1, 3)),
     *(ContributionCase(Scattering(encoder=encoder, warm_start=None, steps=2), 2, tried=2) for encoder in _ENCODERS),
     ContributionCase(PublicVotes(cells=5, encoder=OWN_ENCODER), 2, tried=2),
     *(
         ContributionCase(LabelledPool(classifier=Scattering(warm_start=_MOMENTS, **_SCATTERING)), records, tried=2)
         for records in (1, 2, 3)
     ),
-    *(ContributionCase(PublicVotes(cells=5), records) for records in (1, 2, 3)),
-    *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=2) for records in (1, 2, 3)),
+    *(ContributionCase(PublicVotes(cells=5), records, tried=4) for records in (1, 3)),
+    ContributionCase(Diffusion(**_DIFFUSION), 1, tried=2),
+    *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=1) for records in (2, 3)),
     *(ContributionCase(_REJECTION, records, tried=2) for records in (1, 2, 3)),
     *(ContributionCase(_EITHER, records, tried=1) for records in (1, 3)),
     ContributionCase(_EITHER, 2, tried=1, drawn=True),
 )  # fmt: skip
 
 LARGE_CASES: tuple[ContributionCase, ...] = (
-    ContributionCase(_MOMENTS, 2, side=27, tried=2),
-    ContributionCase(DataLens(teacher="kernel", **_VOTES | {"images_per_step": 912}), 2, side=17, tried=2),
+    ContributionCase(_MOMENTS, 2, side=27, tried=1),
+    ContributionCase(DataLens(teacher="kernel", **_VOTES | {"images_per_step": 912}), 2, side=17, tried=1),
 )
 """More coordinates than the sampler draws at once: 729·730/2 of a subspace, 912·289 of a vote."""

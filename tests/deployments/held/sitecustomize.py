@@ -60,6 +60,7 @@ def _hear_between_steps(watch: type) -> None:
 _DO_JOBS = {"deployments.fork_servers", "workers.fork_jobs", "workers.run_job", "datalens_service.cli"}
 if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
     from datalens_service.jobs.job_watch import JobWatch
+    from datalens_service.jobs.release_files import SamplePreviews
     from datalens_service.store.ledger.account import JobAccount
 
     _terminated: list[int] = []
@@ -67,6 +68,8 @@ if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
     for _method in ("charge", "charge_draw", "store", "advance"):
         _hold(JobAccount, _method, _terminated)
     _hear_between_steps(JobWatch)
+    # Who waits for a picture waits beside a busy core.
+    SamplePreviews.__init__.__defaults__ = (1.0,)
 
 _WORKERS = {"workers.process.supervisor", "celery"}
 if _WORKERS & {*sys.orig_argv} and "TEST_FORK_SERVER" in os.environ:
