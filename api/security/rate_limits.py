@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import structlog
@@ -148,12 +148,18 @@ class RequestLimits:
 def _shared(broker_url: str | None) -> MovingWindowRateLimiter | None:
     if broker_url is None or urlsplit(broker_url).scheme not in RedisStorage.STORAGE_SCHEME:
         return None
+    # Its driver is installed where there is such a broker.
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
     storage = RedisStorage(
         broker_url,
         key_prefix=_PREFIX,
         wrap_exceptions=True,
         socket_timeout=_REDIS_TIMEOUT_SECONDS,
         socket_connect_timeout=_REDIS_TIMEOUT_SECONDS,
+        # By default it would repeat, with pauses of seconds, what every request waits for.
+        retry=cast(Any, Retry(NoBackoff(), 0)),
     )
     return MovingWindowRateLimiter(storage)
 

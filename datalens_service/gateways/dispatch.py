@@ -5,6 +5,7 @@ Workers look into the database themselves (`workers/process/job_loop.py`), so no
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     import celery
 
 TASK: Final = "datalens.run_job"
-_BROKER_SECONDS: Final = 5
+_BROKER_SECONDS: Final = 1
+_PAUSE_SECONDS: Final = 10.0
+"""Nothing is sent for so long after a broker that did not take a message: workers look themselves."""
+
 _log = structlog.get_logger("datalens.dispatch")
 
 
@@ -69,6 +73,7 @@ class CeleryDispatcher:
     def __init__(self, broker_url: str, queue: str) -> None:
         self._queue = queue
         self._celery = _celery(broker_url)
+        self._silent_until = float("-inf")
 
     def stop(self) -> None:
         """Close the connections to the broker."""
@@ -80,9 +85,12 @@ class CeleryDispatcher:
 
     def submitted(self, job_id: str, queue: str | None = None) -> None:
         """Send the id; if the broker is away, a worker will find the job."""
+        if time.monotonic() < self._silent_until:
+            return
         try:
             self._celery.send_task(TASK, [job_id], queue=queue or self._queue, retry=False)
         except Exception as error:  # noqa: BLE001 - kombu hands out errors of whatever transport it uses
+            self._silent_until = time.monotonic() + _PAUSE_SECONDS
             _log.warning("not sent", job_id=job_id, error=type(error).__name__)
 
     def check(self) -> None:

@@ -17,10 +17,12 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
+from api.security.rate_limits import RateLimits
 from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, LocalDispatcher, choose_dispatcher
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.jobs import leases
+from deployments.redis import Redis
 from ports import free_port
 
 QUEUE = "default"
@@ -150,6 +152,29 @@ def test_readiness_does_not_wait_for_a_broker_that_is_frozen(
         assert asked.wait(120)
         assert client.get("/readyz").status_code == 200
         answer.set()
+
+
+@pytest.mark.redis
+def test_a_frozen_broker_is_asked_once_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a limit of requests and by a message; no request waits for more than one answer that does not come."""
+    server = Redis(tmp_path, "secret")
+    server.serve()
+    sender, limits = CeleryDispatcher(server.url, QUEUE), RateLimits(server.url)
+    asked: list[str] = []
+    send, connect = sender._celery.send_task, redis.connection.AbstractConnection.connect
+    monkeypatch.setattr(sender._celery, "send_task", lambda *_, **__: (asked.append("message"), send(*_, **__)))
+    monkeypatch.setattr(
+        redis.connection.AbstractConnection, "connect", lambda self: (asked.append("limit"), connect(self))
+    )
+    with server.frozen():
+        for _ in range(3):
+            limits.count("key", 1000)
+        assert asked == ["limit"]
+        for number in range(3):
+            sender.submitted(f"job_{number}")
+        assert asked.count("message") == 1
+    server.kill()
+    sender.stop()
 
 
 @pytest.mark.redis

@@ -1,9 +1,12 @@
 """A Redis server of our own, with a password, that can be killed and started again."""
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ports import free_port
@@ -40,6 +43,16 @@ class Redis:
         self._server.stdin.write(settings.encode())
         self._server.stdin.close()
         wait_for_port(self.port)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Meanwhile it stands still; the kernel goes on to take what it is sent."""
+        assert self._server is not None
+        self._server.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._server.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """As a crash would."""
