@@ -34,7 +34,7 @@ from datalens_service.evaluation.metrics.baselines import class_average_accuracy
 from datalens_service.evaluation.metrics.downstream import predicted
 from datalens_service.methods import AnyMethod
 from datalens_service.models.generators.generator import Generator
-from datalens_service.planning.presets import build_moments, preset
+from datalens_service.planning.presets import build_baseline, preset
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
@@ -100,7 +100,7 @@ def measure(cell: Cell, pool: str | None, images: int, epochs: int) -> dict[str,
     seconds = (time.perf_counter() - began) / len(scores)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     passes = max(epochs, epochs * images // cell.records)
-    baseline = released(build_moments(schema), cell, draws[0], 0, images, epochs)
+    baseline = released(build_baseline(schema), cell, draws[0], 0, images, epochs)
     ceiling = judged(draws[0].train.images, draws[0].train.labels, draws[0], passes, 0)
     return {
         "cell": cell.name,

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import published
-from benchmarks.kept_results import RESULTS, read_rows
+from benchmarks.kept_results import RESULTS, read_results, read_rows
+from benchmarks.panel import CELLS
 from benchmarks.pooling import cell, pool, protocol
 from benchmarks.rows import ROWS
 
@@ -23,6 +24,14 @@ MEASUREMENTS: Final = RESULTS / "measurements.md"
 SAMPLES: Final = ROOT / "docs" / "images" / "samples"
 BEGIN, END = "<!-- table: python -m benchmarks.table -->\n", "<!-- end of table -->"
 
+PANEL_BUDGETS: Final = (1.0, 5.0, 10.0)
+PANEL: Final = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "smiles64": "Faces",
+    "digits": "Digits",
+}
 DATASETS: Final = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 BUDGETS: Final = (0.2, 1.0, 10.0)
 FIDELITY: Final = {
@@ -191,6 +200,21 @@ def samples() -> str:
     return written
 
 
+def panel() -> str:
+    """The latest line of each cell of the panel: a row per set and size, a column per budget."""
+    shown: dict[str, dict[float | str, str]] = {}
+    latest = {(line["cell"], line.get("public_data")): line for line in read_results("panel")}
+    for (name, pool_file), line in sorted(
+        latest.items(), key=lambda item: (list(CELLS).index(item[0][0]), bool(item[0][1]))
+    ):
+        title = f"{PANEL[CELLS[name].dataset]}, {CELLS[name].records:,}{' and a pool' if pool_file else ''}"
+        figures = "/".join(f"{line[key]:.1f}" for key in ("accuracy", "class_averages", "moments"))
+        shown.setdefault(title, {}).update({CELLS[name].epsilon: figures, "real": f"{line['real']:.1f}"})
+    head = ["set, records", *(f"ε = {epsilon:g}" for epsilon in PANEL_BUDGETS), "real"]
+    columns = (*PANEL_BUDGETS, "real")
+    return table(head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()])
+
+
 def budget(row: dict[str, Any]) -> str:
     """ε, if there is one."""
     return f"{row['epsilon']:g}" if row["epsilon"] else ""
@@ -208,6 +232,7 @@ def page(results: Rows) -> str:
     shown = [row for row in results if row["row"] not in UNSHOWN and not rank(row)[1]]
     notes = NOTES.read_text().replace("{overview}\n", overview(shown))
     notes = notes.replace("{samples}\n", samples())
+    notes = notes.replace("{panel}\n", panel())
     notes = notes.replace("{rivals}\n", table(list(published.HEAD), published.lines()))
     return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
 

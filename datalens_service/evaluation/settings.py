@@ -25,8 +25,8 @@ else:
 # About 20 seconds on one core for each repetition.
 _FEW_PIXELS: Final = 20_000_000
 _REPETITIONS: Final = 3
-# Bytes in memory: 342,000 images of 28×28, 21,800 of 64×64 in colour.
-_MOST_NUMBERS: Final = 2**28
+# Bytes in memory: 171,000 images of 28×28, 10,900 of 64×64 in colour.
+_MOST_NUMBERS: Final = 2**27
 
 ReferenceName = Literal["test", "holdout", "training"]
 
@@ -46,7 +46,7 @@ class EvaluationSettings(Frozen):
         default=30_000,
         ge=1,
         le=1_000_000,
-        description="Synthetic images that the classifier is trained on. Of large images fewer, of 268 million numbers "
+        description="Synthetic images that the classifier is trained on. Of large images fewer, of 134 million numbers "
         "in all, in as many steps.",
     )
     epochs: Integer = Field(

@@ -31,7 +31,7 @@ from datalens_service.methods import Moments, PooledMoments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
 from datalens_service.phases import Phase
-from datalens_service.planning.presets import build_moments
+from datalens_service.planning.presets import build_baseline
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Observer, Result, run
 from datalens_service.settings import Settings
@@ -45,8 +45,6 @@ log = structlog.get_logger()
 
 _HOLDOUT_FIGURE = "Accuracy on a data set that was set aside"
 _ALL_FIGURES = "Accuracy and fidelity"
-_MOST_FREQUENCIES = 1024
-"""Of large images in that baseline: with 4,096 it took 40 seconds and 2.5 GB."""
 _MOMENTS_TITLE = METRICS["floor_moments"].title
 
 Outcome = TypeVar("Outcome")
@@ -181,9 +179,7 @@ def _moments_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None
     if isinstance(spec.method, Moments | PooledMoments):
         return None
     try:
-        method = build_moments(dataset.schema)
-        if dataset.schema.dimensions > _MOST_FREQUENCIES:
-            method = method.model_copy(update={"frequencies": _MOST_FREQUENCIES})
+        method = build_baseline(dataset.schema)
         asked = spec.model_copy(update={"method": method})
         return run(asked, dataset, account=UnchargedAccount()).generator
     except InvalidSpec:

@@ -210,6 +210,14 @@ def build_moments(schema: Schema) -> Moments:
     return Moments(center=_MIDDLE_BRIGHTNESS) if schema.channels > 1 else Moments()
 
 
+def build_baseline(schema: Schema) -> Moments:
+    """Moments that images are compared with; of large images 1,024 frequencies, which take a tenth of the time."""
+    method = build_moments(schema)
+    if schema.dimensions <= _LARGEST_OUTLINED:
+        return method
+    return method.model_copy(update={"frequencies": _LARGEST_OUTLINED})
+
+
 def _auto(
     schema: Schema, epsilon: float
 ) -> RejectionOrDiffusion | Rejection | Guided | PooledMoments | Moments | Mixture:

@@ -63,7 +63,7 @@ def test_evaluations_of_large_images_are_bounded_in_memory_and_keep_their_steps(
     schema = Schema(channels=3, height=128, width=128, class_names=("a",), num_units=2)
     settings = EvaluationSettings()
     bounded = settings.bounded_for(schema)
-    assert bounded.synthetic_images * schema.dimensions <= 2**28
+    assert bounded.synthetic_images * schema.dimensions <= 2**27
     passes, wanted = bounded.synthetic_images * bounded.epochs, settings.synthetic_images * settings.epochs
     assert wanted <= passes < wanted + bounded.synthetic_images
 

@@ -7,6 +7,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.methods import ExecutionOptions, PooledMoments
 from datalens_service.methods.sums.pooled_moments import PooledMomentsRun, plan_frequencies
+from datalens_service.models.generators.dct import count_planes
 from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit, shrink_bands
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
@@ -90,14 +91,31 @@ def test_a_covariance_of_noise_alone_has_no_directions():
     noise = upper + np.triu(upper, 1).T
     fit = PooledGaussianFit(residual_norm=1.0)
     fit.estimate_center(np.append(100.0, np.zeros(200)), 0.01)
-    fit.estimate_covariance(noise * 0.97, stddev)
+    fit.estimate_covariance(noise * 0.97, stddev, np.arange(200))
     assert fit.factor.shape == (200, 0)
     direction = np.zeros(200)
     direction[7] = 1
     # Its eigenvalue is about 100 + 42²/100: what noise adds to it is taken away again.
-    fit.estimate_covariance(noise + 100 * np.outer(direction, direction), stddev)
+    fit.estimate_covariance(noise + 100 * np.outer(direction, direction), stddev, np.arange(200))
     assert fit.factor.shape == (200, 1)
     assert (fit.factor**2).sum() == pytest.approx(1.0, rel=0.1)
+
+
+def test_the_covariance_is_of_the_lowest_frequencies_that_the_budget_pays_for():
+    """Of colour images the lowest of each plane; other frequencies do not vary."""
+    labels = np.arange(400, dtype=np.int64) % 2
+    brightness = np.random.default_rng(0).integers(20, 235, (400, 1, 1, 1)).astype(np.uint8)
+    images = np.broadcast_to(brightness, (400, 16, 16, 3))
+    schema = Schema(channels=3, height=16, width=16, class_names=("a", "b"), num_units=400)
+    run, _ = fitted(Dataset(schema, Split(images, labels), None, b"k" * 32), NoNoise(), PooledMoments(), 5.0)
+    summed, varying = plan_frequencies(schema, limit_units(5.0, 1e-4)), len(run._varying)
+    assert varying < summed == len(run.fit.center)
+    luma, varying_luma = count_planes(schema, summed)[0], count_planes(schema, varying)[0]
+    assert run._varying.tolist()[:varying_luma] == list(range(varying_luma))
+    assert run._varying[varying_luma] == luma
+    variances = np.square(run.fit.factor).sum(axis=1)
+    assert not np.delete(variances, run._varying).any()
+    assert variances[run._varying].any()
 
 
 def test_a_plan_says_how_much_detail_is_modelled():
@@ -141,7 +159,7 @@ def test_directions_of_faces_lose_the_texture_that_noise_gave_them():
     fit = PooledGaussianFit(residual_norm=1.0)
     fit.estimate_center(np.append(100.0, np.zeros(size)), 0.01)
     scatter = upper + np.triu(upper, 1).T + 50 * np.outer(smooth, smooth)
-    fit.estimate_covariance(scatter, stddev)
+    fit.estimate_covariance(scatter, stddev, np.arange(size))
     (direction,) = fit.factor.T / np.linalg.norm(fit.factor)
     noisy = np.linalg.eigh(scatter)[1][:, -1]
     assert abs(direction @ smooth) > 0.97 > abs(noisy @ smooth) + 0.02

@@ -33,16 +33,17 @@ from datalens_service.methods.sums.record_sums import (
     pooled_vectors,
     visible_detail,
 )
+from datalens_service.models.generators.dct import lowest_of
 from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit
 from datalens_service.privacy.accounting import mu_of_units
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, Integers, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
     from datalens_service.models.generators.generator import Generator
 
-_FREQUENCIES_PER_EVIDENCE: Final = 15.0
+_FREQUENCIES_PER_EVIDENCE, _COVARIANCE_FREQUENCIES_PER_EVIDENCE = 15.0, 5.5
 _GROWTH: Final = 0.44
 _FEWEST, _MOST = 16, 1024
 _WEIGHTS: Final = (5, 7)
@@ -90,14 +91,13 @@ class PooledMoments(SummedImages):
         """
         if self.center_share + self.means_share >= 1:
             raise InvalidSpec("⟦method.center_share⟧ and ⟦method.means_share⟧ must leave something for the covariance.")
-        common = {
-            "dimensions": min(self.frequencies or plan_frequencies(schema, units), schema.dimensions),
-            "records_per_unit": schema.records_per_unit,
-            "noise_stddev": MAXIMUM_NOISE_STDDEV,
-        }
-        center = VectorSum(num_groups=1, count_weight=COUNT_WEIGHT, **common)
-        means = VectorSum(num_groups=schema.num_classes, count_weight=COUNT_WEIGHT, **common)
-        covariance = OuterProductSum(num_groups=1, weights=_WEIGHTS, **common)
+        frequencies = min(self.frequencies or plan_frequencies(schema, units), schema.dimensions)
+        varying = frequencies if self.frequencies else min(frequencies, plan_covariance_frequencies(schema, units))
+        common = {"records_per_unit": schema.records_per_unit, "noise_stddev": MAXIMUM_NOISE_STDDEV}
+        vectors = {"dimensions": frequencies, "count_weight": COUNT_WEIGHT, **common}
+        center = VectorSum(num_groups=1, **vectors)
+        means = VectorSum(num_groups=schema.num_classes, **vectors)
+        covariance = OuterProductSum(num_groups=1, weights=_WEIGHTS, dimensions=varying, **common)
         return Plan(
             releases=(
                 calibrated(center, self.center_share * units),
@@ -141,12 +141,20 @@ def plan_frequencies(schema: Schema, units: int) -> int:
     return int(np.clip(_FREQUENCIES_PER_EVIDENCE * evidence**_GROWTH, _FEWEST, _MOST))
 
 
+def plan_covariance_frequencies(schema: Schema, units: int) -> int:
+    """Those of them whose covariance all records together pay for: of more, fewer directions stand out from noise."""
+    evidence = schema.num_units * mu_of_units(units)
+    return int(np.clip(_COVARIANCE_FREQUENCIES_PER_EVIDENCE * evidence**_GROWTH, _FEWEST, _MOST))
+
+
 class Measured(NamedTuple):
     """What contributions are made with: public lengths, and what the releases so far say."""
 
     view: ImageVectors
     fit: PooledGaussianFit
     residual_norm: float
+    varying: Integers
+    """Coordinates whose covariance is released."""
 
 
 def class_offsets(rows: Rows, measured: Measured) -> GroupedVectors:
@@ -158,7 +166,7 @@ def class_offsets(rows: Rows, measured: Measured) -> GroupedVectors:
 def pooled_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
     """Contribution: what lies between an image and the released mean of its class."""
     means = (measured.fit.center + measured.fit.offsets)[rows.labels]
-    away = measured.view.vectors(rows.values) - means
+    away = (measured.view.vectors(rows.values) - means)[:, measured.varying]
     return GroupedVectors(away / measured.residual_norm, np.zeros(len(rows.labels), dtype=np.int64), rows.units)
 
 
@@ -178,7 +186,8 @@ class PooledMomentsRun(StatelessRun):
         self._mechanisms = list_sums(plan)
         self._records, self._schema = records, records.schema
         self._residual_norm = parameters.residual_norm
-        frequencies = self._mechanisms[0].dimensions
+        frequencies, varying = self._mechanisms[0].dimensions, self._mechanisms[-1].dimensions
+        self._varying = lowest_of(records.schema, frequencies, varying)
         self.view = ImageVectors(records.schema, parameters.clip_norm, parameters.center, frequencies)
         self.fit = PooledGaussianFit(parameters.residual_norm)
 
@@ -210,7 +219,8 @@ class PooledMomentsRun(StatelessRun):
         elif isinstance(mechanism, VectorSum):
             self.fit.estimate_offsets(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
         else:
-            self.fit.estimate_covariance(released[0], stddev / mechanism.weights[1] / mechanism.grid**2)
+            noise_stddev = stddev / mechanism.weights[1] / mechanism.grid**2
+            self.fit.estimate_covariance(released[0], noise_stddev, self._varying)
 
     def result(self) -> Generator:
         """The class-conditional Gaussian, and a denoiser behind it if there are public images."""
@@ -228,4 +238,5 @@ class PooledMomentsRun(StatelessRun):
         """What release `step` sums, and the released value that it is made with."""
         if step == 0:
             return pooled_vectors, self.view
-        return (class_offsets, pooled_residuals)[step - 1], Measured(self.view, self.fit, self._residual_norm)
+        measured = Measured(self.view, self.fit, self._residual_norm, self._varying)
+        return (class_offsets, pooled_residuals)[step - 1], measured

@@ -92,6 +92,12 @@ def count_planes(schema: Schema, count: int) -> tuple[int, ...]:
     return first, *((count - first + plane) // others for plane in reversed(range(others)))
 
 
+def lowest_of(schema: Schema, count: int, fewer: int) -> NDArray[np.int64]:
+    """Places, among `count` coordinates, of the `fewer` lowest frequencies."""
+    kept, starts = count_planes(schema, fewer), np.cumsum((0, *count_planes(schema, count)))
+    return np.concatenate([np.arange(start, start + size) for start, size in zip(starts, kept, strict=False)])
+
+
 def _cosines(size: int) -> NDArray[np.float64]:
     """(frequencies, positions): the orthonormal DCT-II matrix."""
     frequency, position = np.meshgrid(np.arange(size), np.arange(size), indexing="ij")

@@ -131,12 +131,13 @@ class Generator:
             labels = np.arange(n, dtype=np.int64) % self.schema.num_classes
         if n < 1 or len(labels) != n or labels.min() < 0 or labels.max() >= self.schema.num_classes:
             raise InvalidInput("Ask for at least one image and give one declared class for each.")
-        parts, batch = [], _BATCHES.get(self.kind, _BATCH)
+        batch = _BATCHES.get(self.kind, _BATCH)
+        images: Images = np.empty((n, self.schema.height, self.schema.width, self.schema.channels), dtype=np.uint8)
         for start in range(0, n, batch):
-            parts.append(self._recall(seed, start, labels[start : start + batch]))
+            images[start : start + batch] = self._recall(seed, start, labels[start : start + batch])
             if observe is not None:
                 observe(min(start + batch, n), n)
-        return np.concatenate(parts), labels
+        return images, labels
 
     def draw_training_set(
         self, n: int, *, seed: int = 0, observe: Observe | None = None

@@ -64,8 +64,8 @@ class PooledGaussianFit:
         quotients = counts_and_sums[:, 1:] / counts[:, None]
         self.offsets = self._residual_norm * shrink_bands(quotients, (sum_stddev / counts) ** 2, _BAND)
 
-    def estimate_covariance(self, scatter: Floats, noise_stddev: float) -> None:
-        """Keep the directions of a noisy Σ r·rᵀ (d, d) that stand out from its noise, with what is left of them.
+    def estimate_covariance(self, scatter: Floats, noise_stddev: float, places: NDArray[np.int64]) -> None:
+        """Keep the directions of a noisy Σ r·rᵀ (k, k) that stand out from its noise, with what is left of them.
 
         Of a spiked matrix an eigenvalue λ comes out of the noise as λ + (edge/2)²/λ, and (edge/2λ)² of the squared
         length of its eigenvector is noise (Benaych-Georges and Nadakuditi, 2011), as loud in one frequency as in
@@ -73,7 +73,8 @@ class PooledGaussianFit:
 
         Args:
             scatter: Of the residuals to `center` and `offsets`.
-            noise_stddev: Of one entry; eigenvalues of such noise reach 2·stddev·√d.
+            noise_stddev: Of one entry; eigenvalues of such noise reach 2·stddev·√k.
+            places: (k,) of its coordinates among all d.
         """
         values, vectors = np.linalg.eigh(scatter)
         edge = 2 * noise_stddev * math.sqrt(len(scatter))
@@ -81,7 +82,8 @@ class PooledGaussianFit:
         values = (values[kept] + np.sqrt(values[kept] ** 2 - edge**2)) / 2
         directions = shrink_rows(vectors[:, kept].T, (edge / 2 / values) ** 2 / len(scatter))
         directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), _SHORTEST)
-        self.factor = self._residual_norm * directions.T * np.sqrt(values / self._records)
+        self.factor = np.zeros((len(self.center), len(values)))
+        self.factor[places] = self._residual_norm * directions.T * np.sqrt(values / self._records)
 
     def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
         """What `gaussian.draw` needs, in units of pixels in [0, 1]; all classes share one factor.
