@@ -49,6 +49,9 @@ _OF_IMAGES: Final = (
 )
 """Members of the evaluation that are about synthetic images, or about what is trained on them."""
 
+_ENCODED: Final = (
+    "Images are seen through the public encoder {name}. The guarantee does not cover what it was trained on."
+)
 _NO_PUBLIC_DATA: Final = "⟦spec.public_data⟧ does not apply: "
 
 
@@ -160,7 +163,9 @@ class TrainingSpec(Frozen):
         sampled = summary.sampling.warnings if summary.sampling is not None else ()
         working_size = describe_working_size(plan, schema)
         reduced = [working_size] if working_size else []
-        warnings = [*reduced, *self.method.warnings(plan, schema), *sampled]
+        encoder = self.method.public_encoder()
+        seen = [] if encoder is None else [_ENCODED.format(name=encoder.name)]
+        warnings = [*reduced, *self.method.warnings(plan, schema), *sampled, *seen]
         stated = {
             "method": self.method.name,
             "warnings": warnings,

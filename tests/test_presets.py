@@ -14,8 +14,10 @@ from datalens_service.methods import (
     PooledMoments,
     Rejection,
     RejectionOrDiffusion,
+    Scattering,
 )
 from datalens_service.methods.voting.teachers import ConvTeacher
+from datalens_service.models.encoders import ImagenetLite0, imagenet_lite0
 from datalens_service.planning.presets import PRESETS, Purpose, count_teachers, preset
 from datalens_service.spec import TrainingSpec
 
@@ -209,13 +211,34 @@ def test_the_purpose_teach_is_guided() -> None:
 
 
 @pytest.mark.parametrize("purpose", ["look", "teach"])
-def test_public_images_are_labelled_to_teach_where_features_fit(purpose: Purpose) -> None:
+def test_public_images_are_labelled_to_teach_where_features_fit(
+    purpose: Purpose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imagenet_lite0, "find_spec", lambda name: None)
     alone = preset("auto", MNIST, 1.0, purpose)
     named = preset("auto", MNIST, 1.0, purpose, pool=True)
     assert isinstance(named, LabelledPool) == (purpose == "teach")
     assert purpose == "teach" or named == alone
     large = MNIST.model_copy(update={"height": 256, "width": 256})
     assert preset("auto", large, 1.0, "teach", pool=True) == preset("auto", large, 1.0, "teach")
+
+
+def test_features_of_photographs_are_for_colours_and_large_images_where_their_weights_are_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    photographs = (schema(5_000, side=32, channels=3), schema(5_000, side=64), schema(5_000, side=256, channels=3))
+    others = (MNIST, schema(5_000, side=32, channels=2))
+    for installed in (False, True):
+        monkeypatch.setattr(imagenet_lite0, "find_spec", lambda name, found=installed: found or None)
+        for one in (*photographs, *others):
+            chosen = preset("classifier", one, 1.0)
+            labelled = preset("auto", one, 1.0, "teach", pool=True)
+            on_photographs = chosen == Scattering(encoder=ImagenetLite0())
+            assert on_photographs == (installed and one in photographs)
+            assert isinstance(labelled, LabelledPool) == isinstance(chosen, Scattering)
+            assert not isinstance(labelled, LabelledPool) or labelled.classifier == chosen
+    plan = TrainingSpec(method=Scattering(encoder=ImagenetLite0()), epsilon=1.0).price(MNIST)
+    assert any("imagenet-lite0" in warning for warning in plan.warnings)
 
 
 @pytest.mark.parametrize(("name", "purpose"), [("fast", "teach"), ("classifier", "teach"), ("auto", "sell")])

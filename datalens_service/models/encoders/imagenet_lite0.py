@@ -67,6 +67,11 @@ class ImagenetLite0(Encoder):
         return fold_weights(self.architecture(schema), weights)
 
 
+def takes_photographs(schema: Schema) -> bool:
+    """Whether the weights are installed, and take such images."""
+    return schema.channels in _CHANNELS and find_spec(_PACKAGE) is not None
+
+
 def weights_file() -> Path:
     """Where the weights lie.
 
