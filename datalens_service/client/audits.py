@@ -3,11 +3,11 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
-from datalens_service.client import requests
 from datalens_service.client.errors import ServiceUnreachable
 from datalens_service.client.models import AuditInfo
-from datalens_service.client.requests import AuditBody
+from datalens_service.client.requests import AuditBody, encode_spec
 from datalens_service.client.retry_policy import RetryPolicy
 from datalens_service.client.transport import Transport
 
@@ -24,11 +24,13 @@ class AuditOperations:
             request: What is attacked and how, an `AuditRequest` or its JSON form.
             idempotency_key: The same key with the same request is the same audit; None draws a new one.
         """
-        return self._transport.send(requests.submit_audit(request, idempotency_key))
+        headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
+        options = {"json": encode_spec(request), "headers": headers}
+        return self._transport.send("POST", "/v1/audits", AuditInfo, options)
 
     def get_audit(self, audit_id: str) -> AuditInfo:
         """One audit as it is now."""
-        return self._transport.send(requests.get_audit(audit_id))
+        return self._transport.send("GET", f"/v1/audits/{audit_id}", AuditInfo)
 
     def audits(self) -> Iterator[AuditInfo]:
         """All audits, newest first, fetched page by page."""
@@ -41,7 +43,7 @@ class AuditOperations:
 
     def cancel_audit(self, audit_id: str) -> AuditInfo:
         """Ask an audit to stop."""
-        return self._transport.send(requests.cancel_audit(audit_id))
+        return self._transport.send("POST", f"/v1/audits/{audit_id}:cancel", AuditInfo)
 
     def wait_for_audit(self, audit_id: str, *, interval: float = 1.0, patience: float = 30.0) -> AuditInfo:
         """Follow an audit until it ends, however it ends: look at `state`.

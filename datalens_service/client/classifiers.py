@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from datalens_service.client import requests
 from datalens_service.client.models import ClassifierInfo, IndividualEpsilon, PredictionsInfo
@@ -21,7 +22,7 @@ class ClassifierOperations:
 
     def get_classifier(self, classifier_id: str) -> ClassifierInfo:
         """One classifier with its card."""
-        return self._transport.send(requests.get_classifier(classifier_id))
+        return self._transport.send("GET", f"/v1/classifiers/{classifier_id}", ClassifierInfo)
 
     def predict(self, classifier_id: str, images: Path) -> PredictionsInfo:
         """A probability for each class and image. Costs no privacy; the images are not kept.
@@ -31,7 +32,8 @@ class ClassifierOperations:
             images: A PNG or JPEG file, a zip or tar of them, or an NPZ with one array named images.
         """
         with images.open("rb") as file:
-            return self._transport.send(requests.create_predictions(classifier_id, file))
+            url_path = f"/v1/classifiers/{classifier_id}/predictions"
+            return self._transport.send("POST", url_path, PredictionsInfo, _build_form(file))
 
     def individual_epsilon(self, job_id: str, image: Path, label: int) -> IndividualEpsilon:
         """Realised individual ε of one record, from released iterates and this record alone. It is not kept.
@@ -42,7 +44,8 @@ class ClassifierOperations:
             label: Index of its class.
         """
         with image.open("rb") as file:
-            return self._transport.send(requests.create_individual_epsilon(job_id, file, label))
+            form = {**_build_form(file), "data": {"label": str(label)}}
+            return self._transport.send("POST", f"/v1/jobs/{job_id}/individual-epsilon", IndividualEpsilon, form)
 
     def download_classifier(
         self, job_id: str, path: Path, *, format: ClassifierFormat = "safetensors", license: str = "other"
@@ -59,3 +62,8 @@ class ClassifierOperations:
         params = {"license": license} if format == "archive" else {}
         url_path = f"/v1/jobs/{job_id}/classifier{suffix}"
         return self._transport.save(url_path, params, path, timeout=requests.DOWNLOAD_SECONDS)
+
+
+def _build_form(file: BinaryIO) -> dict[str, Any]:
+    """A file without its own name, which may be private."""
+    return {"files": {"file": ("upload", file)}, "timeout": requests.UPLOAD_SECONDS}

@@ -1,13 +1,16 @@
 """Requests about datasets and uploads."""
 
+import base64
+import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from datalens_service.client import requests
 from datalens_service.client.errors import ClientError, ServiceUnreachable, build_validation_error
-from datalens_service.client.models import DatasetInfo, Receipt, UploadedDataset, ValidationInfo
+from datalens_service.client.models import DatasetInfo, Receipt, UploadedDataset, UploadInfo, ValidationInfo
+from datalens_service.client.responses import parse_object
 from datalens_service.client.retry_policy import RetryPolicy
 from datalens_service.client.transport import Transport
 
@@ -115,11 +118,13 @@ class DatasetOperations:
         }
         if upload_id is None and path.stat().st_size <= requests.CHUNK_SIZE:
             with path.open("rb") as file:
-                return self._transport.send(requests.upload_dataset(file, path.name, declaration))
+                form = {"data": requests.encode_form(declaration), "files": {"file": (path.name, file)}}
+                return self._create_dataset({**form, "timeout": requests.UPLOAD_SECONDS})
         stored_id = self.upload(path, upload_id=upload_id, on_bytes=on_bytes)
-        created = self._transport.send(requests.create_dataset(stored_id, declaration))
+        created = self._create_dataset({"json": {"upload_id": stored_id, **requests.drop_unset(declaration)}})
         dataset = self.wait_for_dataset(created)
-        return requests.add_report(dataset, self.validation(dataset.id))
+        report = self.validation(dataset.id)
+        return UploadedDataset.model_validate({**dict(dataset), "notices": report.notices, "review": report.review})
 
     def confirm_dataset(
         self,
@@ -138,7 +143,12 @@ class DatasetOperations:
             delta: Of the budget.
             shares_budget_with: Id of a dataset whose budget pays for this one, too.
         """
-        return self._transport.send(requests.confirm_dataset(dataset_id, epsilon, delta, shares_budget_with))
+        budget = {"epsilon": epsilon, "delta": delta, "shares_budget_with": shares_budget_with}
+        options = {
+            "json": requests.drop_unset({"confirm_classes": True, **budget}),
+            "timeout": requests.UPLOAD_SECONDS,
+        }
+        return self._transport.send("POST", f"/v1/datasets/{dataset_id}:confirm", UploadedDataset, options)
 
     def upload_encoder(self, path: Path) -> dict[str, Any]:
         """Upload an ONNX file as a public encoder; returns what a method takes as its `encoder`. Repeatable.
@@ -147,7 +157,8 @@ class DatasetOperations:
             path: One input of floats (1, 3, height, width), RGB from 0 to 1; one vector as result.
         """
         with path.open("rb") as file:
-            return self._transport.send(requests.create_encoder(file))
+            form = {"files": {"file": ("encoder.onnx", file)}, "timeout": requests.UPLOAD_SECONDS}
+            return parse_object(self._transport.respond("POST", "/v1/encoders", form))
 
     def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
         """Send a file in chunks, each with a checksum, across interruptions; returns the id of the upload.
@@ -158,15 +169,14 @@ class DatasetOperations:
             on_bytes: Called as the upload proceeds.
         """
         size = path.stat().st_size
-        request = requests.create_upload(size, path.name) if upload_id is None else requests.get_upload(upload_id)
-        upload = self._transport.send(request)
+        upload = self._begin_upload(size, path.name) if upload_id is None else self._get_upload(upload_id)
         offset, retry_policy = upload.offset, RetryPolicy()
         with path.open("rb") as file:
             while offset < size:
                 file.seek(offset)
                 chunk = file.read(requests.CHUNK_SIZE)
                 try:
-                    offset = self._transport.send(requests.send_chunk(upload.id, offset, chunk))
+                    offset = self._send_chunk(upload.id, offset, chunk)
                     retry_policy.reset()
                 except ClientError as error:
                     time.sleep(retry_policy.choose_delay(error))
@@ -190,7 +200,7 @@ class DatasetOperations:
 
     def dataset(self, dataset_id: str) -> DatasetInfo:
         """One dataset."""
-        return self._transport.send(requests.get_dataset(dataset_id))
+        return self._transport.send("GET", f"/v1/datasets/{dataset_id}", DatasetInfo)
 
     def datasets(self) -> Iterator[DatasetInfo]:
         """All datasets, newest first, fetched page by page."""
@@ -199,7 +209,7 @@ class DatasetOperations:
 
     def validation(self, dataset_id: str) -> ValidationInfo:
         """The validation report of an upload: counts, or the files that cannot be used. Private."""
-        return self._transport.send(requests.get_validation(dataset_id))
+        return self._transport.send("GET", f"/v1/datasets/{dataset_id}/validation", ValidationInfo)
 
     def download_preview(self, dataset_id: str, path: Path) -> Path:
         """PNG with some of the private records: for their owner only."""
@@ -209,17 +219,38 @@ class DatasetOperations:
         self, dataset_id: str, *, name: str | None = None, tags: Sequence[str] | None = None, notes: str | None = None
     ) -> DatasetInfo:
         """Rename, tag or annotate a dataset; what is None stays as it is."""
-        changes = {"name": name, "tags": None if tags is None else list(tags), "notes": notes}
-        return self._transport.send(requests.update_dataset(dataset_id, changes))
+        labels = requests.encode_labels(name, tags, notes)
+        return self._transport.send("PATCH", f"/v1/datasets/{dataset_id}", DatasetInfo, labels)
 
     def delete_dataset(self, dataset_id: str) -> Receipt:
         """Delete the records; what was spent on them stays on the books."""
-        return self._transport.send(requests.delete_dataset(dataset_id))
+        return self._transport.send("DELETE", f"/v1/datasets/{dataset_id}", Receipt)
+
+    def _create_dataset(self, options: Mapping[str, Any]) -> UploadedDataset:
+        return self._transport.send("POST", "/v1/datasets", UploadedDataset, options)
+
+    def _begin_upload(self, length: int, file_name: str) -> UploadInfo:
+        encoded_name = base64.b64encode(file_name.encode(errors="replace")).decode()
+        headers = {**requests.TUS, "Upload-Length": str(length), "Upload-Metadata": f"filename {encoded_name}"}
+        return self._transport.send("POST", "/v1/uploads", UploadInfo, {"headers": headers})
+
+    def _get_upload(self, upload_id: str) -> UploadInfo:
+        return self._transport.send("GET", f"/v1/uploads/{upload_id}", UploadInfo)
+
+    def _send_chunk(self, upload_id: str, offset: int, chunk: bytes) -> int:
+        """Append a chunk with its checksum; the new offset."""
+        headers = {
+            **requests.TUS,
+            "Upload-Offset": str(offset),
+            "Upload-Checksum": f"sha256 {base64.b64encode(hashlib.sha256(chunk).digest()).decode()}",
+            "Content-Type": "application/offset+octet-stream",
+        }
+        options = {"content": chunk, "headers": headers, "timeout": requests.UPLOAD_SECONDS}
+        return int(self._transport.respond("PATCH", f"/v1/uploads/{upload_id}", options).headers["Upload-Offset"])
 
     def _read_offset(self, upload_id: str, last_offset: int) -> int:
         """Bytes stored on the service; `last_offset` if it does not respond."""
         try:
-            upload = self._transport.send(requests.get_upload(upload_id))
+            return self._get_upload(upload_id).offset
         except ServiceUnreachable:
             return last_offset
-        return upload.offset

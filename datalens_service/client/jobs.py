@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
+from uuid import uuid4
 
 from pydantic import PrivateAttr
 
 from datalens_service.client import requests
 from datalens_service.client.errors import ServiceUnreachable
 from datalens_service.client.event_stream import EventParser
-from datalens_service.client.models import Event, FileInfo, Job, PlanInfo
-from datalens_service.client.requests import Audience, Format, Request, Spec
+from datalens_service.client.models import Event, FileInfo, FileList, Job, PlanInfo
+from datalens_service.client.requests import Audience, Format, Spec
+from datalens_service.client.responses import parse_object
 from datalens_service.client.retry_policy import RetryPolicy
 from datalens_service.client.transport import Transport
 
@@ -66,7 +68,8 @@ class JobOperations:
 
     def plan(self, dataset_id: str, spec: Spec) -> PlanInfo:
         """What a job would cost; nothing is reserved."""
-        return self._transport.send(requests.create_plan(dataset_id, spec))
+        body = {"dataset_id": dataset_id, "spec": requests.encode_spec(spec)}
+        return self._transport.send("POST", "/v1/plans", PlanInfo, {"json": body})
 
     def submit(
         self, dataset_id: str, spec: Spec, *, priority: int | None = None, idempotency_key: str | None = None
@@ -79,11 +82,13 @@ class JobOperations:
             priority: From 0 to 9: of jobs that wait, higher ones are taken first. None is that of most jobs, 5.
             idempotency_key: The same key with the same request is the same job; None draws a new one.
         """
-        return self._send(requests.submit_job(dataset_id, spec, priority, idempotency_key))
+        body = {"dataset_id": dataset_id, "spec": requests.encode_spec(spec), "priority": priority}
+        headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
+        return self._send("POST", "/v1/jobs", {"json": requests.drop_unset(body), "headers": headers})
 
     def get_job(self, job_id: str) -> JobHandle:
         """One job as it is now."""
-        return self._send(requests.get_job(job_id))
+        return self._send("GET", f"/v1/jobs/{job_id}")
 
     def jobs(self) -> Iterator[JobHandle]:
         """All jobs, newest first, fetched page by page."""
@@ -94,20 +99,19 @@ class JobOperations:
         self, job_id: str, *, name: str | None = None, tags: Sequence[str] | None = None, notes: str | None = None
     ) -> JobHandle:
         """Name, tag or annotate a job; what is None stays as it is."""
-        changes = {"name": name, "tags": None if tags is None else list(tags), "notes": notes}
-        return self._send(requests.update_job(job_id, changes))
+        return self._send("PATCH", f"/v1/jobs/{job_id}", requests.encode_labels(name, tags, notes))
 
     def cancel(self, job_id: str) -> JobHandle:
         """Ask a job to stop; what it has charged stays charged."""
-        return self._send(requests.control_job(job_id, "cancel"))
+        return self._send("POST", f"/v1/jobs/{job_id}:cancel")
 
     def pause(self, job_id: str) -> JobHandle:
         """Ask a job to pause; its reservation and what it has reached stay."""
-        return self._send(requests.control_job(job_id, "pause"))
+        return self._send("POST", f"/v1/jobs/{job_id}:pause")
 
     def resume(self, job_id: str) -> JobHandle:
         """Resume a paused job."""
-        return self._send(requests.control_job(job_id, "resume"))
+        return self._send("POST", f"/v1/jobs/{job_id}:resume")
 
     def wait(
         self,
@@ -167,7 +171,8 @@ class JobOperations:
 
     def report(self, job_id: str, *, audience: Audience = "owner") -> dict[str, Any]:
         """The report of a succeeded job."""
-        return self._transport.send(requests.get_report(job_id, audience))
+        options = {"params": {"audience": audience, "format": "json"}}
+        return parse_object(self._transport.respond("GET", f"/v1/jobs/{job_id}/report", options))
 
     def download_report(self, job_id: str, path: Path, *, audience: Audience = "owner") -> Path:
         """The same as one HTML file."""
@@ -175,7 +180,7 @@ class JobOperations:
 
     def files(self, job_id: str) -> tuple[FileInfo, ...]:
         """The files of a job that the key may see, each with its audience."""
-        return self._transport.send(requests.list_files(job_id))
+        return self._transport.send("GET", f"/v1/jobs/{job_id}/artifacts", FileList).items
 
     def download_file(self, job_id: str, name: str, path: Path) -> Path:
         """One of them."""
@@ -231,5 +236,5 @@ class JobOperations:
         url_path, params = f"/v1/jobs/{job_id}/dataset", requests.encode_form(fields)
         return self._transport.save(url_path, params, path, timeout=requests.DOWNLOAD_SECONDS)
 
-    def _send(self, request: Request[Job]) -> JobHandle:
-        return JobHandle.bind(self._transport.send(request), self)
+    def _send(self, method: str, path: str, options: Mapping[str, Any] | None = None) -> JobHandle:
+        return JobHandle.bind(self._transport.send(method, path, Job, options), self)

@@ -1,14 +1,20 @@
 """HTTP connections to one service."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
+from datalens_service.client import requests
 from datalens_service.client.address import build_http_options
-from datalens_service.client.requests import Parsed, Request, list_page
-from datalens_service.client.responses import convert_connection_errors, raise_for_problem
+from datalens_service.client.responses import (
+    ParsedModel,
+    convert_connection_errors,
+    parse_model,
+    parse_object,
+    raise_for_problem,
+)
 from datalens_service.voices import Voice
 
 
@@ -37,18 +43,28 @@ class Transport:
         """Close all connections."""
         self._http.close()
 
-    def send(self, request: Request[Parsed]) -> Parsed:
+    def send(
+        self, method: str, path: str, model: type[ParsedModel], options: Mapping[str, Any] | None = None
+    ) -> ParsedModel:
         """Send one request and parse its response."""
-        options = {"timeout": self._timeout, **request.options}
+        return parse_model(model, self.respond(method, path, options))
+
+    def respond(self, method: str, path: str, options: Mapping[str, Any] | None = None) -> httpx2.Response:
+        """Send one request.
+
+        Args:
+            options: Keyword arguments of the HTTP client's `request`.
+        """
         with convert_connection_errors(self.url):
-            response = self._http.request(request.method, request.path, **options)
-        return request.parse(raise_for_problem(response))
+            response = self._http.request(method, path, **{"timeout": self._timeout, **(options or {})})
+        return raise_for_problem(response)
 
     def iter_items(self, path: str) -> Iterator[dict[str, Any]]:
         """All items of a list, fetched page by page."""
         cursor: str | None = None
         while True:
-            page = self.send(list_page(path, cursor))
+            params = requests.encode_form({"limit": requests.PAGE_SIZE, "after": cursor})
+            page = parse_object(self.respond("GET", path, {"params": params}))
             yield from page["items"]
             if not page["has_more"]:
                 return

@@ -5,6 +5,7 @@ import hashlib
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -15,7 +16,6 @@ from test_server import Service
 
 from api.uploads import tus
 from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, requests
-from datalens_service.client.requests import Parsed, Request
 from datalens_service.client.transport import Transport
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
@@ -44,18 +44,18 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_chunks_over_interruptions(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One chunk is lost, and the response to another; each is sent until it is stored, once."""
-    send, losses = Transport.send, iter(["before", "", "after", "", ""])
+    respond, losses = Transport.respond, iter(["before", "", "after", "", ""])
 
-    def send_with_losses(self: Transport, request: Request[Parsed]) -> Parsed:
-        loss = next(losses, "") if request.method == "PATCH" else ""
+    def respond_with_losses(self: Transport, method: str, *request: Any) -> Any:
+        loss = next(losses, "") if method == "PATCH" else ""
         if loss == "before":
             raise ServiceUnreachable("lost")
-        result = send(self, request)
+        result = respond(self, method, *request)
         if loss == "after":
             raise ServiceUnreachable("lost")
         return result
 
-    monkeypatch.setattr(Transport, "send", send_with_losses)
+    monkeypatch.setattr(Transport, "respond", respond_with_losses)
     offsets: list[int] = []
     with Client(service.url, service.key) as client:
         upload_id = client.upload(file, on_bytes=lambda _id, offset, _size: offsets.append(offset))
@@ -68,8 +68,8 @@ def test_chunks_over_interruptions(service: Service, file: Path, monkeypatch: py
 def test_an_upload_goes_on_in_another_process(service: Service, file: Path) -> None:
     content = file.read_bytes()
     with Client(service.url, service.key) as client:
-        upload = client._transport.send(requests.create_upload(len(content), "digits.npz"))
-        client._transport.send(requests.send_chunk(upload.id, 0, content[:5000]))
+        upload = client._begin_upload(len(content), "digits.npz")
+        client._send_chunk(upload.id, 0, content[:5000])
     with Client(service.url, service.key) as client:
         dataset = client.upload_dataset(file, epsilon=10, upload_id=upload.id, confirm_classes=True)
     assert (dataset.state, dataset.image_schema and dataset.image_schema.num_units) == ("ready", 200)

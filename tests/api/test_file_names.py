@@ -5,7 +5,8 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from api_builders import npz
@@ -14,7 +15,8 @@ from test_two_worlds import QUICK, look, train
 
 from api.uploads.receiver import LONGEST, clean_label, label_in
 from datalens_service import logs
-from datalens_service.client import requests
+from datalens_service.client import Client, ServiceUnreachable
+from datalens_service.client.transport import Transport
 from datalens_service.errors import InvalidInput
 from datalens_service.store.access import webhooks
 from datalens_service.store.jobs.events import EventType
@@ -135,11 +137,22 @@ def test_metadata_that_is_none_is_answered_with_what_is_meant(client: TestClient
     assert "Base64" in reply.json()["detail"]
 
 
-def test_the_client_sends_the_name_of_the_file_and_no_folder() -> None:
-    form = requests.upload_dataset(io.BytesIO(), "skin.npz", {}).options["files"]["file"]
-    assert form[0] == "skin.npz"
-    headers = requests.create_upload(9, "Häute.npz").options["headers"]
-    assert label_in(headers["Upload-Metadata"]) == "Häute.npz"
+def test_the_client_sends_the_name_of_the_file_and_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[dict[str, Any]] = []
+
+    def respond(_self: Transport, _method: str, _path: str, options: dict[str, Any]) -> NoReturn:
+        sent.append(options)
+        raise ServiceUnreachable("not there")
+
+    monkeypatch.setattr(Transport, "respond", respond)
+    path = tmp_path / "Häute.npz"
+    path.write_bytes(b"x")
+    with Client() as client:
+        for upload in (client.upload_dataset, client.upload):
+            with pytest.raises(ServiceUnreachable):
+                upload(path)
+    assert sent[0]["files"]["file"][0] == "Häute.npz"
+    assert label_in(sent[1]["headers"]["Upload-Metadata"]) == "Häute.npz"
 
 
 def test_a_file_name_is_in_nothing_but_the_lists_of_its_owner(

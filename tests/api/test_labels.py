@@ -111,5 +111,6 @@ def test_pages_show_and_offer_labels(client: TestClient, dataset_id: str, job_id
 
 
 def test_the_client_sends_what_was_given_alone() -> None:
-    assert requests.update_job("job_1", {"name": "x", "tags": None, "notes": None}).options == {"json": {"name": "x"}}
+    assert requests.encode_labels("x", None, None) == {"json": {"name": "x"}}
+    assert requests.encode_labels(None, ("a", "b"), "n") == {"json": {"tags": ["a", "b"], "notes": "n"}}
     assert {"update_job", "update_dataset"} <= set(dir(Client))
