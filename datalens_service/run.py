@@ -15,6 +15,7 @@ from datalens_service.data.dataset import Dataset, Upload
 from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec
 from datalens_service.mechanisms import Account
 from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
+from datalens_service.methods.appearance import describe_images
 from datalens_service.methods.base import BranchingRun, Extras
 from datalens_service.methods.public_start import PublicImages, describe_source
 from datalens_service.models.public_source import PublicSource
@@ -61,7 +62,7 @@ class Result:
         model: A generator or a classifier, as the method says; whatever is done with it is free of further cost.
         plan: What was planned to be charged; of a plan with branches, the path that was followed.
         cost: The price of all that was planned at the spec's δ.
-        rationale: What the images are made for, and why so, and where the budget ended before the plan.
+        rationale: What the images look like, which branch was taken, and where the budget ended before the plan.
         steps_made: Releases made; fewer than planned after such a crash.
         initial_generator: The warm start before any vote, also released; None without one.
         extras: Files and figures that are released beside the model.
@@ -130,18 +131,18 @@ def run(
     steps_made = _train(training, account, observe or _silent, checkpoints, previews)
     cost = spec.summarize(plan, dataset.schema)
     extras = training.extras(cost.epsilon_at_plan, cost.delta)
-    followed, rationale = _followed(training, plan, spec)
+    followed, decided = _followed(training, plan)
+    looks = describe_images(spec.method, plan, dataset.schema, pool=source is not None)
+    rationale = f"{looks} {decided}".strip()
     model, start = training.result(), training.initial_generator()
     if steps_made < followed.steps:
         rationale = _describe_early_end(rationale, steps_made, followed.steps, model is start)
     return Result(model, start, followed, cost, rationale, steps_made, extras, source)
 
 
-def _followed(training: TrainingRun, plan: Plan, spec: TrainingSpec) -> tuple[Plan, str]:
-    """A plan without branches, and why the images are made so."""
-    if isinstance(training, BranchingRun):
-        return training.followed_plan, training.rationale()
-    return plan, spec.method.rationale()
+def _followed(training: TrainingRun, plan: Plan) -> tuple[Plan, str]:
+    """A plan without branches, and which branch was taken if there was a choice."""
+    return (training.followed_plan, training.rationale()) if isinstance(training, BranchingRun) else (plan, "")
 
 
 def _describe_early_end(rationale: str, made: int, planned: int, is_start: bool) -> str:

@@ -16,6 +16,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import Plan
+from datalens_service.methods.appearance import describe_images
 from datalens_service.methods.descent.noisy_directions import DirectionsSummary, summarize_directions
 from datalens_service.methods.descent.sampled_gradients import SamplingSummary, summarize_sampling
 from datalens_service.methods.registered import RegisteredMethod
@@ -169,7 +170,7 @@ class TrainingSpec(Frozen):
         stated = {
             "method": self.method.name,
             "warnings": warnings,
-            "rationale": self.method.rationale(),
+            "rationale": describe_images(self.method, plan, schema, pool=self.public_data is not None),
             "kept_bytes": self.method.kept_bytes(plan),
         }
         return summary.model_copy(update=stated)
@@ -199,7 +200,7 @@ class PlanSummary(BaseModel):
     releases: list[dict[str, Any]]
     kept_bytes: int = Field(default=0, description="Of released iterates that the job keeps for individual epsilon.")
     warnings: list[str] = Field(default=[], description="What to know before paying, from public numbers alone.")
-    rationale: str = Field(default="", description="What the images are made for, and why so; empty if nothing is.")
+    rationale: str = Field(default="", description="What the images look like; empty if unknown.")
 
     def spoken(self) -> Self:
         """The same with its warnings in the words of whoever reads them; a plan is kept without."""

@@ -160,7 +160,7 @@ class BranchingRun(Protocol):
         """Without branches: what the run turned out to follow."""
 
     def rationale(self) -> str:
-        """Which branch was taken and why, in one sentence; from released values."""
+        """Which branch was taken, in one sentence; from released values."""
 
 
 def named(value: Any) -> Any:
@@ -198,10 +198,6 @@ class Method(Frozen, ABC):
             InvalidSpec: The parameters do not fit the schema.
         """
         return self.plan(schema, limit_units(epsilon, delta))
-
-    def rationale(self) -> str:
-        """What its images are made for, and why it makes them so, in one sentence; empty if there is no such choice."""
-        return ""
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """What whoever pays for the plan should know before; from public numbers."""

@@ -76,10 +76,6 @@ class PublicVotes(WalledMethod):
         )
         return Plan(releases=(calibrated(votes, units),))
 
-    def rationale(self) -> str:
-        """They are real images."""
-        return "Public images stand for private ones that are next to them: private records voted under noise."
-
     def public_encoder(self) -> PublicEncoder | None:
         """The encoder, if it has weights."""
         return self.encoder.source()

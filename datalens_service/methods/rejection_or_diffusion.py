@@ -38,10 +38,9 @@ PRIVATE_READS = ("training",)
 
 _CONTENT: Final = "content"
 _LONG_MINUTES: Final = 5
-_LABELS: Final = "a privately trained classifier says which class each of them shows"
 _REASONS: Final[dict[Content, str]] = {
-    "drawings": "outlines are modelled instead of pixels, so that they are sharp",
-    "objects": "a network learned from the records themselves, by noisy gradients, how to turn noise into images",
+    "drawings": "outlines were modelled instead of pixels",
+    "objects": "a network learned by noisy gradients to turn noise into images",
 }
 
 
@@ -98,14 +97,6 @@ class RejectionOrDiffusion(Method):
             raise TypeError("the warm start of objects is rejection")
         return self.objects.model_copy(update={"warm_start": start.with_content("objects")})
 
-    def rationale(self) -> str:
-        """They are to be looked at."""
-        return (
-            "Images are made to look like the private ones: a first noisy count tells drawings from objects; of "
-            "drawings, outlines are modelled instead of pixels, of objects, a network learns by noisy gradients to "
-            f"turn noise into images; {_LABELS}."
-        )
-
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """How much longer objects take, and what is said of the denoiser."""
         minutes = math.ceil(self.objects.gradient_seconds(schema) / 60)
@@ -160,12 +151,9 @@ class RejectionOrDiffusionRun(StatelessRun):
         return self._plan.along(self._decided())
 
     def rationale(self) -> str:
-        """What the count decided, and for what."""
+        """What the count decided."""
         content = self._decided()
-        return (
-            f"Images are made to look like the private ones: by a noisy count, most records are {content}, so "
-            f"{_REASONS[content]}; {_LABELS}."
-        )
+        return f"By a noisy count, most records are {content}: {_REASONS[content]}."
 
     def may_stop_before(self, step: int) -> bool:
         """Where the chosen method may."""

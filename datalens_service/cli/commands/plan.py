@@ -81,7 +81,7 @@ def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
         "δ": cost["delta"],
     }
     facts |= _describe_sampling(cost["sampling"]) if cost.get("sampling") else {}
-    facts |= {"chosen": cost["rationale"]} if cost.get("rationale") else {}
+    facts |= {"looks": cost["rationale"]} if cost.get("rationale") else {}
     kept = cost.get("kept_bytes", 0)
     facts |= {"iterates that are kept": f"{kept / 2**20:,.1f} MiB"} if kept else {}
     return facts | ({"warning": " ".join(cost["warnings"])} if cost["warnings"] else {})

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.licence import licence_text
-from datalens_service.data.export.pages import guarantee
+from datalens_service.data.export.pages import guarantee, usefulness
 from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE, sums_document
 from datalens_service.signatures import SigningKey
 
@@ -35,6 +35,10 @@ def model_card(card: Mapping[str, Any], result: str, files: Sequence[str]) -> st
         f"channel{'' if images['channels'] == 1 else 's'} in {len(images['class_names'])} classes. It learned from "
         f"{privacy['num_units']:,} private {privacy['unit']}s with ({privacy['epsilon']}, {privacy['delta']})-"
         f"differential privacy for one {privacy['unit']}.",
+        "",
+        "## Usefulness",
+        "",
+        usefulness(card),
         "",
         *guarantee(card),
         "",

@@ -52,6 +52,10 @@ def dataset_card(card: Mapping[str, Any], count: int, *, name: str, spdx: str, p
         "",
         description(card, count),
         "",
+        "## Usefulness",
+        "",
+        usefulness(card),
+        "",
         *guarantee(card),
         "",
         "## Files",
@@ -67,15 +71,15 @@ def dataset_card(card: Mapping[str, Any], count: int, *, name: str, spdx: str, p
 def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str) -> str:
     """Datasheets for Datasets: its headings, with what the card can answer."""
     sections = {
-        "Motivation": "Made so that others can train and test with images that stand for private ones, which may not "
-        "be shared.",
+        "Motivation": "Made so that others can train and test without private images, which may not be shared.",
         "Composition": f"{description(card, count)} Every record has an image and a label; classes take turns. There "
         "are no splits, no duplicates on purpose, and no links to people.",
         "Collection process": "Nothing was collected for this data set. The private images were labelled by whoever "
         "holds them.",
         "Preprocessing, cleaning, labelling": f"{_preprocessing(card)} {_labels(card)}",
-        "Uses": "Image classification, benchmarks of methods, software tests. Not for conclusions about single people, "
-        "about rare cases, or about how often something occurs: class sizes were chosen, not measured.",
+        "Uses": f"{usefulness(card)} For image classification, benchmarks of methods, software tests. Not for "
+        "conclusions about single people, about rare cases, or about how often something occurs: class sizes were "
+        "chosen, not measured.",
         "Distribution": f"Licence: {LICENCES[spdx].name}. Images and metadata are marked in machine-readable "
         "form as what they are; leave the marking in.",
         "Maintenance": "The holder of the private records can draw more images from the same generator at no further "
@@ -85,6 +89,20 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str) -> s
     for heading, text in sections.items():
         parts += [f"## {heading}", "", text, ""]
     return "\n".join([*parts, *guarantee(card), ""])
+
+
+def usefulness(card: Mapping[str, Any]) -> str:
+    """What the images look like, and how well they teach, as far as anybody may know it."""
+    public = {one["name"]: one["value"] for one in card["measures"]}
+    if "classifier_accuracy" in public:
+        told = f"It labels {public['classifier_accuracy']:.1f} % of public test images correctly."
+    elif "accuracy" in public:
+        told = (
+            f"A classifier that saw these images alone labels {public['accuracy']:.1f} % of public test images right."
+        )
+    else:
+        told = "No accuracy is stated: measure one on images of your own before you rely on this."
+    return " ".join(filter(None, (card.get("appearance", ""), told)))
 
 
 def guarantee(card: Mapping[str, Any]) -> list[str]:

@@ -82,14 +82,15 @@ _FIGURES: Final = {
     ),
     "precision": _Figure(
         "Precision",
-        "Share of synthetic images that lie where real ones do: how real they look.",
+        "Share of synthetic images that lie where real ones do. With a recall near 0 it says little: one typical "
+        "image, repeated, has it too.",
         "percent",
         "higher",
         "precision",
     ),
     "recall": _Figure(
         "Recall",
-        "Share of real images that lie where synthetic ones do: how much variety there is.",
+        "Share of real images that lie where synthetic ones do: how much of their variety is there, however precise.",
         "percent",
         "higher",
         "recall",
@@ -458,7 +459,7 @@ def _metric(name: str, kind: ExtractorKind) -> Metric:
     return Metric(
         name=f"{name}_{kind}",
         title=f"{figure.title}, {EXTRACTOR_TITLES[kind]}",
-        meaning=figure.meaning,
+        meaning=f"{figure.meaning} {_compares(kind)}" if figure.unit == "distance" else figure.meaning,
         unit=figure.unit,
         better=figure.better,
         reads=_reads(kind, alone=alone),
@@ -469,6 +470,13 @@ def _metric(name: str, kind: ExtractorKind) -> Metric:
         family=name,
         variant=kind,
     )
+
+
+def _compares(kind: ExtractorKind) -> str:
+    """Whether distances under an extractor compare with those of papers."""
+    if kind == "inception":
+        return "Papers use this extractor, most with 50,000 images: fewer give larger figures."
+    return "Papers use another extractor: do not compare with theirs."
 
 
 def _applies(kind: ExtractorKind, facts: PublicFacts) -> bool:

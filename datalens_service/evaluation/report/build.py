@@ -62,7 +62,7 @@ class MethodFacts(Frozen):
     name: str
     spec: dict[str, Any]
     plan: tuple[PlannedRelease, ...]
-    rationale: str = Field(default="", description="What its images are made for, and why so.")
+    rationale: str = Field(default="", description="What its images look like.")
     plugin: PluginOrigin | None = Field(default=None, description="The package that brought it, if it is a plug-in.")
     working_size: str = Field(default="", description="How much of large images it sees; empty for whole images.")
     encoder: PublicEncoder | None = Field(default=None, description="Public encoder through which it sees images.")

@@ -123,6 +123,7 @@ class Card(Finite):
     working_size: str = Field(
         default="", exclude_if=operator.not_, description="How much of large images the method sees, if not all."
     )
+    appearance: str = Field(default="", exclude_if=operator.not_, description="What the images look like, if known.")
     images: CardImages
     privacy: CardPrivacy
     measures: tuple[Measure, ...]
@@ -140,6 +141,7 @@ class Card(Finite):
             public_images=report.public_source,
             encoder=report.method.encoder,
             working_size=report.method.working_size,
+            appearance=report.method.rationale,
             images=CardImages(**schema.model_dump(include=set(CardImages.model_fields))),
             privacy=CardPrivacy.from_report(report),
             measures=tuple(measure for measure in report.measures if measure.releasable),

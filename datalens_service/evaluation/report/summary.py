@@ -14,7 +14,7 @@ def summary(
     """What was made and why, and what is promised; public.
 
     Args:
-        about_method: What the images are made for, and how much of each is learned; empty sentences are left out.
+        about_method: What the images look like, and how much of each is learned; empty sentences are left out.
     """
     wording = choose_wording(result)
     headline, replaced, unit = privacy.headline, privacy.replace_one, privacy.unit

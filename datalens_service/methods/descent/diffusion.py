@@ -18,7 +18,6 @@ from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.descent.diffusion_parameters import DiffusionParameters
 from datalens_service.methods.descent.dp_sgd_run import summed_units
 from datalens_service.methods.descent.sampled_gradients import SampledRun
-from datalens_service.methods.last_layer.guided import Guided
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
 from datalens_service.privacy.accounting import compute_slack, delta_beside, limit_units
@@ -79,16 +78,6 @@ class Diffusion(DiffusionParameters):
         shape = DenoiserShape(schema, self.width, self.blocks)
         images = self.steps * self.expected_batch(schema) * schema.records_per_unit * self.noise_draws
         return _SECONDS_PER_PRODUCT * images * shape.num_weights() * math.prod(shape.coarse_grid)
-
-    def rationale(self) -> str:
-        """They are to be looked at."""
-        learned = (
-            "Images are made to look like the private ones: a network learned from the records themselves, by noisy "
-            "gradients, how to turn noise into images"
-        )
-        if not isinstance(self.warm_start, Rejection | Guided):
-            return f"{learned}."
-        return f"{learned}, and a privately trained classifier says which class each of them shows."
 
     def refusal_of_public_data(self) -> str:
         """Whether there is a classifier on scattering features, which public images help."""

@@ -91,18 +91,6 @@ class Guided(WalledMethod):
         """Those of the warm start."""
         return self.warm_start.warnings(plan, schema)
 
-    def rationale(self) -> str:
-        """They are to be learnt from, unless nothing widens or changes them."""
-        if self.poses or self.surfaces or self.spread > 1:
-            return (
-                "Images are made to teach classifiers: they vary more than the private ones, in pose and texture too, "
-                "and a privately trained classifier labels them."
-            )
-        return (
-            "Images are made to look like the private ones: they vary as much as those do, and only those are handed "
-            "out in which a privately trained classifier sees their class."
-        )
-
     def start_run(
         self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> GuidedRun:

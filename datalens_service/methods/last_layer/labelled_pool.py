@@ -58,10 +58,6 @@ class LabelledPool(WalledMethod):
         """That released images are those of the pool."""
         return ("Public images are handed out as they are; their labels are what is learned from private ones.",)
 
-    def rationale(self) -> str:
-        """They are to be learnt from."""
-        return "Public images teach classifiers: a privately trained one says how likely each is of every class."
-
     def public_encoder(self) -> PublicEncoder | None:
         """That of the classifier."""
         return self.classifier.public_encoder()

@@ -61,13 +61,6 @@ class Rejection(ScatteringGradients):
         """For images of known content: nothing is spent on a count."""
         return self.model_copy(update={"warm_start": self.warm_start.model_copy(update={"content": content})})
 
-    def rationale(self) -> str:
-        """They are to be looked at."""
-        return (
-            "Images are made to look like the private ones: outlines are modelled instead of pixels, so that they are "
-            "sharp, and a privately trained classifier says which class each of them shows."
-        )
-
     def plan(self, schema: Schema, units: int) -> Plan:
         """Releases of the start, the mean features, then the gradients.
 

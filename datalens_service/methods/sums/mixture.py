@@ -90,13 +90,6 @@ class Mixture(SummedImages):
             )
         )
 
-    def rationale(self) -> str:
-        """They are to be cheap."""
-        return (
-            "Images are drawn from several Gaussians per class, measured with noise: the little that a small budget or "
-            "a short wait pays for, so they are soft."
-        )
-
     def start_run(
         self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> MixtureRun:

@@ -77,13 +77,6 @@ class Moments(SummedImages):
             )
         )
 
-    def rationale(self) -> str:
-        """They are to be cheap."""
-        return (
-            "Images are drawn from one Gaussian per class, measured with noise: the little that a small budget or a "
-            "short wait pays for, so they are soft."
-        )
-
     def basis_columns(self, schema: Schema) -> int:
         """Directions in which the released Gaussian lies: those of the subspace, and one for the centre."""
         return min(self.subspace_dimensions, self.summed_dimensions(schema)) + bool(self.center)

@@ -114,13 +114,6 @@ class PooledMoments(SummedImages):
         width, height = visible_detail(schema, summed)
         return (f"About the detail of {width} by {height} pixels is modelled; finer detail does not reach the result.",)
 
-    def rationale(self) -> str:
-        """They are for few or large images."""
-        return (
-            "Images are drawn around noisy class means, with the variation that all classes share, at the detail that "
-            "the budget pays for: they are soft."
-        )
-
     def start_run(
         self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> PooledMomentsRun:

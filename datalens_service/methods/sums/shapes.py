@@ -86,13 +86,6 @@ class Shapes(WalledMethod):
             )
         )
 
-    def rationale(self) -> str:
-        """They are to be looked at."""
-        return (
-            "Images are made to look like the private ones: outlines are modelled instead of pixels, so that they are "
-            "sharp, and the sharpest are handed out."
-        )
-
     def dimensions(self, schema: Schema) -> int:
         """Length of the summed vectors; before the content is known, that of the longest."""
         contents: list[Content] = ["drawings", "objects"] if self.content == "measured" else [self.content]

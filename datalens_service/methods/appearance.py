@@ -1,0 +1,97 @@
+"""What released images look like, in one of four words and in a sentence, from public facts alone.
+
+Facts are the method, the privacy units of a class, μ, and whether public images help. No method speaks for itself.
+Where images begin to be soft or recognisable was read off the pictures in docs/images/samples and by
+`benchmarks.panel`.
+"""
+
+from typing import Final, Literal, NamedTuple
+
+from datalens_service.data.dataset import Schema
+from datalens_service.methods.base import Plan
+from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.privacy.accounting import mu_of_units
+
+Looks = Literal["noise", "soft", "recognisable", "like photographs"]
+
+LEAST_EVIDENCE: Final = 10.0
+"""μ times the units of a class below which no method was of use: about 40 records of a class at ε = 1."""
+
+
+class _Levels(NamedTuple):
+    """μ times the units of a class from which images are no longer noise, or recognisable if they ever are."""
+
+    soft: float
+    recognisable: float = float("inf")
+
+
+_OUTLINES: Final = _Levels(30, 300)
+_PIXELS: Final = _Levels(100, 300)
+_VOTES: Final = _Levels(1000)
+_LEVELS: Final = {
+    "pooled_moments": _Levels(LEAST_EVIDENCE),
+    "moments": _Levels(100),
+    "mixture": _Levels(100),
+    "shapes": _OUTLINES,
+    "rejection": _OUTLINES,
+    "rejection_or_diffusion": _OUTLINES,
+    "guided": _PIXELS,
+    "diffusion": _PIXELS,
+    "datalens": _VOTES,
+    "pate_gan": _VOTES,
+    "dp_gan": _VOTES,
+}
+_WITHOUT_A_START: Final = _Levels(5000)
+_STARTED: Final = frozenset({"datalens", "pate_gan", "dp_gan"})
+_LARGEST_OUTLINED: Final = 32 * 32
+
+_SENTENCES: Final[dict[Looks, str]] = {
+    "noise": "Expect noise more than pictures: with about {units} a class, this budget drowns most of what images of a "
+    "class have in common.",
+    "soft": "The images are soft: with about {units} a class, this budget shows rough shapes and tones that a class "
+    "has in common, and neither edges nor texture nor rare kinds.",
+    "recognisable": "Outlines are recognisable: with about {units} a class, this budget shows shapes. Texture is "
+    "rough, rare kinds are missing, and not every image shows the class of its label.",
+    "like photographs": "The images are public ones, unchanged, and look as they did. Labels were learned from about "
+    "{units} a class, and some are wrong.",
+}
+_FINISHED: Final = "Fine detail comes from public images and tells nothing of private ones."
+
+
+def count_evidence(schema: Schema, units: int) -> float:
+    """μ of a plan's units times the privacy units of a class: what noise leaves of a class."""
+    return mu_of_units(units) * schema.num_units / schema.num_classes
+
+
+def judge_looks(method: RegisteredMethod, schema: Schema, units: int) -> Looks | None:
+    """The word; None of a classifier, and of a method that others brought.
+
+    Args:
+        units: Of the whole plan.
+    """
+    if method.releases_public_images:
+        return "like photographs"
+    levels = _LEVELS.get(method.name) if method.result == "generator" else None
+    if levels is None:
+        return None
+    if method.name in _STARTED and getattr(method, "warm_start", None) is None:
+        levels = _WITHOUT_A_START
+    evidence = count_evidence(schema, units)
+    if evidence < levels.soft:
+        return "noise"
+    drawn = schema.channels == 1 and schema.height * schema.width <= _LARGEST_OUTLINED
+    return "recognisable" if drawn and evidence >= levels.recognisable else "soft"
+
+
+def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, pool: bool) -> str:
+    """What the images of a plan look like, in a sentence or two; empty of a classifier and of unknown methods.
+
+    Args:
+        pool: Whether public images are named.
+    """
+    looks = judge_looks(method, schema, plan.charge().units)
+    if looks is None:
+        return ""
+    many = max(1, schema.num_units // schema.num_classes)
+    sentence = _SENTENCES[looks].format(units=f"{many:,} {schema.unit}{'' if many == 1 else 's'}")
+    return f"{sentence} {_FINISHED}" if pool and method.name == "pooled_moments" else sentence
