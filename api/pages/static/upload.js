@@ -10,15 +10,6 @@ import { localTimes } from "./times.js";
 
 const LOOK_MILLISECONDS = 700;
 const LISTED_FILES = 20;
-/** Boxes without a name, as a box that is not ticked is not sent, by id. */
-const TICKS = {
-  constant: "leave_out_constant_images",
-  "public-records": "public_records",
-  "skip-unreadable": "skip_unreadable",
-  "ignore-groups": "ignore_groups",
-  "allow-identifying": "allow_identifying_classes",
-};
-
 export function startUpload() {
   const form = document.getElementById("upload");
   if (form) new Upload(form);
@@ -115,9 +106,9 @@ class Upload {
 
   /** What was declared, numbers as numbers. Empty fields are left out: each has a meaning of its own when it is not there. */
   fields() {
-    const given = [...this.form.elements].filter(({ name, value, disabled }) => name && name !== "file" && name !== "prepare" && value !== "" && !disabled);
-    const ticked = Object.entries(TICKS).filter(([id]) => this.form.elements[id].checked).map(([, name]) => [name, true]);
-    return Object.fromEntries([...given.map((field) => [field.name, valueOf(field)]), ...ticked]);
+    const counts = ({ name, value, disabled, type, checked }) =>
+      name && name !== "file" && name !== "prepare" && value !== "" && !disabled && (type !== "checkbox" || checked);
+    return Object.fromEntries([...this.form.elements].filter(counts).map((field) => [field.name, valueOf(field)]));
   }
 
   commands(fields) {
@@ -244,7 +235,7 @@ class Upload {
     made.className = "wrong";
     made.id = `${field.id}-wrong`;
     made.textContent = sentence;
-    field.closest(".field").append(made);
+    field.closest(".field, .tick").append(made);
     field.setAttribute("aria-invalid", "true");
     field.setAttribute("aria-errormessage", made.id);
     say(sentence);
