@@ -10,7 +10,6 @@ import contextvars
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
@@ -18,9 +17,8 @@ from pydantic import PrivateAttr
 
 from datalens_service.client.address import DEFAULT_URL
 from datalens_service.client.client import Client
-from datalens_service.client.jobs import JobHandle, OnProgress
-from datalens_service.client.models import Event, Job
-from datalens_service.client.requests import Audience, Format
+from datalens_service.client.jobs import JobHandle
+from datalens_service.client.models import Job
 from datalens_service.voices import Voice
 
 _CALLS_AT_ONCE: Final = 64
@@ -30,37 +28,52 @@ Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
 
+class _Threads:
+    """Runs methods of something synchronous in threads."""
+
+    _target: Any
+    _pool: ThreadPoolExecutor
+
+    async def _call(self, method: Callable[..., Answer], *args: Any, **kwargs: Any) -> Answer:
+        work = functools.partial(contextvars.copy_context().run, method, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def _iterate(self, items: Iterator[Answer]) -> AsyncIterator[Answer]:
+        while (item := await self._call(next, items, _END)) is not _END:
+            yield item
+
+
 def _awaited(
-    method: Callable[Concatenate[Client, Arguments], Answer],
-) -> Callable[Concatenate[AsyncClient, Arguments], Coroutine[Any, Any, Answer]]:
+    method: Callable[Concatenate[Any, Arguments], Answer],
+) -> Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Answer]]:
     @functools.wraps(method)
-    async def call(self: AsyncClient, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        return await self._call(functools.partial(method, self._client, *args, **kwargs))
+    async def call(self: _Threads, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+        return await self._call(method, self._target, *args, **kwargs)
 
     return call
 
 
 def _bound(
-    method: Callable[Concatenate[Client, Arguments], JobHandle],
-) -> Callable[Concatenate[AsyncClient, Arguments], Coroutine[Any, Any, AsyncJobHandle]]:
+    method: Callable[Concatenate[Any, Arguments], JobHandle],
+) -> Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, AsyncJobHandle]]:
     @functools.wraps(method)
-    async def call(self: AsyncClient, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> AsyncJobHandle:
-        return AsyncJobHandle.bind(await self._call(functools.partial(method, self._client, *args, **kwargs)), self)
+    async def call(self: _Threads, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> AsyncJobHandle:
+        return AsyncJobHandle.bind(await self._call(method, self._target, *args, **kwargs), self._pool)
 
     return call
 
 
 def _iterated(
-    method: Callable[Concatenate[Client, Arguments], Iterator[Answer]],
-) -> Callable[Concatenate[AsyncClient, Arguments], AsyncIterator[Answer]]:
+    method: Callable[Concatenate[Any, Arguments], Iterator[Answer]],
+) -> Callable[Concatenate[Any, Arguments], AsyncIterator[Answer]]:
     @functools.wraps(method)
-    def call(self: AsyncClient, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> AsyncIterator[Answer]:
-        return self._iterate(method(self._client, *args, **kwargs))
+    def call(self: _Threads, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> AsyncIterator[Answer]:
+        return self._iterate(method(self._target, *args, **kwargs))
 
     return call
 
 
-class AsyncClient:
+class AsyncClient(_Threads):
     """A connection to one service, for asyncio; arguments and errors are those of `Client`.
 
     Args:
@@ -73,8 +86,8 @@ class AsyncClient:
     def __init__(
         self, url: str = DEFAULT_URL, api_key: str = "", *, timeout: float = 60.0, voice: Voice = Voice.REST
     ) -> None:
-        self._client = Client(url, api_key, timeout=timeout, voice=voice)
-        self._threads = ThreadPoolExecutor(_CALLS_AT_ONCE, "datalens-client")
+        self._target = Client(url, api_key, timeout=timeout, voice=voice)
+        self._pool = ThreadPoolExecutor(_CALLS_AT_ONCE, "datalens-client")
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,8 +99,8 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._call(self._client.close)
-        self._threads.shutdown(wait=False)
+        await self._call(self._target.close)
+        self._pool.shutdown(wait=False)
 
     upload_dataset = _awaited(Client.upload_dataset)
     confirm_dataset = _awaited(Client.confirm_dataset)
@@ -134,52 +147,28 @@ class AsyncClient:
 
     async def jobs(self) -> AsyncIterator[AsyncJobHandle]:
         """All jobs, newest first, fetched page by page."""
-        async for job in self._iterate(self._client.jobs()):
-            yield AsyncJobHandle.bind(job, self)
-
-    async def _call(self, function: Callable[[], Answer]) -> Answer:
-        work = functools.partial(contextvars.copy_context().run, function)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    async def _iterate(self, items: Iterator[Answer]) -> AsyncIterator[Answer]:
-        while (item := await self._call(functools.partial(next, items, _END))) is not _END:
-            yield item
+        async for job in self._iterate(self._target.jobs()):
+            yield AsyncJobHandle.bind(job, self._pool)
 
 
-class AsyncJobHandle(Job):
+class _JobMethods(_Threads):
+    refresh = _bound(JobHandle.refresh)
+    wait = _bound(JobHandle.wait)
+    events = _iterated(JobHandle.events)
+    cancel = _bound(JobHandle.cancel)
+    report = _awaited(JobHandle.report)
+    download = _awaited(JobHandle.download)
+
+
+class AsyncJobHandle(_JobMethods, Job):
     """A job as it was when it was read, with methods that act on it."""
 
-    _client: AsyncClient = PrivateAttr()
+    _target: JobHandle = PrivateAttr()
+    _pool: ThreadPoolExecutor = PrivateAttr()
 
     @classmethod
-    def bind(cls, job: Job, client: AsyncClient) -> Self:
-        """A handle that calls `client`."""
+    def bind(cls, job: JobHandle, pool: ThreadPoolExecutor) -> Self:
+        """A handle that calls another one in threads."""
         handle = cls.model_validate(job.model_dump())
-        handle._client = client
+        handle._target, handle._pool = job, pool
         return handle
-
-    async def refresh(self) -> AsyncJobHandle:
-        """The job as it is now."""
-        return await self._client.get_job(self.id)
-
-    async def wait(self, on_progress: OnProgress | None = None) -> AsyncJobHandle:
-        """Follow it until it ends, however it ends: look at `state`."""
-        return await self._client.wait(self.id, on_progress)
-
-    def events(self, *, after: int = 0) -> AsyncIterator[Event]:
-        """Past and future events, until it ends; interruptions are bridged."""
-        return self._client.events(self.id, after=after)
-
-    async def cancel(self) -> AsyncJobHandle:
-        """Ask it to stop; what it has charged stays charged."""
-        return await self._client.cancel(self.id)
-
-    async def report(self, *, audience: Audience = "owner") -> dict[str, Any]:
-        """Its report, once it has succeeded."""
-        return await self._client.report(self.id, audience=audience)
-
-    async def download(
-        self, path: Path, *, format: Format = "parquet", n: int | None = None, seed: int | None = None
-    ) -> Path:
-        """Its synthetic images as a file."""
-        return await self._client.download(self.id, path, format=format, n=n, seed=seed)
