@@ -93,7 +93,7 @@ def compare_parameters(first: Side, second: Side) -> list[Row]:
 
 
 def name_parameter(path: str) -> str:
-    """In words: `method.warm_start.num_components` is the number of components of the warm start."""
+    """In words: the path method.warm_start.num_components is the number of components of the warm start."""
     steps = path.removeprefix("method.").replace("num_", "number_of_").replace("_", " ").split(".")
     words = _WORDS.get(path) or " of ".join(reversed(steps))
     return words[:1].upper() + words[1:]
