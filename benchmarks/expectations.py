@@ -31,8 +31,9 @@ from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.evaluation.metrics.downstream import accuracy
 from datalens_service.models.classifiers.classifier import Classifier
-from datalens_service.planning.expectations import TABLE, Measured, expect, measure_machine, read_table
+from datalens_service.planning.expectations import TABLE, expect, measure_machine, read_table
 from datalens_service.planning.presets import preset
+from datalens_service.planning.reached import Measured
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec

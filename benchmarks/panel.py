@@ -9,7 +9,7 @@
 A cell is DATASET-RECORDS-EPSILON (δ = 10⁻⁵). Records are drawn by the seed. Accuracy is that of the standard CNN which
 learned from released images alone, on real test images; last epoch, mean over seeds. Balanced accuracy is the mean over
 classes. `--grid` measures nothing: it draws the first ten images of each class of seed 0. `--check` says of each kept
-cell whether `auto` is at most a point below the better baseline.
+cell whether `auto` is at most a point below the better baseline, and whether it lies where its plan expects it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from benchmarks.environment import DATA, PARTITION_KEY, provenance
 from benchmarks.grids import grid
 from benchmarks.kept_results import print_result, read_results
 from datalens_service.data import read_upload
-from datalens_service.data.dataset import Dataset, Images, Labels, Split, Upload
+from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split, Upload
 from datalens_service.data.digits import digits
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
 from datalens_service.evaluation.metrics.downstream import predicted
 from datalens_service.methods import AnyMethod
 from datalens_service.models.generators.generator import Generator
+from datalens_service.planning.expectations import expect
 from datalens_service.planning.presets import build_baseline, preset
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
@@ -53,6 +54,16 @@ _SIZES: Final = {
     "cifar10": ((5_000, 50_000), (1, 5, 10)),
     "smiles64": ((2_000, 5_000, 11_000), (1, 5)),
     "digits": ((1_438,), (1, 5)),
+}
+
+
+_TEN: Final = tuple("0123456789")
+_SHAPES: Final[dict[str, dict[str, Any]]] = {
+    "mnist": {"channels": 1, "height": 28, "width": 28, "class_names": _TEN},
+    "fashion_mnist": {"channels": 1, "height": 28, "width": 28, "class_names": _TEN},
+    "cifar10": {"channels": 3, "height": 32, "width": 32, "class_names": _TEN},
+    "smiles64": {"channels": 1, "height": 64, "width": 64, "class_names": ("no", "yes")},
+    "digits": {"channels": 1, "height": 8, "width": 8, "class_names": _TEN},
 }
 
 
@@ -202,6 +213,30 @@ def check() -> list[str]:
     ]
 
 
+def planned_cells() -> list[tuple[dict[str, Any], TrainingSpec, Schema]]:
+    """The newest line of each kept cell, with what was planned for it."""
+    latest = {(line["cell"], line.get("public_data")): line for line in read_results("panel")}
+    return [(line, *_plan(CELLS[line["cell"]], line.get("public_data"))) for line in latest.values()]
+
+
+def check_plans() -> list[str]:
+    """Cells whose accuracy is outside of what their plan expects, if they are more than a tenth."""
+    cells = planned_cells()
+    expected = [(line, expect(spec, schema)) for line, spec, schema in cells]
+    outside = [
+        f"{line['cell']}: {line['accuracy']}, expected {one.accuracy_low} to {one.accuracy_high}"
+        for line, one in expected
+        if not one.accuracy_low <= line["accuracy"] <= one.accuracy_high
+    ]
+    return outside if len(outside) > len(cells) / 10 else []
+
+
+def _plan(cell: Cell, pool: str | None) -> tuple[TrainingSpec, Schema]:
+    schema = Schema(**_SHAPES[cell.dataset], num_units=cell.records)
+    method = preset("auto", schema, cell.epsilon)
+    return TrainingSpec(method=method, epsilon=cell.epsilon, delta=DELTA, public_data=pool and "ds_pool"), schema
+
+
 def main() -> None:
     """Parse, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -219,8 +254,8 @@ def main() -> None:
     elif options.grid is not None:
         show(CELLS[options.cell], options.public_data, options.grid)
     elif options.check:
-        worse = check()
-        sys.stdout.write("\n".join(worse) + "\n" if worse else "auto is nowhere below its baselines\n")
+        worse = [*check(), *check_plans()]
+        sys.stdout.write("\n".join(worse) + "\n" if worse else "auto is nowhere below its baselines and plans\n")
         raise SystemExit(bool(worse))
     else:
         print_result(

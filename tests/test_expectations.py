@@ -1,5 +1,6 @@
-"""What a plan says of jobs like it comes from the table, and nothing is said where nothing was measured."""
+"""What a plan says of jobs like it comes from the table, and is called a guess where nothing was measured."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -8,11 +9,14 @@ from typing import Any, get_args
 import pytest
 
 from api.pages.views.planning import timed_choices
+from benchmarks.panel import planned_cells
 from datalens_service.cli import options
 from datalens_service.data.dataset import Schema
 from datalens_service.planning import expectations
-from datalens_service.planning.expectations import Measured, expect, measure_machine, read_table
+from datalens_service.planning.advice import is_of_little_use
+from datalens_service.planning.expectations import expect, measure_machine, read_table
 from datalens_service.planning.presets import preset
+from datalens_service.planning.reached import Measured
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.spec import TrainingSpec
 
@@ -65,7 +69,6 @@ def planned(schema: Schema, epsilon: float, **chosen: Any) -> TrainingSpec:
 def test_it_lies_between_the_hard_and_the_easy_set() -> None:
     schema = GREY.model_copy(update={"num_units": 10_000})
     expected = expect(planned(schema, 10.0), schema)
-    assert expected is not None
     assert (expected.accuracy_low, expected.accuracy_high) == (68.0, 92.0)
     assert expected.training_seconds == 50.0
 
@@ -73,7 +76,6 @@ def test_it_lies_between_the_hard_and_the_easy_set() -> None:
 @pytest.mark.usefixtures("table")
 def test_between_the_corners_it_is_interpolated_in_logarithms() -> None:
     expected = expect(planned(GREY, 1.0), GREY)
-    assert expected is not None
     assert expected.accuracy_low == pytest.approx(40 - 2)
     assert expected.accuracy_high == pytest.approx(60 + 2)
 
@@ -85,7 +87,6 @@ def test_between_the_corners_it_is_interpolated_in_logarithms() -> None:
 def test_on_the_sides_only_two_rows_count(units: int, epsilon: float, low: float) -> None:
     schema = GREY.model_copy(update={"num_units": units})
     expected = expect(planned(schema, epsilon), schema)
-    assert expected is not None
     assert expected.accuracy_low == pytest.approx(low - 2)
 
 
@@ -94,15 +95,12 @@ def test_on_the_sides_only_two_rows_count(units: int, epsilon: float, low: float
 def test_where_jobs_hardly_do_better_than_guessing_it_says_so(units: int, epsilon: float, warned: bool) -> None:
     schema = GREY.model_copy(update={"num_units": units})
     expected = expect(planned(schema, epsilon), schema)
-    assert expected is not None
     assert bool(expected.warning) is warned
 
 
 @pytest.mark.usefixtures("table")
 def test_a_slower_machine_takes_longer() -> None:
     usual, slow = (expect(planned(GREY, 1.0), GREY, seconds) for seconds in (0.002, 0.006))
-    assert usual is not None
-    assert slow is not None
     assert slow.training_seconds == pytest.approx(3 * usual.training_seconds)
     assert slow.accuracy_low == usual.accuracy_low
 
@@ -113,7 +111,6 @@ def test_every_row_counts_by_its_own_calibration(table: Path) -> None:
     table.write_text(json.dumps([item.model_dump(mode="json") for item in rows]))
     schema = GREY.model_copy(update={"num_units": 10_000})
     expected = expect(planned(schema, 10.0), schema, 0.002)
-    assert expected is not None
     assert expected.training_seconds == 25.0
 
 
@@ -129,23 +126,26 @@ def test_every_row_counts_by_its_own_calibration(table: Path) -> None:
         {"records_per_unit": 2},
     ],
 )
-def test_nothing_is_said_of_what_was_not_measured(changed: dict[str, Any]) -> None:
+def test_what_was_not_measured_is_guessed_in_a_wider_range(changed: dict[str, Any]) -> None:
     schema = GREY.model_copy(update=changed)
-    assert expect(planned(schema, 1.0), schema) is None
+    known, guessed = expect(planned(GREY, 1.0), GREY), expect(planned(schema, 1.0), schema)
+    assert (known.measured, guessed.measured) == (True, False)
+    assert guessed.accuracy_high - guessed.accuracy_low > known.accuracy_high - known.accuracy_low
+    assert 100 / schema.num_classes <= guessed.accuracy_low <= guessed.accuracy_high <= 100
+    assert guessed.training_seconds > 0
 
 
 @pytest.mark.usefixtures("table")
-def test_nothing_is_said_of_other_methods_settings_and_budgets() -> None:
-    assert expect(planned(GREY, 1.0, preset="balanced"), GREY) is None
-    assert expect(planned(GREY, 11.0), GREY) is None
+def test_other_methods_settings_and_budgets_are_guessed() -> None:
     method = preset("fast", GREY, 1.0).model_copy(update={"means_share": 0.3})
-    assert expect(planned(GREY, 1.0, method=method), GREY) is None
+    others = (planned(GREY, 1.0, preset="balanced"), planned(GREY, 11.0), planned(GREY, 1.0, method=method))
+    assert not any(expect(spec, GREY).measured for spec in others)
 
 
-def test_a_table_with_a_hole_says_nothing_there(table: Path) -> None:
+def test_a_table_with_a_hole_guesses_there(table: Path) -> None:
     table.write_text(json.dumps([item.model_dump(mode="json") for item in ROWS[:-1]]))
     assert len(read_table()) == len(ROWS) - 1
-    assert expect(planned(GREY, 3.0), GREY) is None
+    assert not expect(planned(GREY, 3.0), GREY).measured
 
 
 def test_the_table_of_the_package_is_of_clean_commits_and_both_sets() -> None:
@@ -160,7 +160,7 @@ def test_it_covers_usual_sizes_and_budgets(name: str) -> None:
     for units in (500, 3000, 10_000):
         schema = GREY.model_copy(update={"num_units": units})
         for epsilon in (0.2, 1.0, 3.0, 10.0):
-            assert expect(planned(schema, epsilon, preset=name), schema) is not None
+            assert expect(planned(schema, epsilon, preset=name), schema).measured
 
 
 def test_the_machine_is_measured_once() -> None:
@@ -168,10 +168,10 @@ def test_the_machine_is_measured_once() -> None:
 
 
 @pytest.mark.usefixtures("table")
-def test_nothing_is_expected_of_jobs_that_start_from_public_images() -> None:
+def test_jobs_that_start_from_public_images_are_guessed() -> None:
     spec = planned(GREY, 10.0)
-    assert expect(spec, GREY) is not None
-    assert expect(spec.model_copy(update={"public_data": "ds_1"}), GREY) is None
+    assert expect(spec, GREY).measured
+    assert not expect(spec.model_copy(update={"public_data": "ds_1"}), GREY).measured
 
 
 def test_choices_say_how_long_they_train_on_this_machine_and_no_vague_word() -> None:
@@ -179,9 +179,38 @@ def test_choices_say_how_long_they_train_on_this_machine_and_no_vague_word() -> 
     row = next(row for row in read_table() if row.preset == "fast")
     usual, slow = (timed_choices(schema, 1.0, factor * row.calibration_seconds) for factor in (1, 3))
     seconds = {choice.name: choice.training_seconds for choice in usual}
-    assert seconds["fast"] is not None
-    assert seconds["paper"] is None
+    assert None not in seconds.values()
     assert next(c for c in slow if c.name == "fast").training_seconds == pytest.approx(3 * seconds["fast"], rel=0.2)
     helps = [get_args(option)[1].help for option in (options.PresetName, options.Evaluate)]
     texts = " ".join([*helps, *(choice.meaning for choice in usual)])
     assert not re.search(r"minutes|seconds|hours", texts, re.IGNORECASE)
+
+
+def test_plans_contain_what_the_panel_reached() -> None:
+    inside = [
+        expect(spec, data).accuracy_low <= line["accuracy"] <= expect(spec, data).accuracy_high
+        for line, spec, data in planned_cells()
+    ]
+    assert sum(inside) >= 0.9 * len(inside) > 0
+
+
+@pytest.mark.parametrize(("units", "classes", "little"), [(5, 2, True), (200, 10, True), (500, 10, False)])
+def test_a_plan_that_noise_drowns_is_of_little_use_and_says_how_many_records_would_do(
+    units: int, classes: int, little: bool
+) -> None:
+    schema = GREY.model_copy(update={"num_units": units, "class_names": tuple("0123456789"[:classes])})
+    expected = expect(planned(schema, 1.0), schema)
+    assert bool(expected.warning) is is_of_little_use(planned(schema, 1.0), schema) is little
+    assert expected.verdict
+    if little:
+        needed = int(re.findall(r"About ([\d,]+)", expected.verdict)[0].replace(",", ""))
+        assert not is_of_little_use(planned(schema, 1.0), schema.model_copy(update={"num_units": needed}))
+
+
+def test_more_evidence_never_lowers_a_guess() -> None:
+    ends = []
+    for units in (20, 200, 2_000, 20_000, 200_000):
+        schema = GREY.model_copy(update={"num_units": units, "channels": 3, "height": 32, "width": 32})
+        expected = expect(planned(schema, 1.0), schema)
+        ends.append((expected.accuracy_low, expected.accuracy_high))
+    assert all(earlier <= later for pair in zip(*ends, strict=True) for earlier, later in itertools.pairwise(pair))

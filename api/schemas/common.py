@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 
 from api.addresses import Link
 from datalens_service.data.dataset import Schema
-from datalens_service.planning.expectations import Expectation, expect, measure_machine
+from datalens_service.planning.expectations import expect, measure_machine
+from datalens_service.planning.reached import Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import mu_of_units, round_up
 from datalens_service.services.dataset_declaration import IDENTIFIER
@@ -163,9 +164,7 @@ class PlanRead(BaseModel):
     budget_after: BudgetRead | None = Field(
         description="The account once this job is submitted, its cost reserved; null if it does not fit."
     )
-    expectation: Expectation | None = Field(
-        default=None, description="What jobs like this one reached; null where nothing was measured."
-    )
+    expectation: Expectation | None = Field(default=None, description="What jobs like this one reached, or a guess.")
 
     @classmethod
     def from_quote(cls, quote: Quote) -> Self:

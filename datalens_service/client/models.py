@@ -230,6 +230,12 @@ class Expectation(ResponseModel):
     training_seconds: float
     basis: str
     warning: str
+    measured: bool = True
+    class_averages_low: float = 0.0
+    class_averages_high: float = 100.0
+    guessing: float = 0.0
+    looks: str | None = None
+    verdict: str = ""
 
 
 class PlanInfo(ResponseModel):

@@ -1,13 +1,12 @@
 """What a job will probably reach, by a table of jobs that were measured: public numbers alone.
 
 The table (`expectations.json`, made by `benchmarks/expectations.py`) has two data sets, an easy and a hard one. A job
-is expected between them.
+is expected between them; one that is like none of the table is guessed (`guesses.py`).
 """
 
 import functools
 import json
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -15,76 +14,19 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data.dataset import Schema
+from datalens_service.errors import DatalensError
+from datalens_service.planning import guesses
+from datalens_service.planning.advice import advise
 from datalens_service.planning.presets import preset
+from datalens_service.planning.reached import Expectation, Measured
 from datalens_service.spec import PlanSummary, TrainingSpec
-from datalens_service.voices import speak
 
 TABLE: Final = Path(__file__).with_name("expectations.json")
 _SIDES: Final = (20, 40)
 _CLASSES: Final = (5, 20)
-# Three seeds say little about their spread.
-_LEAST_SPREAD: Final = 0.5
 _WIDTH: Final = 2.0
-_TIMES_CHANCE: Final = 5
-
-
-class Measured(BaseModel):
-    """A row of the table: jobs of one preset, size and ε."""
-
-    model_config = ConfigDict(frozen=True)
-
-    dataset: str
-    preset: str
-    method: str
-    units: int
-    epsilon: float
-    accuracies: tuple[float, ...]
-    training_seconds: float
-    calibration_seconds: float
-    synthetic_images: int
-    epochs: int
-    commit: str
-    machine: str
-
-    @property
-    def job(self) -> tuple[str, str, int, float]:
-        """What was run."""
-        return self.dataset, self.preset, self.units, self.epsilon
-
-    def seconds_on(self, calibration_seconds: float | None) -> float:
-        """Training on a machine with that calibration; None: on the one that measured this row, as busy as it was."""
-        slower = calibration_seconds / self.calibration_seconds if calibration_seconds else 1.0
-        return self.training_seconds * slower
-
-    @property
-    def mean(self) -> float:
-        """Accuracy in percent."""
-        return statistics.mean(self.accuracies)
-
-    @property
-    def spread(self) -> float:
-        """Of the accuracy over seeds, in percentage points."""
-        return max(_LEAST_SPREAD, statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else 0.0)
-
-
-class Expectation(BaseModel):
-    """What jobs like this one reached."""
-
-    model_config = ConfigDict(frozen=True)
-
-    accuracy_low: float = Field(description="Percent, from the harder data set of the table, less twice its spread.")
-    accuracy_high: float = Field(description="Percent, from the easier data set of the table, and twice its spread.")
-    training_seconds: float = Field(
-        description="Processor seconds of training on one core of the machine that plans; "
-        "drawing and measuring the images come on top."
-    )
-    basis: str = Field(description="What was measured, in a sentence.")
-    warning: str = Field(
-        description="What to change where such jobs are right less than five times as often as guesses; else empty."
-    )
 
 
 class PlanWithExpectation(PlanSummary):
@@ -98,34 +40,70 @@ _BASIS: Final = (
     "(Fashion-MNIST, the lower end)."
 )
 
-_TOO_LITTLE: Final = (
-    "Such jobs are right less than five times as often as guesses. Train on more images or raise ⟦spec.epsilon⟧."
+_GUESSED: Final = (
+    "A guess: no such job was measured, so it rests on grey images of 28×28 pixels with as many images of a class."
 )
 
 
-def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation | None:
-    """What is known of jobs like this one; None where nothing was measured.
+def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation:
+    """What is known of jobs like this one, or guessed, beside what is simpler, with a verdict.
 
     Args:
-        spec: Of the job; its method must be that of a measured preset.
         calibration_seconds: Of this machine (`measure_machine`); None: as fast as those of the table.
     """
-    at = schema.num_units, spec.epsilon
+    reached = estimate(spec, schema, calibration_seconds)
+    averages = guesses.guess_averages(spec, schema, read_table(), measured=reached.measured)
+    told = {"class_averages_low": averages.low, "class_averages_high": averages.high}
+    compared = reached.model_copy(update={**told, "guessing": round(100 / schema.num_classes, 1)})
+    return compared.model_copy(update=advise(spec, schema, compared, _expect_labels(spec, schema)))
+
+
+def estimate(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation:
+    """Accuracy and time alone, quickly."""
     # No job of the table started from public images.
-    measured = spec.public_data is None and _is_like_the_table(schema)
-    grids = _grids(spec, schema) if measured else []
+    like = spec.public_data is None and _is_like_the_table(schema)
+    grids = _grids(spec, schema) if like else []
+    return _measured(grids, spec, schema, calibration_seconds) or _guessed(spec, schema, calibration_seconds)
+
+
+def _expect_labels(spec: TrainingSpec, schema: Schema) -> Expectation | None:
+    """What a classifier would reach instead of images."""
+    if spec.method.result != "generator":
+        return None
+    try:
+        method = preset("classifier", schema, spec.epsilon)
+        return estimate(TrainingSpec(method=method, epsilon=spec.epsilon, delta=spec.delta), schema)
+    except DatalensError:
+        return None
+
+
+def _guessed(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None) -> Expectation:
+    accuracy = guesses.guess_accuracy(spec, schema, read_table())
+    return Expectation(
+        accuracy_low=accuracy.low,
+        accuracy_high=accuracy.high,
+        measured=False,
+        training_seconds=round(guesses.guess_seconds(spec, schema, read_table(), calibration_seconds), 1),
+        basis=_GUESSED,
+        warning="",
+    )
+
+
+def _measured(
+    grids: list[list[Measured]], spec: TrainingSpec, schema: Schema, calibration_seconds: float | None
+) -> Expectation | None:
     if not grids:
         return None
+    at = schema.num_units, spec.epsilon
     lows = [_interpolate(grid, *at, lambda row: row.mean - _WIDTH * row.spread) for grid in grids]
     highs = [_interpolate(grid, *at, lambda row: row.mean + _WIDTH * row.spread) for grid in grids]
     seconds = max(_interpolate(grid, *at, lambda row: row.seconds_on(calibration_seconds)) for grid in grids)
-    middle = statistics.mean(_interpolate(grid, *at, lambda row: row.mean) for grid in grids)
     return Expectation(
         accuracy_low=max(0.0, math.floor(10 * min(lows)) / 10),
         accuracy_high=min(100.0, math.ceil(10 * max(highs)) / 10),
         training_seconds=round(seconds, 1),
         basis=_BASIS,
-        warning="" if middle * schema.num_classes >= 100 * _TIMES_CHANCE else speak(_TOO_LITTLE),
+        warning="",
     )
 
 

@@ -12,7 +12,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, InvalidSpec
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.notation import RefusedMember, json_value
-from datalens_service.planning.expectations import expect
+from datalens_service.planning.expectations import estimate
 from datalens_service.planning.job_names import PRESET_TITLES, TEACHING_TITLE
 from datalens_service.planning.presets import DEFAULT_PRESET
 from datalens_service.planning.requested_spec import RequestedSpec
@@ -83,8 +83,7 @@ def _training_seconds(choice: Choice, schema: Schema, epsilon: float, calibratio
         spec = RequestedSpec.model_validate({"epsilon": epsilon, **_name_preset(choice.name)}).resolve(schema)
     except DatalensError:
         return None
-    expectation = expect(spec, schema, calibration)
-    return None if expectation is None else expectation.training_seconds
+    return estimate(spec, schema, calibration).training_seconds
 
 
 def _name_preset(choice: str) -> dict[str, str]:

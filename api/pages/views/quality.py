@@ -10,7 +10,8 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import NotFound
 from datalens_service.evaluation.measures import ConfusionTable
 from datalens_service.evaluation.report.verdict import Figures
-from datalens_service.planning.expectations import Expectation, expect
+from datalens_service.planning.expectations import expect
+from datalens_service.planning.reached import Expectation
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets.artifacts import ArtifactStore
@@ -42,12 +43,12 @@ class Quality(NamedTuple):
     """What the page of a job shows.
 
     Attributes:
-        expectation: What a plan would have said; None where nothing was measured.
+        expectation: What a plan would have said.
         private: Whether one of the figures is for the owner alone.
     """
 
     figures: tuple[Figure, ...]
-    expectation: Expectation | None
+    expectation: Expectation
     private: bool
 
 

@@ -162,7 +162,7 @@ def _exit_if_failed(job: Job) -> None:
 def _show_plan(plan: PlanInfo, service: Service) -> None:
     expected = describe_expectation(plan.expectation.model_dump() if plan.expectation else None)
     fits = {"fits": "yes" if plan.fits else "no: lower --epsilon"}
-    lines = describe_plan(plan.cost.model_dump()) | expected | fits
+    lines = expected | describe_plan(plan.cost.model_dump()) | fits
     service.show(plan, output.format_facts(lines))
     if not plan.fits:
         raise typer.Exit(ExitCode.BUDGET_EXCEEDED)

@@ -60,7 +60,7 @@ def plan(
     else:
         summary = _price_plan(spec_options, data, build_choices(vars(reading)))
         expected = summary.expectation
-        facts = describe_plan(summary.model_dump()) | describe_expectation(expected.model_dump() if expected else None)
+        facts = describe_expectation(expected.model_dump() if expected else None) | describe_plan(summary.model_dump())
         output.show(summary, output.format_facts(facts), as_json=as_json)
 
 
@@ -94,13 +94,14 @@ def describe_expectation(expected: dict[str, Any] | None) -> dict[str, object]:
         expected: An `Expectation` as JSON.
     """
     if expected is None:
-        return {"expected accuracy": "not measured for such images and settings"}
+        return {}
     facts: dict[str, object] = {
+        "verdict": expected.get("verdict", ""),
         "expected accuracy": f"{expected['accuracy_low']:g} to {expected['accuracy_high']:g} %. {expected['basis']}",
         "training": f"about {duration(expected['training_seconds'])} on one core of this machine; drawing and "
         "measuring the images come on top",
     }
-    return facts | ({"advice": expected["warning"]} if expected["warning"] else {})
+    return facts
 
 
 def _describe_sampling(sampling: dict[str, Any]) -> dict[str, object]:

@@ -1,0 +1,78 @@
+"""What a planned job is good for, in a sentence, and what would change that: from public facts alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+from datalens_service.data.dataset import Schema
+from datalens_service.methods.appearance import LEAST_EVIDENCE, Looks, judge_looks
+from datalens_service.planning.guesses import count_evidence
+from datalens_service.planning.reached import Expectation
+from datalens_service.privacy.accounting import mu_for_epsilon
+from datalens_service.spec import TrainingSpec
+from datalens_service.voices import speak
+
+_FAIRLY_MORE: Final = 5
+"""Times the least evidence that is advised."""
+_BETTER: Final = 5
+"""Points by which a classifier is better than images, to be named."""
+_SEEN: Final[dict[Looks, str]] = {
+    "noise": "Not good for looking at: mostly noise.",
+    "soft": "Good for rough shapes and tones, not for looking at detail.",
+    "recognisable": "Good for looking at shapes, less at texture.",
+    "like photographs": "Good for looking at: public images, with labels that were learned.",
+}
+
+
+def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Expectation | None) -> dict[str, Any]:
+    """Members `looks`, `verdict` and `warning` of an expectation.
+
+    Args:
+        labels: What is expected of a classifier instead of images; None beside one.
+    """
+    looks = judge_looks(spec.method, schema, spec.plan(schema).charge().units)
+    if is_of_little_use(spec, schema):
+        verdict = _say_little(spec, schema)
+        return {"looks": looks, "verdict": verdict, "warning": verdict}
+    if spec.method.result != "generator":
+        return {"looks": looks, "verdict": _say_labels(expected)}
+    return {"looks": looks, "verdict": " ".join(_say_images(expected, looks, labels))}
+
+
+def is_of_little_use(spec: TrainingSpec, schema: Schema) -> bool:
+    """Whether the budget drowns what the images of a class have in common, whatever the method."""
+    return count_evidence(schema, spec.epsilon, spec.delta_at(schema)) < LEAST_EVIDENCE
+
+
+def _say_little(spec: TrainingSpec, schema: Schema) -> str:
+    per_class = max(1, schema.num_units // schema.num_classes)
+    needed = _FAIRLY_MORE * LEAST_EVIDENCE * schema.num_classes / mu_for_epsilon(spec.epsilon, spec.delta_at(schema))
+    digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
+    return speak(
+        f"Of little use: about {per_class:,} {schema.unit}{'' if per_class == 1 else 's'} of a class tell little more "
+        f"than noise at this ⟦spec.epsilon⟧. About {math.ceil(needed / digits) * digits:,} {schema.unit}s in all would "
+        "do, or a larger ⟦spec.epsilon⟧, fewer classes, or public images of a similar kind."
+    )
+
+
+def _say_labels(expected: Expectation) -> str:
+    return f"Good for labels: {_reach(expected)} are expected to be right, {expected.guessing:.0f} % by guessing."
+
+
+def _say_images(expected: Expectation, looks: Looks | None, labels: Expectation | None) -> Iterator[str]:
+    if looks is not None:
+        yield _SEEN[looks]
+    yield f"Classifiers that learn from such images are expected to reach {_reach(expected)}."
+    yield (
+        f"Noisy class averages would reach perhaps {expected.class_averages_low:.0f} to "
+        f"{expected.class_averages_high:.0f} %, guessing {expected.guessing:.0f} %."
+    )
+    if labels is not None and labels.middle > expected.middle + _BETTER:
+        yield f"Labels only? A classifier is expected to reach {_reach(labels)}."
+
+
+def _reach(expected: Expectation) -> str:
+    guessed = "" if expected.measured else " (a guess)"
+    return f"{expected.accuracy_low:.0f} to {expected.accuracy_high:.0f} %{guessed}"
