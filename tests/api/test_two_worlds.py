@@ -5,35 +5,24 @@ set holds one of its records, or does not. Every file that may be passed on and 
 byte by byte.
 """
 
-import datetime as calendar
 import io
-import json
 import re
-import secrets
 import shutil
-import sys
-import uuid
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from api_builders import CONFIRMED, arrays, npz, training
-from safetensors.numpy import save_file
 from starlette.testclient import TestClient
 
 from api.application import create_app
 from api.security.permissions import RULES
-from datalens_service import clock
 from datalens_service.data.export import WRITERS
-from datalens_service.evaluation.report import build
 from datalens_service.jobs.execute import execute
-from datalens_service.models.generators import generator
-from datalens_service.privacy import randomness
 from datalens_service.proof.proof_verification import verify
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
@@ -42,8 +31,8 @@ from datalens_service.store.access.roles import SCOPES, Role
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger import ledger
+from worlds import freeze
 
-NOW = calendar.datetime(2026, 3, 4, 5, 6, 7, tzinfo=calendar.UTC)
 IMAGES = 40
 QUICK = {
     "synthetic_images": IMAGES,
@@ -71,43 +60,6 @@ class World:
     answers: dict[str, tuple[int, dict[str, str], bytes]] = field(default_factory=dict)
     private: dict[str, Any] = field(default_factory=dict)
     operator: list[dict[str, Any]] = field(default_factory=list)
-
-
-class Frozen(calendar.datetime):
-    """A clock that stands still."""
-
-    @classmethod
-    def now(cls, tz: calendar.tzinfo | None = None) -> calendar.datetime:
-        return NOW.astimezone(tz)
-
-
-def freeze(patch: pytest.MonkeyPatch) -> None:
-    """Ids, clock, secrets and noise begin anew: equal calls give equal values. All modules with ids are loaded."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith(("api.", "datalens_service.")) and hasattr(module, "uuid4"):
-            patch.setattr(module, "uuid4", counted(name))
-    rng = np.random.default_rng(17)
-    patch.setattr(randomness, "_words", lambda size: rng.integers(0, 2**64, size, dtype=np.uint64))
-    patch.setattr(secrets, "token_bytes", lambda size: b"k" * size)
-    patch.setattr(clock, "datetime", Frozen)
-    patch.setattr(build, "datetime", SimpleNamespace(datetime=Frozen, UTC=calendar.UTC))
-    patch.setattr(generator, "save_file", save_in_order)
-
-
-def save_in_order(tensors: dict[str, Any], path: Path, metadata: dict[str, str]) -> None:
-    """The library writes metadata in an order that it draws anew each time: until it is that of the alphabet."""
-    written: list[str] = []
-    while written != sorted(metadata):
-        save_file(tensors, path, metadata)
-        content = path.read_bytes()
-        length = int.from_bytes(content[:8], "little")
-        written = list(json.loads(content[8 : 8 + length])["__metadata__"])
-
-
-def counted(name: str) -> Callable[[], uuid.UUID]:
-    """Ids of one module, in turn: an account that is opened or not moves no other id."""
-    numbers = iter(range(1, 2**32))
-    return lambda: uuid.uuid5(uuid.NAMESPACE_URL, f"{name} {next(numbers)}")
 
 
 def upload(client: TestClient, images: np.ndarray) -> str:

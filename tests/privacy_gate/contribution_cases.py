@@ -54,7 +54,7 @@ class Neighbor:
 class ContributionCase:
     """A method on images of `side`² pixels and units of up to `records` records, with so many neighbours.
 
-    Images are of any brightness, or strokes on black if they are `drawn`.
+    Images are of any brightness, or strokes on black if they are `drawn`. With `public` jobs start from public images.
     """
 
     method: AnyMethod
@@ -62,6 +62,8 @@ class ContributionCase:
     side: int = 6
     tried: int = 6
     drawn: bool = False
+    public: bool = False
+    units: int = _UNITS
 
     @property
     def name(self) -> str:
@@ -72,18 +74,21 @@ class ContributionCase:
         ]
         variants = [getattr(variant, "name", variant) for variant in variants]
         words = [self.method.name, *(str(variant) for variant in variants if variant)]
-        return " ".join([*words, f"units of {self.records}", f"{self.side}x{self.side}"])
+        words += ["public start"] if self.public else []
+        return " ".join([*words, f"{self.units} units of {self.records}", f"{self.side}x{self.side}"])
 
     @property
     def spec(self) -> TrainingSpec:
         """A job with little noise, so that what is learnt from one step matters in the next."""
-        public = "ds_pool" if self.method.releases_public_images else None
-        return TrainingSpec(method=self.method, epsilon=8.0, delta=1e-3, public_data=public)
+        public = "ds_pool" if self.public or self.method.releases_public_images else None
+        return TrainingSpec(
+            method=self.method, epsilon=8.0, delta=1e-3 if self.units < 1_000 else 1e-4, public_data=public
+        )
 
     def dataset(self, rng: np.random.Generator) -> Dataset:
         """Any records; one unit is as extreme as an image can be, and the only one of its class."""
-        counts = np.append(self.records, rng.integers(1, self.records + 1, size=_UNITS - 1))
-        units = np.repeat(np.arange(_UNITS), counts)
+        counts = np.append(self.records, rng.integers(1, self.records + 1, size=self.units - 1))
+        units = np.repeat(np.arange(self.units), counts)
         images = rng.integers(0, rng.integers(60, 250), (len(units), self.side, self.side, 1)).astype(np.uint8)
         if self.drawn:
             images = np.where(rng.random(images.shape) < _INK, 255, 0).astype(np.uint8)
@@ -92,14 +97,14 @@ class ContributionCase:
         order = rng.permutation(len(units))
         split = Split(images[order], labels[order], units[order])
         schema = Schema(
-            channels=1, height=self.side, width=self.side, class_names=("a", "b", "c"), num_units=_UNITS,
+            channels=1, height=self.side, width=self.side, class_names=("a", "b", "c"), num_units=self.units,
             unit="patient", records_per_unit=self.records, classes_per_unit=min(self.records, _CLASSES),
         )  # fmt: skip
         return Dataset(schema, split, None, _KEY)
 
     def neighbors(self, rng: np.random.Generator, dataset: Dataset) -> Iterator[Neighbor]:
         """Neighbours under both relations: the extreme unit changes, and any other."""
-        someone = int(rng.integers(1, _UNITS))
+        someone = int(rng.integers(1, self.units))
         changes = (
             (OUTLIER, ZERO_OUT, _nothing),
             (someone, REPLACE_ONE, _too_many),
@@ -208,6 +213,27 @@ _SCORES: dict[str, Any] = {
 _HISTOGRAMS: dict[str, Any] = {"votes": {"projections": 4, "bins": 4}, **_RIVAL}
 _LOW = {"vote_basis": "dct", "vote_dimensions": 9}
 _APART = {"shards": "class_pure", **_LOW}
+_PER_INSTANCE = DpSgd(
+    architecture="linear", steps=2, clip_norm=20.0, learning_rate=0.01, accounting="per_instance", histogram_noise=100
+)
+_STARTED = (
+    PooledMoments(frequencies=9), Scattering(warm_start=_MOMENTS, **_SCATTERING), _REJECTION,
+    DpSgd(architecture="linear", steps=3), Diffusion(**_DIFFUSION | {"warm_start": _REJECTION}), _EITHER,
+)  # fmt: skip
+"""Of every method that may start from public images and does not have to."""
+
+HORIZON = 52
+"""Steps after which whatever a run does now and then was done (`test_contributions.py` collects the periods)."""
+_LONG = (
+    Guided(warm_start=_MOMENTS, **_GUIDED | {"steps": HORIZON}),
+    Scattering(warm_start=_MOMENTS, **_SCATTERING | {"steps": HORIZON}),
+    DpSgd(architecture="linear", steps=HORIZON),
+    DpSgd(architecture="linear", steps=HORIZON, **_POISSON),
+    Diffusion(**_DIFFUSION | {"steps": HORIZON, "noise_draws": 1}),
+    DataLens(teacher="kernel", **_VOTES | {"steps": HORIZON}),
+    DpGan(warm_start=None, **_DESCENT | {"steps": HORIZON}),
+    PateGan(warm_start=None, **_SCORES | {"steps": HORIZON}),
+)
 
 CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_MOMENTS, records) for records in (1, 2, 3)),
@@ -281,10 +307,17 @@ CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_REJECTION, records, tried=2) for records in (1, 2, 3)),
     *(ContributionCase(_EITHER, records, tried=1) for records in (1, 3)),
     ContributionCase(_EITHER, 2, tried=1, drawn=True),
+    ContributionCase(_PER_INSTANCE, 1, tried=2),
+    *(ContributionCase(method, 1, tried=1, public=True) for method in _STARTED),
+    *(ContributionCase(method, 1, tried=1, side=4) for method in _LONG),
 )  # fmt: skip
 
 LARGE_CASES: tuple[ContributionCase, ...] = (
     ContributionCase(_MOMENTS, 2, side=27, tried=1),
     ContributionCase(DataLens(teacher="kernel", **_VOTES | {"images_per_step": 912}), 2, side=17, tried=1),
 )
+CROWDED = ContributionCase(
+    Diffusion(**_DIFFUSION | {"steps": 1, "batch": 2_150, "noise_draws": 1}), 1, side=4, tried=1, units=2_200
+)
+"""More records in a batch than any group of them that is made together in a descent."""
 """More coordinates than the sampler draws at once: 729·730/2 of a subspace, 912·289 of a vote."""

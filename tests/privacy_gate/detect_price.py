@@ -3,14 +3,16 @@
 import math
 from fractions import Fraction
 
+import dp_accounting
 import mpmath
 import numpy as np
+from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 
 from datalens_service import spec
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta
 from datalens_service.mechanisms import Mechanism, OuterProductSum, VoteMechanism
-from datalens_service.methods import DataLens, Moments
+from datalens_service.methods import DataLens, DpSgd, Moments
 from datalens_service.privacy import accounting
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
@@ -135,6 +137,22 @@ def delta_stays_below_one_over_n(rng: np.random.Generator) -> None:
             if delta >= 1 / units:
                 with refused(InvalidDelta, "a δ at or above 1/n is refused"):
                     asked.delta_at(_schema(units))
+
+
+def blocks_cover_what_another_accountant_finds(_rng: np.random.Generator) -> None:
+    """R10: a sampled run by dp_accounting, from σ, Δ, q and the draws alone, costs no more than is charged."""
+    method = DpSgd(architecture="linear", steps=30, sampling="poisson", batch=40, noise_multiplier=2.005)
+    mechanism = method.plan_within(_schema(1_000), 8.0, 1e-4).releases[0].mechanism
+    block = mechanism.block()
+    squared = mechanism.sensitivity_squared(accounting.NeighboringRelation.ZERO_OUT)
+    multiplier = math.sqrt((mechanism.noise_stddev**2 - 9) / squared)
+    accountant = PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    noise = dp_accounting.GaussianDpEvent(multiplier)
+    accountant.compose(dp_accounting.PoissonSampledDpEvent(block.numerator / 2**53, noise), block.draws)
+    mu, slack = math.sqrt(block.units_zero_out / 1e15), block.slack / 1e18
+    for epsilon in np.linspace(0, 6 * mu, 40):
+        excess = accountant.get_delta(epsilon) - exact_delta(mu, epsilon) - slack
+        expect(excess <= 1e-9, "a block is charged no less than another accountant finds")
 
 
 def charges_do_not_depend_on_data(rng: np.random.Generator) -> None:

@@ -9,13 +9,16 @@ from datalens_service.errors import BudgetExceeded
 from datalens_service.methods import (
     AnyMethod,
     DataLens,
+    Diffusion,
     DpGan,
+    DpSgd,
     Guided,
     Mixture,
     Moments,
     PateGan,
     PooledMoments,
     Rejection,
+    Scattering,
     Shapes,
 )
 from datalens_service.methods.voting.rivals import build_rival
@@ -56,6 +59,12 @@ METHODS: tuple[AnyMethod, ...] = (
     PateGan(num_teachers=6, images_per_step=6, discriminator="linear", steps=2, z_dim=4, warm_start=None),
     DpGan(discriminator="linear", steps=2, updates_per_generator_step=1, images_per_step=6, z_dim=4, warm_start=None),
     build_rival("gs_wgan", num_teachers=6, images_per_step=6, vote_dimensions=9, steps=2, z_dim=4),
+    DpSgd(architecture="linear", steps=2),
+    Scattering(warm_start=Moments(subspace_dimensions=4), steps=2, samples=120, dimensions=6),
+    Diffusion(
+        warm_start=Moments(subspace_dimensions=4), steps=2, batch=45, noise_multiplier=8.0, width=8, blocks=1,
+        pretraining_steps=2, pretraining_samples=120,
+    ),
 )  # fmt: skip
 
 
@@ -135,16 +144,27 @@ def runs_release_what_they_charged_for(rng: np.random.Generator) -> None:
     """
     for method in METHODS:
         spec = TrainingSpec(method=method, epsilon=5.0, delta=1e-3)
-        account = MemoryAccount(spec.limit_units(_dataset(rng).schema))
-        first = run(spec, _dataset(rng), account=account)
+        account = MemoryAccount(spec.limit_units(_dataset(rng, 60).schema), (spec.epsilon, 1e-3))
+        first = run(spec, _dataset(rng, 60), account=account)
         releases = [item.mechanism for item in first.plan.releases for _ in range(item.count)]
-        planned = [(step, mechanism.label(), mechanism.cost()) for step, mechanism in enumerate(releases)]
+        planned = _charges(releases)
         expect(account.charges == planned, f"{method.name}: planned is charged")
-        second = run(spec, _dataset(rng), account=account)
+        second = run(spec, _dataset(rng, 256), account=account)
         expect(account.charges == planned, f"{method.name}: a run over stored sums charges nothing")
         expect(first.plan == second.plan, f"{method.name}: a plan does not depend on records")
-        same = same_model(first.generator, second.generator)
+        same = same_model(first.model, second.model)
         expect(same, f"{method.name}: the generator depends on records through noisy sums only")
+
+
+def _charges(releases: list[Any]) -> list[tuple[int, str, int]]:
+    """Of each step; a block is paid with its first draw."""
+    paid = [
+        0 if mechanism.block() is not None and mechanism in releases[:step] else mechanism.cost()
+        for step, mechanism in enumerate(releases)
+    ]
+    return [
+        (step, mechanism.label(), units) for step, (mechanism, units) in enumerate(zip(releases, paid, strict=True))
+    ]
 
 
 def same_model(first: Generator | Classifier, second: Generator | Classifier) -> bool:
@@ -157,11 +177,11 @@ def same_model(first: Generator | Classifier, second: Generator | Classifier) ->
     )
 
 
-def _dataset(rng: np.random.Generator) -> Dataset:
-    """Same public schema, any records; classes of any size."""
+def _dataset(rng: np.random.Generator, brightest: int) -> Dataset:
+    """Same public schema, any records so bright; classes of any size."""
     names = ("a", "b", "c")
     schema = Schema(channels=1, height=_SIDE, width=_SIDE, class_names=names, num_units=_COUNT)
-    images = rng.integers(0, rng.integers(50, 256), (_COUNT, _SIDE, _SIDE, 1)).astype(np.uint8)
+    images = rng.integers(brightest // 2, brightest, (_COUNT, _SIDE, _SIDE, 1)).astype(np.uint8)
     labels = rng.choice(_CLASSES, p=rng.dirichlet([1, 1, 1]), size=_COUNT)
     return Dataset(schema, Split(images, labels), None, b"k" * 32)
 

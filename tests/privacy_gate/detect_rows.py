@@ -18,7 +18,7 @@ from datalens_service.run import run
 
 from .alarm import expect
 from .contribution_cases import CASES, ContributionCase
-from .replay import _pool
+from .replay import _OPTIONS, _pool
 
 MANY = 8_200
 """More rows than are taken together anywhere behind the wall (`test_contributions.py` compares)."""
@@ -63,7 +63,8 @@ def questions(rng: np.random.Generator) -> dict[tuple[str, str], Question]:
     with mock.patch.object(_Vault, "answer", noted):
         for case in one_case_each():
             dataset = case.dataset(rng)
-            run(case.spec, dataset, account=UnchargedAccount(), public=_pool(case.spec, dataset.schema))
+            public = _pool(case.spec, dataset.schema)
+            run(case.spec, dataset, account=UnchargedAccount(), public=public, options=_OPTIONS)
     return asked
 
 

@@ -9,6 +9,7 @@ from . import (
     detect_contributions,
     detect_directions,
     detect_individual,
+    detect_jobs,
     detect_ledger,
     detect_logs,
     detect_noise,
@@ -28,6 +29,8 @@ COMPARISONS: tuple[Detector, ...] = (
     *map(detect_contributions.contributions_of_others_stay_as_they_are, CASES),
     detect_rows.rows_are_functions_of_their_own_records,
     detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
+    detect_contributions.contributions_stay_beyond_a_group_of_records,
+    detect_jobs.what_leaves_a_job_follows_from_noisy_sums,
 )
 """Of two runs bit by bit: nothing in them is random but the records, so few clean runs repeat them."""
 
@@ -75,6 +78,7 @@ DETECTORS: tuple[Detector, ...] = (
     detect_ledger.altered_journals_are_noticed,
     detect_ledger.accounts_add_up_exactly,
     detect_sampling.sampled_runs_cost_the_golden_numbers,
+    detect_price.blocks_cover_what_another_accountant_finds,
     detect_sampling.sampled_plans_pay_for_their_steps,
     detect_sampling.blocks_are_charged_once_and_whole,
     detect_sampling.coins_fall_after_the_charge,
@@ -96,6 +100,8 @@ DETECTORS: tuple[Detector, ...] = (
     detect_noise.noise_of_every_mechanism_has_its_scale,
     detect_noise.noise_is_fresh_everywhere,
     detect_audits.references_learn_from_no_candidate,
+    detect_jobs.a_job_that_failed_leaves_no_private_file,
+    detect_jobs.progress_is_published_coarsely,
     detect_logs.logs_say_nothing_of_records,
     detect_audits.what_attacks_found_stays_with_the_owner,
     detect_release.runs_release_what_they_charged_for,

@@ -20,6 +20,7 @@ from . import (
     plants_gradients,
     plants_individual,
     plants_ledger,
+    plants_missed,
     plants_noise,
     plants_public,
     plants_rivals,
@@ -47,6 +48,7 @@ PLANTS: tuple[Plant, ...] = (
     *plants_blocks.PLANTS,
     *plants_audits.PLANTS,
     *plants_wall.PLANTS,
+    *plants_missed.PLANTS,
 )
 
 CLEAN_RUNS = 20

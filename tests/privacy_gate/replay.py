@@ -19,9 +19,11 @@ from datalens_service.mechanisms import DistributedGradients, GradientChunk, Mec
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.cross_product import OuterProductFactors
+from datalens_service.mechanisms.individual_histogram import IndividualEpsilons
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.von_mises_fisher import GRID
 from datalens_service.methods import ExecutionOptions
+from datalens_service.models.generators.denoiser import public_denoiser
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 from datalens_service.run import Result, run
@@ -34,7 +36,7 @@ OWN_ENCODER, _FILE = stored_encoder(side=6)
 """Its layers look across the images of a batch."""
 _OPTIONS = ExecutionOptions(encoder=_FILE)
 
-ROWS = (GroupedVectors, OuterProductFactors, Answers, Votes)
+ROWS = (GroupedVectors, OuterProductFactors, Answers, Votes, IndividualEpsilons)
 """Contributions of rows, each of one record."""
 
 
@@ -77,7 +79,8 @@ def record(spec: TrainingSpec, dataset: Dataset, earlier: Recording | None = Non
     steps: list[Step] = []
     coins = {} if earlier is None else dict(enumerate(step.coins for step in earlier.steps))
     release = _recording_release(steps, account if earlier is None else earlier.account, coins, draws=earlier is None)
-    with mock.patch.object(Mechanism, "release", release):
+    # How much public images teach does not matter here.
+    with mock.patch.object(Mechanism, "release", release), mock.patch.object(public_denoiser, "_STEPS", 4):
         public = _pool(spec, dataset.schema)
         return Recording(steps, account, run(spec, dataset, account=account, public=public, options=_OPTIONS))
 

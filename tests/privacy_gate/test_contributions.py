@@ -10,14 +10,24 @@ import numpy as np
 import pytest
 
 from datalens_service.mechanisms import CrossProductSum, Mechanism
-from datalens_service.methods import AnyMethod, DataLens, RejectionOrDiffusion
+from datalens_service.methods import (
+    AnyMethod,
+    DataLens,
+    DpSgd,
+    LabelledPool,
+    PublicVotes,
+    Rejection,
+    RejectionOrDiffusion,
+)
+from datalens_service.methods.descent.diffusion_run import _RECORDS_PER_GROUP
 from datalens_service.models.generators.outlines.content import are_drawings
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 
 from . import replay
 from .cases import CASES as MECHANISM_CASES
-from .contribution_cases import CASES, LARGE_CASES
+from .contribution_cases import CASES, CROWDED, HORIZON, LARGE_CASES
+from .detect_release import METHODS
 from .detect_rows import MANY
 
 PRODUCT = Path(__file__).parents[2] / "datalens_service"
@@ -46,7 +56,7 @@ def test_sums_and_votes_have_a_case_beyond_a_chunk_of_noise():
 def test_plans_with_branches_have_a_case_of_each():
     cases = [case for case in CASES if isinstance(case.method, RejectionOrDiffusion)]
     drawings = [are_drawings(case.dataset(np.random.default_rng(0)).train.images).mean() for case in cases]
-    assert sorted(share > 0.5 for share in drawings) == [False, False, True]
+    assert {bool(share > 0.5) for share in drawings} == {False, True}
 
 
 def test_kinds_of_contributions_that_cannot_be_compared_are_an_error(monkeypatch: pytest.MonkeyPatch):
@@ -69,3 +79,31 @@ def test_contributions_are_asked_again_beyond_every_block_of_the_product():
     sizes = [math.prod(map(int, size.split("*"))) for source in sources for size in _BLOCKS.findall(source)]
     assert len(sizes) > 8
     assert max(sizes) < MANY
+
+
+def test_every_method_that_may_start_from_public_images_has_a_case_that_does():
+    started = {type(case.method) for case in CASES if case.spec.public_data is not None}
+    assert started == {method for method in REGISTERED if method.starts_from_public_data}
+
+
+def test_cases_run_beyond_the_period_of_whatever_a_run_does_now_and_then():
+    sources = [path.read_text() for path in (PRODUCT / "methods").rglob("*.py")]
+    periods = [int(steps) for source in sources for steps in re.findall(r"^_STEPS_PER_STATE.*= (\d+)$", source, re.M)]
+    assert len(periods) == sum("% _STEPS_PER_STATE == 0" in source for source in sources) >= 3
+    assert max(periods) < HORIZON
+    counted = {method for method in REGISTERED if "steps" in method.model_fields} - {Rejection}
+    assert {type(case.method) for case in CASES if getattr(case.method, "steps", 0) == HORIZON} == counted
+
+
+def test_a_descent_has_a_case_beyond_a_group_of_records():
+    assert CROWDED.method.batch > 2 * _RECORDS_PER_GROUP
+
+
+def test_individual_accounting_has_a_case():
+    assert any(isinstance(case.method, DpSgd) and case.method.accounting == "per_instance" for case in CASES)
+
+
+def test_every_method_runs_on_records_that_all_differ():
+    """Of `rejection_or_diffusion` and the methods of pools, each part is run by itself."""
+    parts = {RejectionOrDiffusion, LabelledPool, PublicVotes}
+    assert {type(method) for method in METHODS} == set(REGISTERED) - parts
