@@ -52,7 +52,7 @@ def _jobs(overview: Overview) -> Iterator[Metric]:
         age.add_metric([queue.queue], queue.oldest_seconds)
     steps = "Releases charged in the last whole minute."
     lost = "Running jobs whose workers are silent, and that no worker has taken over."
-    failed = GaugeMetricFamily("datalens_jobs_failed", "Failed jobs by the code of their problem.", labels=["reason"])
+    failed = GaugeMetricFamily("datalens_jobs_failed", "Jobs that failed within the hour.", labels=["reason"])
     for reason, count in overview.failed.items():
         failed.add_metric([reason], count)
     yield from (jobs, waiting, age, failed)

@@ -3,11 +3,12 @@
 Everything is read from the database when it is asked for, so every replica of the API gives the same answer.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
@@ -19,6 +20,8 @@ from datalens_service.store.ledger.account_summary import AccountSummary, summar
 from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow
 
 _MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
+_ENDED = tuple(state for state in JobState if state.terminal)
 _SECOND = timedelta(seconds=1)
 
 
@@ -42,7 +45,7 @@ class Overview:
 
     Attributes:
         jobs: How many per state; states without jobs included.
-        failed: Failed jobs by the code of their problem.
+        failed: Jobs that failed within the hour, by the code of their problem.
         without_worker: Running jobs whose leases have run out.
         steps_per_second: Releases charged in the last whole minute; the public journals tell no finer times.
         entries: Lines of all journals; only ever grows.
@@ -75,7 +78,7 @@ def overview(database: Database, *, now: datetime | None = None) -> Overview:
         return Overview(
             jobs=_by_state(session),
             waiting=_waiting(session, now),
-            failed=_failed(session),
+            failed=_failed(session, now - _HOUR),
             without_worker=_without_worker(session),
             steps_per_second=_charges_of_minute(session, now - _MINUTE) / _MINUTE.total_seconds(),
             entries=sum(account.head_seq for account in accounts),
@@ -95,10 +98,10 @@ def _waiting(session: Session, now: datetime) -> tuple[Waiting, ...]:
     return tuple(Waiting(queue or "", count, max(0.0, (now - oldest) // _SECOND)) for queue, count, oldest in rows)
 
 
-def _failed(session: Session) -> dict[str, int]:
-    reason = JobRow.error["type"].as_string()
-    query = select(reason, func.count()).where(JobRow.state == JobState.FAILED).group_by(reason).order_by(reason)
-    return {kind: count for kind, count in session.execute(query) if kind is not None}
+def _failed(session: Session, since: datetime) -> dict[str, int]:
+    failed = (JobRow.finished_at >= since, JobRow.state == JobState.FAILED)
+    errors = session.scalars(select(JobRow.error).where(*failed)).all()
+    return Counter(str(error["type"]) for error in errors if error is not None)
 
 
 def _without_worker(session: Session) -> int:
@@ -109,7 +112,9 @@ def _without_worker(session: Session) -> int:
 def _charges_of_minute(session: Session, moment: datetime) -> int:
     minute = moment.replace(second=0, microsecond=0)
     # By the index on (job, step): the journal as a whole may be long.
-    at_work = select(JobRow.id).where(or_(JobRow.state == JobState.RUNNING, JobRow.finished_at >= minute))
+    at_work = select(JobRow.id).where(
+        or_(JobRow.state == JobState.RUNNING, and_(JobRow.state.in_(_ENDED), JobRow.finished_at >= minute))
+    )
     then = (LedgerEntryRow.kind == EntryKind.CHARGE, LedgerEntryRow.at >= minute, LedgerEntryRow.at < minute + _MINUTE)
     query = select(func.count()).select_from(LedgerEntryRow).where(LedgerEntryRow.job_id.in_(at_work), *then)
     return session.scalar(query) or 0

@@ -125,7 +125,8 @@ def test_the_same_on_postgresql(settings: Settings, postgresql: Any) -> None:
         assert client.get(job["links"]["self"]).json() == job
         assert client.post("/v1/jobs", json=training(dataset_id, epsilon=10)).status_code == 409
         assert client.get("/v1/jobs").json()["items"] == [job]
-        assert client.get("/metrics").status_code == 200
+        for path in ("/metrics", "/v1/usage"):
+            assert client.get(path).status_code == 200
         assert client.get("/v1/jobs/%00").status_code == 422
 
 

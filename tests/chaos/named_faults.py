@@ -15,12 +15,14 @@ import httpx2
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import QUICK, VOTES
 from deployments.stack import CeleryStack
+from disks import small_disk
 
 Figures = dict[str, Any]
 
 _CLIENTS = 60
-_FROZEN_SECONDS = 20.0
+_FROZEN_SECONDS = 45.0
 _WITHIN_SECONDS = 5.0
+_WATCHED_SECONDS = 20.0
 
 
 def frozen_database(folder: Path) -> Figures:
@@ -76,17 +78,43 @@ def job_that_kills_its_processes(folder: Path) -> Figures:
     return figures | {"next_job_started_after_seconds": delay, "passed": passed}
 
 
+def full_disk(folder: Path) -> Figures:
+    """The disk of data folder and charge log is full; PostgreSQL has another."""
+    small = folder / "disk"
+    small.mkdir()
+    with small_disk(small) as disk, _served(small, log=folder / "log") as stack:
+        datasets = [stack.new_dataset(), stack.new_dataset()]
+        stack.kill_worker(stack.workers[0])
+        job = stack.order(QUICK, datasets[0])
+        stack.start_worker()
+        with disk.full():
+            stack.wait(lambda: _read(stack, f"/v1/jobs/{job.id}")["waiting_reason"] is not None)
+            began, refused = time.monotonic(), _submit(stack, datasets[1])
+            seconds = time.monotonic() - began
+            time.sleep(_WATCHED_SECONDS)
+            ready = _read(stack, "/readyz")
+            lines = stack.log.read_text().count("no job is started")
+            waiting = stack.job(job).state
+        ended = stack.wait_for_end(job)
+        figures = {"submission": refused, "seconds": round(seconds, 1), "ready": ready["status"], "log_lines": lines}
+        figures |= {"waiting": waiting.value, "attempts": stack.job(job).attempts} | _books(stack, job)
+    passed = refused == "insufficient-storage" and lines < _WATCHED_SECONDS and ended.state == JobState.SUCCEEDED
+    return figures | {"watched_seconds": _WATCHED_SECONDS, "passed": passed and figures["charged_again"] == 0}
+
+
 FAULTS: dict[str, Callable[[Path], Figures]] = {
     "frozen database": frozen_database,
     "frozen broker": frozen_broker,
+    "full disk": full_disk,
     "job that kills its processes": job_that_kills_its_processes,
 }
 
 
 @contextmanager
-def _served(folder: Path, **variables: str) -> Iterator[CeleryStack]:
+def _served(folder: Path, log: Path | None = None, **variables: str) -> Iterator[CeleryStack]:
     """A stack with one API and one worker, while the block runs."""
     stack = CeleryStack(folder)
+    stack.log = log or stack.log
     stack.changes |= variables
     try:
         stack.serve()
@@ -115,6 +143,19 @@ def _ask(stack: CeleryStack, paths: tuple[str, ...], seconds: float) -> list[tup
     with ThreadPoolExecutor(_CLIENTS) as threads:
         asked = threads.map(client, islice(cycle(paths), _CLIENTS))
         return [answer for answers in asked for answer in answers]
+
+
+def _read(stack: CeleryStack, path: str) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {stack.key}"}
+    found: dict[str, Any] = httpx2.get(f"{stack.url}{path}", headers=headers, timeout=60).json()
+    return found
+
+
+def _submit(stack: CeleryStack, dataset_id: str) -> str:
+    """The code of the problem that answers a submission; empty for one that is accepted."""
+    headers = {"Authorization": f"Bearer {stack.key}"}
+    body = {"dataset_id": dataset_id, "spec": QUICK}
+    return str(httpx2.post(f"{stack.url}/v1/jobs", json=body, headers=headers, timeout=60).json().get("code", ""))
 
 
 def _figures(answers: list[tuple[int, float]]) -> Figures:

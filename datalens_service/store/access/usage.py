@@ -1,13 +1,12 @@
 """What a tenant has used: counts, bytes and seconds."""
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import TypedDict
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import BigInteger, ColumnElement, cast, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from datalens_service.clock import to_second, utc_now
+from datalens_service.clock import utc_now
 from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX
 from datalens_service.store.database import Database
 from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
@@ -30,8 +29,11 @@ class Usage(TypedDict):
     job_seconds: float
 
 
-def _seconds(times: Iterable[tuple[datetime | None, datetime | None]]) -> float:
-    return sum((to_second(end) - to_second(start)).total_seconds() for start, end in times if start and end)
+def _whole_second(session: Session, at: InstrumentedAttribute[datetime | None]) -> ColumnElement[int]:
+    """Seconds since 1970, by the database: a tenant may have had very many jobs."""
+    if session.get_bind().dialect.name == "sqlite":
+        return cast(func.strftime("%s", at), BigInteger)
+    return cast(func.extract("epoch", func.date_trunc("second", at)), BigInteger)
 
 
 def _models(session: Session, tenant_id: str, kind: str) -> int:
@@ -45,10 +47,10 @@ def count_usage(database: Database, tenant_id: str) -> Usage:
     unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > utc_now())
     keyed = ~ApiKeyRow.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
     usable = (ApiKeyRow.tenant_id == tenant_id, ApiKeyRow.revoked_at.is_(None), unexpired, keyed)
-    times = select(JobRow.started_at, JobRow.finished_at).where(mine)
     states = select(JobRow.state, func.count()).where(mine, ~JobRow.is_audit)
     with database.session() as session:
         by_state = session.execute(states.group_by(JobRow.state))
+        spent = func.sum(_whole_second(session, JobRow.finished_at) - _whole_second(session, JobRow.started_at))
         size = select(func.sum(ArtifactRow.size)).join(JobRow).where(mine)
         return Usage(
             datasets=session.scalar(select(func.count()).where(DatasetRow.tenant_id == tenant_id)) or 0,
@@ -57,5 +59,5 @@ def count_usage(database: Database, tenant_id: str) -> Usage:
             classifiers=_models(session, tenant_id, CLASSIFIER),
             api_keys=session.scalar(select(func.count()).where(*usable)) or 0,
             artifact_bytes=int(session.scalar(size) or 0),
-            job_seconds=_seconds([(row.started_at, row.finished_at) for row in session.execute(times)]),
+            job_seconds=float(session.scalar(select(spent).where(mine)) or 0),
         )
