@@ -47,15 +47,6 @@ def png(pixels: np.ndarray[Any, Any]) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[RunningService]:
-    running = RunningService(tmp_path / "data")
-    try:
-        yield running
-    finally:
-        running.stop()
-
-
 def contents(data: bytes) -> Iterator[bytes]:
     """A file, and all that is packed in it."""
     yield data

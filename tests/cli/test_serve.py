@@ -20,6 +20,7 @@ from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE, RunningService
 from datalens_service.client import Client, ClientError
+from deployments.fork_servers import warm_environment
 from ports import free_port
 from processes import wait_until_gone
 
@@ -91,20 +92,8 @@ def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
 
 def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
     dataset = datalens_json("datasets", "upload", "--confirm-classes", npz, "--epsilon", 2, *service.access)["id"]
-    spec_options = (
-        "--epsilon",
-        0.5,
-        "--preset",
-        "fast",
-        "--images",
-        30,
-        "--no-evaluation",
-        "--device",
-        "cpu",
-        "--priority",
-        2,
-        *service.access,
-    )
+    options = "--epsilon 0.5 --preset fast --images 30 --no-evaluation --device cpu --priority 2"
+    spec_options = (*options.split(), *service.access)
     plan = datalens_json("jobs", "submit", dataset, "--dry-run", *spec_options)
     assert plan["fits"] is True
     submitted = datalens("jobs", "submit", dataset, "--wait", "--json", *spec_options)
@@ -250,20 +239,21 @@ def test_a_port_in_use_is_bad_input_and_nothing_is_made(service: RunningService,
     assert not Path("data").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_cleanly_and_starts_again_without_a_new_key(tmp_path: Path, npz: Path, number: signal.Signals) -> None:
+def test_it_ends_cleanly_and_starts_again_without_a_new_key(tmp_path: Path, npz: Path) -> None:
     first = RunningService(tmp_path / "data")
     with Client(first.url, first.api_key) as client:
         dataset = client.upload_dataset(npz, epsilon=1.0, confirm_classes=True)
     children = first.children()
     assert children
-    assert first.stop(number) == 0
+    assert first.stop(signal.SIGINT) == 0
     assert wait_until_gone(children, PATIENCE) == []
     again = RunningService(tmp_path / "data")
     assert again.said["api_key"] is None
     with Client(again.url, again.api_key) as client:
         assert client.dataset(dataset.id).privacy.epsilon_limit == 1.0
-    again.stop()
+    children = again.children()
+    assert again.stop(signal.SIGTERM) == 0
+    assert wait_until_gone(children, PATIENCE) == []
 
 
 def test_without_its_supervisor_the_service_does_not_go_on(tmp_path: Path) -> None:
@@ -287,7 +277,8 @@ def test_people_see_the_address_and_only_on_a_terminal_the_key(tmp_path: Path, t
     """Output that is no terminal is collected as a log, for everybody who may read logs."""
     command = [*DATALENS, "serve", "--port", str(free_port()), "--data-dir", str(tmp_path / "data")]
     ours, theirs = pty.openpty() if terminal else os.pipe()
-    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL) as process, os.fdopen(ours) as screen:
+    streams = {"stdout": theirs, "stderr": subprocess.DEVNULL, "env": os.environ | warm_environment()}
+    with subprocess.Popen(command, **streams) as process, os.fdopen(ours) as screen:
         os.close(theirs)
         shown = [screen.readline() for _ in range(6 if terminal else 5)]
         process.send_signal(signal.SIGINT)

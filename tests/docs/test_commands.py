@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NoReturn
 from unittest.mock import create_autospec
 
-import datasets
 import huggingface_hub
 import pytest
 import yaml
@@ -32,10 +31,11 @@ from tests.docs.commands import (
 from tests.docs.known_words import find_unknown_words, lacks_arguments, list_benchmark_options, list_options
 from tests.docs.not_run import NOT_RUN, find_reason
 from tests.docs.rehearsal import SERVES, Access, Rehearsal
+from tests.extensions.installed import Installed
 
 PAGES = list_pages()
 # Options of other programs that sentences name.
-OTHER_OPTIONS = {"--build-arg", "--ready", "--requeue"}
+OTHER_OPTIONS = {"--build-arg", "--faults", "--ready", "--requeue"}
 PLUGIN = """
 from typing import Literal
 
@@ -115,13 +115,10 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> None:
-    """A package with the method and the extractor of the pages, as pip leaves it."""
-    (tmp_path / "my_package.py").write_text(PLUGIN)
-    metadata = tmp_path / "my_package-1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1\n")
-    offers = ["[datalens.methods]", "tilted = my_package:Tilted", "[datalens.extractors]", "edges = my_package:extract"]
-    (metadata / "entry_points.txt").write_text("\n".join(offers))
+    """A package with the method and the extractor of the pages."""
+    package = Installed(tmp_path, "my_package", PLUGIN)
+    package.offer("methods", tilted="Tilted")
+    package.offer("extractors", edges="extract")
 
 
 @pytest.mark.usefixtures("hub", "plugin")
@@ -129,7 +126,7 @@ def plugin(tmp_path: Path) -> None:
 def test_every_command_of_a_page_runs_as_it_is_typed(
     page: str, access: Access | None, settings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/runs.db")
     rehearsal = Rehearsal(tmp_path, TYPED[page], access, settings)
     try:

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from datalens_service.evaluation.metrics import classifiers, downstream  # noqa: E402
-from datalens_service.evaluation.metrics.downstream import accuracy  # noqa: E402
-from tests.evaluation.conftest import split  # noqa: E402
+from datalens_service.evaluation.metrics import classifiers, downstream
+from datalens_service.evaluation.metrics.downstream import accuracy
+from tests.evaluation.conftest import split
 
 
 def score(train, test, **settings):

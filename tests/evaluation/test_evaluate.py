@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 from datalens_service.data.dataset import Split
 from datalens_service.errors import JobStopped
 from datalens_service.evaluation import METRICS, EvaluationSettings

@@ -1,26 +1,27 @@
-"""Fidelity through torch-fidelity: order of the figures, who may see them, and weights that are refused."""
+"""Fidelity through torch-fidelity: order of the figures, who may see them, and weights that are refused.
+
+The library takes seconds to import, so that it is where it is needed.
+"""
 
 import math
 from typing import NamedTuple
 
+import httpx2
 import numpy as np
 import pytest
-
-pytest.importorskip("torch_fidelity")
-
-import httpx2
 import torch
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation import METRICS, EvaluationSettings
 from datalens_service.evaluation.measures import measured
-from datalens_service.evaluation.metrics import domain_extractor, inception
 from datalens_service.evaluation.metrics import fidelity as fidelity_module
 from datalens_service.evaluation.metrics.classifier_benchmark import Progress
 from datalens_service.evaluation.metrics.context import Context, Sources, Subject
 from datalens_service.evaluation.metrics.reference import Reference, halves
 from tests.evaluation.conftest import split
+
+METRICS_ROOM = "datalens_service.evaluation.metrics"
 
 
 def compared(images, reference, folder, kind="domain"):
@@ -53,7 +54,7 @@ class Drawn(NamedTuple):
 def quick():
     """Few steps suffice for bright corners."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(domain_extractor, "_STEPS", 20)
+        patch.setattr(f"{METRICS_ROOM}.domain_extractor._STEPS", 20)
         patch.setattr(fidelity_module, "_KID_SUBSETS", 3)
         yield
 
@@ -86,6 +87,8 @@ def test_one_image_over_and_over_has_no_recall_and_no_score(figures):
 
 
 def test_every_figure_says_what_it_rests_on(figures):
+    from datalens_service.evaluation.metrics import domain_extractor
+
     for name, measure in figures["real"].items():
         basis = measure.basis
         assert basis.extractor == domain_extractor.NAME
@@ -133,12 +136,14 @@ def test_halves_share_no_image_and_are_the_same_every_time():
 
 
 def test_too_few_images_are_refused_before_anything_is_trained(tmp_path, monkeypatch):
-    monkeypatch.setattr(domain_extractor, "train", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(f"{METRICS_ROOM}.domain_extractor.train", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(WorkerUnavailable, match="100 reference images"):
         compared(split(60, 2).images, Reference(split(99, 1), "public", "x"), tmp_path)
 
 
 def test_without_a_connection_the_reason_names_what_to_do(tmp_path, monkeypatch):
+    from datalens_service.evaluation.metrics.inception import weights
+
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
 
     def offline(*_, **__):
@@ -146,24 +151,29 @@ def test_without_a_connection_the_reason_names_what_to_do(tmp_path, monkeypatch)
 
     monkeypatch.setattr(httpx2, "stream", offline)
     with pytest.raises(WorkerUnavailable, match="DATALENS_INCEPTION_WEIGHTS"):
-        inception.weights(None)
+        weights(None)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("there", [False, True])
 def test_weights_that_are_not_the_published_ones_are_refused(tmp_path, there):
+    from datalens_service.evaluation.metrics.inception import weights
+
     path = tmp_path / "weights.pth"
     if there:
         path.write_bytes(b"cos\nsystem\n(S'touch canary'\ntR.")
     with pytest.raises(WorkerUnavailable, match="not the published ones" if there else "does not exist"):
-        inception.weights(path)
+        weights(path)
 
 
 def test_inception_gets_three_channels_and_its_score_alone_is_for_everybody(tmp_path, monkeypatch):
     """With a network of the right interface in its place, since the weights cannot be had here."""
+    from torch_fidelity import FeatureExtractorBase, register_feature_extractor
+    from torch_fidelity.registry import FEATURE_EXTRACTORS_REGISTRY
+
     seen = []
 
-    class Stub(domain_extractor.FeatureExtractorBase):
+    class Stub(FeatureExtractorBase):
         def __init__(self, name, features_list, **_):
             super().__init__(name, features_list)
 
@@ -180,10 +190,12 @@ def test_inception_gets_three_channels_and_its_score_alone_is_for_everybody(tmp_
             pooled = torch.nn.functional.adaptive_avg_pool2d(images.float() / 255, 4).flatten(1)
             return tuple({"features": pooled, "logits": pooled[:, :10]}[name] for name in self.features_list)
 
-    if "stub" not in torch_registry():
-        domain_extractor.register_feature_extractor("stub", Stub)
-    monkeypatch.setattr(inception, "NAME", "stub")
-    monkeypatch.setattr(inception, "weights", lambda _configured: (tmp_path / "w", "6726825d" + "0" * 56))
+    if "stub" not in FEATURE_EXTRACTORS_REGISTRY:
+        register_feature_extractor("stub", Stub)
+    monkeypatch.setattr(f"{METRICS_ROOM}.inception.NAME", "stub")
+    monkeypatch.setattr(
+        f"{METRICS_ROOM}.inception.weights", lambda _configured: (tmp_path / "w", "6726825d" + "0" * 56)
+    )
     reference = Reference(split(160, 1), "hold-out", "the owner's 160 test images")
     found = compared(split(120, 2).images, reference, tmp_path, kind="inception")
     assert set(seen) == {3}
@@ -194,9 +206,3 @@ def test_inception_gets_three_channels_and_its_score_alone_is_for_everybody(tmp_
     # Of all that were drawn, however few images the reference has.
     assert score.basis.synthetic_images == 120
     assert found["fid_inception"].basis.synthetic_images == 80
-
-
-def torch_registry():
-    from torch_fidelity.registry import FEATURE_EXTRACTORS_REGISTRY
-
-    return FEATURE_EXTRACTORS_REGISTRY

@@ -4,10 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-pytest.importorskip("torch_fidelity")
-pytest.importorskip("sklearn")
-
 import torch
 from scipy.ndimage import gaussian_filter
 from sklearn.datasets import load_digits
@@ -15,7 +11,6 @@ from sklearn.datasets import load_digits
 from datalens_service.data.dataset import Images, Split
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation.metrics.fidelity import Comparisons, compare
-from datalens_service.evaluation.metrics.random_extractor import RandomExtractor, write
 from datalens_service.evaluation.metrics.reference import Reference
 from datalens_service.evaluation.metrics.reference_checks import spoiled
 from tests.photographs import photographs
@@ -68,11 +63,15 @@ def test_real_images_are_nearest_and_class_averages_are_far(make, tmp_path):
 
 
 def test_weights_depend_on_the_number_of_channels_alone(tmp_path):
+    from datalens_service.evaluation.metrics.random_extractor import write
+
     digests = [write(channels, tmp_path / f"weights{number}") for number, channels in enumerate((1, 1, 3))]
     assert digests[0] == digests[1] != digests[2]
 
 
 def test_features_are_numbers_around_one_also_of_tiny_images(tmp_path):
+    from datalens_service.evaluation.metrics.random_extractor import RandomExtractor, write
+
     write(3, tmp_path / "weights")
     extractor = RandomExtractor("random", ["features"], str(tmp_path / "weights"))
     for side in (4, 7, 32):

@@ -4,14 +4,10 @@ import hashlib
 
 import numpy as np
 import pytest
-
-pytest.importorskip("torch_fidelity")
-
 import torch
 from safetensors.torch import save_file
 
 from datalens_service.errors import WorkerUnavailable
-from datalens_service.evaluation.metrics import domain_extractor
 from datalens_service.evaluation.metrics.fidelity import compare
 from datalens_service.evaluation.metrics.reference import Reference
 from datalens_service.evaluation.metrics.reference_checks import spoiled, why_unknown
@@ -31,7 +27,7 @@ def blind(reference, num_classes, path, **_settings):
 
 
 def test_a_blind_extractor_gives_no_figures(tmp_path, monkeypatch):
-    monkeypatch.setattr(domain_extractor, "train", blind)
+    monkeypatch.setattr("datalens_service.evaluation.metrics.domain_extractor.train", blind)
     reference = Reference(split(400, 1), "public", "public images")
     with pytest.raises(WorkerUnavailable, match="Fidelity is unknown"):
         compare(

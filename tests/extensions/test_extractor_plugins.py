@@ -1,9 +1,7 @@
 """A feature extractor of another package: requests may name it, its contract is a command, its figures stay inside."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,8 +11,8 @@ from typer.testing import CliRunner
 
 from datalens_service.cli.app import app
 from datalens_service.proof.proof_verification import verify
+from tests.extensions.installed import Installed
 
-ROOT = Path(__file__).parents[2]
 EXTRACTORS = """
 import numpy as np
 
@@ -34,28 +32,11 @@ def constant(images):
 """
 
 
-class Installed:
-    """A folder on the path with a package and its metadata, as pip leaves it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        (folder / "shop_features.py").write_text(EXTRACTORS)
-        metadata = folder / "shop_features-1.2.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shop-features\nVersion: 1.2\n")
-        names = ("brightness", "relative", "constant")
-        lines = ["[datalens.extractors]", *(f"{name} = shop_features:{name}" for name in names), ""]
-        (metadata / "entry_points.txt").write_text("\n".join(lines))
-
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{self._folder}"}
-        arguments = [sys.executable, "-m", "datalens_service.cli", *command]
-        return subprocess.run(arguments, env=environment, capture_output=True, text=True, cwd=self._folder)
-
-
 @pytest.fixture
 def installed(tmp_path: Path) -> Installed:
-    return Installed(tmp_path)
+    made = Installed(tmp_path, "shop_features", EXTRACTORS)
+    made.offer("extractors", brightness="brightness", relative="relative", constant="constant")
+    return made
 
 
 @pytest.mark.parametrize(
@@ -84,9 +65,8 @@ def test_a_job_is_measured_with_it_for_its_owner_alone(installed: Installed, tmp
     settings = [part for setting in quick for part in ("--set", f"evaluation.{setting}")]
     # Even where the test split is public: a stranger who lacks the package cannot read the figure.
     train = ("train", "--data", "a.npz", "--epsilon", "1", "--out", "out", "--public-test", "--images", "100")
-    done = installed.run(
-        *train, "--confirm-classes", "--method", "moments", "--set", "subspace_dimensions=4", *settings
-    )
+    chosen = ("--confirm-classes", "--method", "moments", "--set", "subspace_dimensions=4", *settings)
+    done = installed.run("-m", "datalens_service.cli", *train, *chosen)
     assert done.returncode == 0, done.stderr
     measures = {one["name"]: one for one in json.loads((tmp_path / "out" / "report.json").read_text())["measures"]}
     figures = {f"{name}_brightness" for name in ("fid", "kid", "precision", "recall")}

@@ -1,9 +1,7 @@
 """A method of another package: requests may name it, the contract is a command, and what leaves names the package."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +15,8 @@ from datalens_service.plugins import PluginOrigin
 from datalens_service.proof.proof_verification import verify
 from example_proof import EXAMPLE_PROOF
 from tests.evaluation.conftest import report as finished_report
+from tests.extensions.installed import Installed
 
-ROOT = Path(__file__).parents[2]
 METHODS = """
 from typing import Literal
 
@@ -52,66 +50,36 @@ class Second(Moments):
 """
 
 
-class Installed:
-    """A folder on the path with a package and its metadata, as pip leaves it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        (folder / "shop_methods.py").write_text(METHODS)
-        self._metadata = folder / "shop_methods-1.2.dist-info"
-        self._metadata.mkdir()
-        (self._metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shop-methods\nVersion: 1.2\n")
-
-    def offer(self, **methods: str) -> None:
-        lines = [f"{name} = shop_methods:{kind}" for name, kind in methods.items()]
-        (self._metadata / "entry_points.txt").write_text("\n".join(["[datalens.methods]", *lines, ""]))
-
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{self._folder}"}
-        arguments = [sys.executable, *command]
-        return subprocess.run(arguments, env=environment, capture_output=True, text=True, cwd=self._folder)
-
-    def check(self, name: str) -> subprocess.CompletedProcess[str]:
-        return self.run("-m", "datalens_service.cli", "plugins", "check", name, "--set", "subspace_dimensions=4")
-
-
 @pytest.fixture
 def installed(tmp_path: Path) -> Installed:
-    return Installed(tmp_path)
+    return Installed(tmp_path, "shop_methods", METHODS)
+
+
+def check(installed: Installed, name: str) -> subprocess.CompletedProcess[str]:
+    return installed.run("-m", "datalens_service.cli", "plugins", "check", name, "--set", "subspace_dimensions=4")
 
 
 def test_a_job_names_it_and_its_proof_names_the_package(installed: Installed, tmp_path: Path) -> None:
-    installed.offer(tilted="Tilted")
+    installed.offer("methods", tilted="Tilted")
     rng, labels = np.random.default_rng(3), np.arange(60) % 2
     np.savez(tmp_path / "a.npz", train_images=rng.integers(0, 256, (60, 8, 8), dtype=np.uint8), train_labels=labels)
     chosen = ("--method", "tilted", "--set", "subspace_dimensions=4", "--no-evaluation", "--images", "20")
-    train = (
-        "-m",
-        "datalens_service.cli",
-        "train",
-        "--data",
-        "a.npz",
-        "--epsilon",
-        "1",
-        "--out",
-        "out",
-        "--confirm-classes",
-    )
-    done = installed.run(*train, *chosen)
+    train = ("train", "--data", "a.npz", "--epsilon", "1", "--out", "out", "--confirm-classes")
+    done = installed.run("-m", "datalens_service.cli", *train, *chosen)
     assert done.returncode == 0, done.stderr
     card = json.loads((tmp_path / "out" / "privacy.json").read_text())["card"]
     assert (card["method"], card["plugin"]) == ("tilted", {"distribution": "shop-methods", "version": "1.2"})
 
 
 def test_the_module_of_a_plugin_may_be_imported_first(installed: Installed) -> None:
-    installed.offer(tilted="Tilted")
+    installed.offer("methods", tilted="Tilted")
     done = installed.run("-c", "import shop_methods, datalens_service.spec")
     assert done.returncode == 0, done.stderr
 
 
 def test_the_command_tries_the_contract(installed: Installed) -> None:
-    installed.offer(tilted="Tilted", centred="Centred")
-    good, leaking = installed.check("tilted"), installed.check("centred")
+    installed.offer("methods", tilted="Tilted", centred="Centred")
+    good, leaking = check(installed, "tilted"), check(installed, "centred")
     assert good.returncode == 0, good.stdout + good.stderr
     assert good.stdout.count("holds") == len(good.stdout.splitlines()) == 9
     assert leaking.returncode == 1
@@ -120,8 +88,8 @@ def test_the_command_tries_the_contract(installed: Installed) -> None:
 
 
 def test_a_method_of_the_product_is_not_replaced(installed: Installed) -> None:
-    installed.offer(moments="Second")
-    refused = installed.check("moments")
+    installed.offer("methods", moments="Second")
+    refused = check(installed, "moments")
     assert refused.returncode != 0
     assert "has the name of a method of this product" in refused.stderr
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import create_autospec
 
-import datasets
 import huggingface_hub
 import pytest
 from typer.testing import CliRunner
@@ -46,6 +45,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 
 def test_a_folder_is_a_data_set_that_hugging_face_loads_and_that_verifies(tmp_path: Path, released: Released) -> None:
+    import datasets
+
     folder = save_release(released.client, released.job.id, tmp_path / "release", ReleaseOptions(title="Halves"))
     loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"), split="train")
     assert (len(loaded), loaded.features["label"].names) == (50, ["0", "1"])

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow.tracking import MlflowClient
 
 from datalens_service.client import Client
 from datalens_service.errors import InvalidInput
@@ -29,6 +28,8 @@ def example() -> dict[str, Any]:
 
 
 def test_a_run_has_the_guarantee_and_the_request(released: Released, store: str) -> None:
+    from mlflow.tracking import MlflowClient
+
     run_id = log_to_mlflow(released.client, released.job.id, experiment="halves", tracking_uri=store)
     run = MlflowClient(tracking_uri=store).get_run(run_id)
     assert (run.info.status, run.info.run_name) == ("FINISHED", released.job.id)

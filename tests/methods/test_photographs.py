@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("sklearn")
-
 from datalens_service.data.dataset import Dataset, Images
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run

@@ -67,7 +67,6 @@ def test_another_unit_leaves_an_individual_epsilon_as_it_was():
 
 
 def test_sampled_steps_have_the_same_interface():
-    pytest.importorskip("dp_accounting")
     multiplier = continuous_multiplier(RADIUS**2, 2 * RADIUS)
     sampled = SampledAccountant(1 / 15, multiplier, worst_epsilon=2.9, levels=LEVELS)
     found = [sampled.epsilon({level: 300}, DELTA) for level in (0, 20, 60, 90, 100)]
@@ -77,7 +76,6 @@ def test_sampled_steps_have_the_same_interface():
 
 
 def test_sampling_every_unit_is_never_cheaper_than_the_full_batch():
-    pytest.importorskip("dp_accounting")
     sampled = SampledAccountant(1.0, continuous_multiplier(RADIUS**2, STDDEV), worst_epsilon=np.inf, levels=LEVELS)
     for level in (10, 50, 100):
         tight = FULL_BATCH.epsilon({level: STEPS}, DELTA)
@@ -85,7 +83,6 @@ def test_sampling_every_unit_is_never_cheaper_than_the_full_batch():
 
 
 def test_many_units_at_once_have_no_smaller_epsilon_and_hardly_a_larger_one():
-    pytest.importorskip("dp_accounting")
     rng = np.random.default_rng(4)
     levels = rng.integers(0, LEVELS + 1, (STEPS, 12))
     table = level_table(levels, np.ones(STEPS, dtype=np.int64), LEVELS)
@@ -98,7 +95,6 @@ def test_many_units_at_once_have_no_smaller_epsilon_and_hardly_a_larger_one():
 
 def test_the_company_of_a_unit_changes_no_bit_of_its_epsilon():
     """Neither which levels others are at nor how many they are."""
-    pytest.importorskip("dp_accounting")
     rng = np.random.default_rng(6)
     table = level_table(rng.integers(0, LEVELS + 1, (STEPS, 40)), np.ones(STEPS, dtype=np.int64), LEVELS)
     sampled = SampledAccountant(1 / 15, 2.0, worst_epsilon=np.inf, levels=LEVELS)
@@ -114,7 +110,6 @@ def test_an_iterate_stands_for_as_many_steps_as_it_is_said_to():
 
 
 def test_other_releases_of_the_job_cost_every_unit():
-    pytest.importorskip("dp_accounting")
     units = 10**13
     beside = FullBatchAccountant(RADIUS, STDDEV, LEVELS, other_units=units)
     assert beside.epsilon({}, DELTA) == epsilon_of_units(units, DELTA)

@@ -9,7 +9,6 @@ import kubernetes_validate
 import pytest
 import yaml
 from celery.bin.worker import worker
-from cloudcoil.models.keda import v1alpha1
 from sqlalchemy import text
 
 from datalens_service.settings import Settings
@@ -119,6 +118,8 @@ def check_by_custom_resource(item: dict[str, Any]) -> None:
 
     They ignore members that they do not know, so what comes out is compared with what went in.
     """
+    from cloudcoil.models.keda import v1alpha1
+
     group, version = item["apiVersion"].split("/")
     assert (group, version) == ("keda.sh", "v1alpha1")
     model = getattr(v1alpha1, item["kind"]).model_validate(item)

@@ -7,7 +7,6 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import mlcroissant
 import numpy as np
 import pytest
 
@@ -58,6 +57,8 @@ def test_everything_is_there_and_its_sum_is_right(bundle: Path) -> None:
 
 
 def test_croissant_is_valid(bundle: Path) -> None:
+    import mlcroissant
+
     dataset = mlcroissant.Dataset(bundle / "croissant.json")
     assert dataset.metadata.ctx.issues.errors == set()
     assert dataset.metadata.ctx.issues.warnings == set()
@@ -76,6 +77,8 @@ def test_croissant_says_where_it_comes_from(bundle: Path) -> None:
 
 
 def test_croissant_reads_the_images_of_parquet(tmp_path: Path) -> None:
+    import mlcroissant
+
     dataset = mlcroissant.Dataset(unpacked(tmp_path, "parquet") / "croissant.json")
     records = list(dataset.records("records"))
     assert [record["records/label"] for record in records] == LABELS.tolist()
@@ -84,7 +87,8 @@ def test_croissant_reads_the_images_of_parquet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["parquet", "imagefolder"])
 def test_hugging_face_loads_the_folder(tmp_path: Path, kind: str) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     folder = unpacked(tmp_path, kind)
     options = {"cache_dir": str(tmp_path / "cache"), "split": "train"}
     loaded = datasets.load_dataset(str(folder), **options)

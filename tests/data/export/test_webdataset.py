@@ -5,10 +5,8 @@ import json
 import tarfile
 from pathlib import Path
 
-import datasets
 import numpy as np
 import pytest
-import webdataset
 
 from datalens_service.data import read_upload
 from datalens_service.data.export import WRITERS, WrittenImages
@@ -22,6 +20,8 @@ def shard(tmp_path: Path, release: WrittenImages) -> Path:
 
 
 def test_webdataset_yields_every_image_with_its_label(shard: Path, release: WrittenImages) -> None:
+    import webdataset
+
     records = list(webdataset.WebDataset(str(shard), shardshuffle=False).decode("pil").to_tuple("png", "cls"))
     assert [label for _, label in records] == release.labels.tolist()
     images = np.stack([np.asarray(image) for image, _ in records])
@@ -30,6 +30,8 @@ def test_webdataset_yields_every_image_with_its_label(shard: Path, release: Writ
 
 
 def test_hugging_face_reads_it_by_the_name_of_the_format(tmp_path: Path, shard: Path, release: WrittenImages) -> None:
+    import datasets
+
     options = {"cache_dir": str(tmp_path / "cache"), "split": "train"}
     loaded = datasets.load_dataset("webdataset", data_files=str(shard), **options)
     assert isinstance(loaded.features["png"], datasets.Image)

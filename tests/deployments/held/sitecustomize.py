@@ -2,7 +2,7 @@
 
 The file HELD_JOBS names a method of the job's account and a step. Behind that step the process waits until the file is
 gone, or until somebody asks it to end. It looks for requests between any two steps, so that one made while it was held
-is heard at the next.
+is heard at the next. It shows samples every second, and attacks search for a moment only.
 """
 
 import os
@@ -59,6 +59,9 @@ def _hear_between_steps(watch: type) -> None:
 
 _DO_JOBS = {"deployments.fork_servers", "workers.fork_jobs", "workers.run_job", "datalens_service.cli"}
 if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
+    from datalens_service.audits import evidence
+    from datalens_service.audits.inversion_figures import InversionSettings
+    from datalens_service.audits.request import InversionEffort
     from datalens_service.jobs.job_watch import JobWatch
     from datalens_service.jobs.release_files import SamplePreviews
     from datalens_service.store.ledger.account import JobAccount
@@ -68,8 +71,10 @@ if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
     for _method in ("charge", "charge_draw", "store", "advance"):
         _hold(JobAccount, _method, _terminated)
     _hear_between_steps(JobWatch)
-    # Who waits for a picture waits beside a busy core.
+    # Who waits for a picture, or for an attack whose success is not looked at, waits beside a busy core.
     SamplePreviews.__init__.__defaults__ = (1.0,)
+    evidence._SAMPLES = 1000
+    InversionEffort.settings = lambda _effort, seed: InversionSettings(iterations=20, restarts=1, seed=seed)
 
 _WORKERS = {"workers.process.supervisor", "celery"}
 if _WORKERS & {*sys.orig_argv} and "TEST_FORK_SERVER" in os.environ:
