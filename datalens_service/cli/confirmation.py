@@ -1,6 +1,7 @@
 """The question before something ends for good; the pages ask about the same things."""
 
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 import typer
@@ -18,6 +19,21 @@ def confirm(question: str, *, yes: bool) -> None:
     if said is None:
         raise InvalidInput(f"{question} Nobody can be asked here, so nothing was done: add --yes if you mean it.")
     if not said:
+        raise InvalidInput("You did not say yes, so nothing was done.")
+
+
+def accept_low_utility(warning: Callable[[], str]) -> None:
+    """Ask the person at the terminal, if there is one, before budget is spent on what is of little use.
+
+    Args:
+        warning: What the plan says of it; empty if it is of use.
+
+    Raises:
+        InvalidInput: The answer is no.
+    """
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        return
+    if (said := warning()) and not answer(f"{said} Spend budget on it all the same?"):
         raise InvalidInput("You did not say yes, so nothing was done.")
 
 

@@ -34,6 +34,7 @@ def test_everything_up_to_the_price_works_by_keyboard(visitor: Visitor, upload: 
     page.keyboard.press("Tab")
     expect(page.get_by_label("ε this job may spend", exact=True)).to_be_focused()
     visitor.priced()
+    visitor.accept()
     expect(page.get_by_role("button", name="Submit job")).to_be_enabled()
 
 

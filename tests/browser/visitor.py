@@ -76,9 +76,17 @@ class Visitor:
         """Wait until the price on the page is the one of the form."""
         expect(self.page.locator("#price-part")).not_to_have_attribute("aria-busy", "true")
 
+    def accept(self) -> None:
+        """Tick that budget is spent on what is of little use, where the plan says that it is."""
+        accepts = self.page.locator("#accept-low-utility")
+        if accepts.count():
+            expect(self.page.get_by_role("button", name="Submit job")).to_be_disabled()
+            accepts.check()
+
     def submit(self) -> str:
         """Submit the job that is planned; its id."""
         self.priced()
+        self.accept()
         self.page.get_by_role("button", name="Submit job").click()
         self.page.wait_for_url(re.compile("/jobs/job_"))
         return self.page.url.split("/")[-1]

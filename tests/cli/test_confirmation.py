@@ -1,6 +1,8 @@
 """What cannot be brought back is asked about at a terminal, and refused where nobody can be asked."""
 
+import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -14,6 +16,8 @@ from typer.testing import Result
 
 from cli.commands import commands
 from cli.service import DATALENS, PATIENCE, RunningService
+from datalens_service.cli import confirmation
+from datalens_service.errors import InvalidInput
 from ports import free_port
 
 Run = Callable[..., Result]
@@ -59,6 +63,18 @@ def test_at_a_terminal_the_answer_decides(tmp_path: Path, command: tuple[str, ..
     assert lost in shown
     assert code == (gone if goes else 2), shown
     assert ("so nothing was done" in json.loads(stdout)["error"]["detail"]) is not goes
+
+
+@pytest.mark.parametrize(("typed", "refused"), [("n", True), ("", True), ("y", False)])
+def test_what_is_of_little_use_is_asked_about_at_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, typed: str, refused: bool
+) -> None:
+    confirmation.accept_low_utility(lambda: "Of little use.")
+    monkeypatch.setattr(confirmation, "_is_terminal", lambda _stream: True)
+    confirmation.accept_low_utility(lambda: "")
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
+    with pytest.raises(InvalidInput) if refused else contextlib.nullcontext():
+        confirmation.accept_low_utility(lambda: "Of little use.")
 
 
 def test_ctrl_c_at_the_question_is_130_and_does_nothing(tmp_path: Path) -> None:

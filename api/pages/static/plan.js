@@ -29,6 +29,10 @@ export function startPlan() {
     waiting = setTimeout(ask, WAIT_MILLISECONDS);
   });
   form.addEventListener("submit", (event) => event.preventDefault());
+  price.addEventListener("change", (event) => {
+    if (event.target.id !== "accept-low-utility") return;
+    document.getElementById("submit-job").disabled = !event.target.checked;
+  });
   price.addEventListener("click", (event) => event.target.id === "submit-job" && submit(event.target));
   ask();
 
@@ -62,7 +66,7 @@ async function submit(button) {
 }
 
 function disable(price) {
-  for (const button of price.querySelectorAll("button")) button.disabled = true;
+  for (const control of price.querySelectorAll("button, input")) control.disabled = true;
 }
 
 function show(price, ...nodes) {

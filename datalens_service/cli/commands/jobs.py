@@ -10,7 +10,7 @@ import typer
 
 from datalens_service.cli import names, options, output
 from datalens_service.cli.commands.plan import describe_expectation, describe_plan
-from datalens_service.cli.confirmation import confirm
+from datalens_service.cli.confirmation import accept_low_utility, confirm
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.progress import PhaseBars
@@ -44,6 +44,7 @@ def submit(
         if dry_run:
             _show_plan(client.plan(dataset_id, spec), service)
             return
+        accept_low_utility(lambda: _find_warning(client.plan(dataset_id, spec)))
         job = client.submit(dataset_id, spec, priority=priority)
         if wait:
             job = _follow(client, job.id)
@@ -157,6 +158,10 @@ def _follow(client: Client, job_id: str) -> JobHandle:
 def _exit_if_failed(job: Job) -> None:
     if job.state in ("failed", "cancelled"):
         raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def _find_warning(plan: PlanInfo) -> str:
+    return plan.expectation.warning if plan.expectation else ""
 
 
 def _show_plan(plan: PlanInfo, service: Service) -> None:

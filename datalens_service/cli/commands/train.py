@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from datalens_service.cli import options, output
+from datalens_service.cli.confirmation import accept_low_utility
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.specs import ReadingOptions, SpecOptions, build_choices
 from datalens_service.errors import InvalidSpec
@@ -119,10 +120,12 @@ def train_upload(
         InvalidSpec: The request does not fit the data set.
         BudgetExceeded: The folder's budget does not pay for it.
         ClientError: The class names are not confirmed.
+        InvalidInput: It is of little use, and the person at the terminal does not want it.
         typer.Exit: 1, the job failed; 130, it was interrupted.
     """
     from datalens_service.cli.outcome import build_outcome, render_outcome
     from datalens_service.local.local_run import PRIVATE, open_local_run
+    from datalens_service.planning.expectations import expect
     from datalens_service.services import encoders
 
     # Refused before a folder is made and records are copied.
@@ -134,6 +137,7 @@ def train_upload(
     spec.plan(upload.schema)
     if not (out / PRIVATE).exists():
         confirm()
+        accept_low_utility(lambda: expect(spec, upload.schema).warning)
     with open_local_run(out) as local_run:
         dataset = local_run.find_or_create_dataset(upload, format_name, spec.epsilon, spec.delta, confirm)
         if public is not None:
