@@ -3,9 +3,12 @@
 What libraries log takes the same form: uvicorn, Celery and SQLAlchemy write through here as well.
 """
 
+import io
 import logging
 import sys
 import traceback
+from contextlib import suppress
+from typing import TextIO, cast
 
 import structlog
 
@@ -26,7 +29,7 @@ def configure(level: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         # Looked up for each line: standard error may be replaced while the process runs. Text and end of line are
         # one write: processes that share an unbuffered file do not tear each other's lines.
-        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
+        logger_factory=lambda *_: structlog.WriteLogger(cast(TextIO, _StandardError())),
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_Libraries()], level=logging.WARNING)
@@ -37,6 +40,21 @@ def configure(level: str) -> None:
 def bind_job(job_id: str) -> None:
     """Have every further line of this thread name the job."""
     structlog.contextvars.bind_contextvars(job_id=job_id)
+
+
+class _StandardError(io.TextIOBase):
+    """Standard error without its errors: what cannot be written on a full disk is no reason to end a job or a loop."""
+
+    def write(self, text: str) -> int:
+        """Characters that were taken."""
+        with suppress(OSError):
+            return sys.stderr.write(text)
+        return 0
+
+    def flush(self) -> None:
+        """Hand on what is held back."""
+        with suppress(OSError):
+            sys.stderr.flush()
 
 
 class _Libraries(logging.Handler):

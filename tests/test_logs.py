@@ -1,11 +1,13 @@
 """Lines of a log stay whole, whoever else writes to the same file."""
 
+import contextlib
 import io
 import json
 import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -63,3 +65,14 @@ def test_processes_that_share_an_unbuffered_file_do_not_tear_lines() -> None:
         assert both.stderr is not None
         lines = both.stderr.read().decode().splitlines()
     assert [json.loads(line)["event"] for line in lines] == ["turn"] * 20_000
+
+
+@pytest.mark.parametrize("buffering", [1, 4096])
+def test_a_log_without_room_ends_nothing(configured: None, monkeypatch: pytest.MonkeyPatch, buffering: int) -> None:
+    full = Path("/dev/full").open("w", buffering=buffering)  # noqa: SIM115 (it cannot be closed as others are)
+    monkeypatch.setattr(sys, "stderr", full)
+    structlog.get_logger().error("job process ended early")
+    logging.getLogger("library").error("a message")
+    monkeypatch.undo()
+    with contextlib.suppress(OSError):
+        full.close()
