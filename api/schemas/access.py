@@ -127,5 +127,7 @@ class UsageRead(BaseModel):
     generators: int
     classifiers: int
     api_keys: int = Field(description="That work now.")
-    artifact_bytes: int
-    job_seconds: float = Field(description="Of jobs that have ended, from their first start to their end.")
+    artifact_bytes: int = Field(description="Of files that anybody may have.")
+    job_seconds: float = Field(
+        description="Of jobs that have ended, from their first start to their end, without audits."
+    )

@@ -28,8 +28,10 @@ from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods.sums.record_sums import describe_working_size
 from datalens_service.plugins import find_origin
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation, delta_beside, round_up
+from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.recomputation import GaussianReleases, composed_epsilon, discrete_releases
 from datalens_service.proof.job_proof import AccountProof, build_account_proof
+from datalens_service.proof.proof_verification import check_draws
 from datalens_service.run import Result
 from datalens_service.services.audits import about_job, describe
 from datalens_service.settings import Settings
@@ -127,6 +129,8 @@ def _gaussian(release: PlannedRelease, times: int) -> GaussianReleases:
     block = mechanism.block()
     if block is not None:
         block.recompute_price(mechanism.noise_multiplier())
+        if isinstance(block, PoissonSampling):
+            check_draws(mechanism, block)
         return GaussianReleases(Fraction(UNITS_PER_MU_SQUARED, block.charge(relation).units), times)
     queries = release.count * times * mechanism.queries_per_unit(relation)
     return discrete_releases(mechanism.sensitivity_squared(relation), mechanism.noise_stddev, queries)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
+from scipy.special import log_ndtr, ndtr
+
 from datalens_service.errors import InvalidInput, WorkerUnavailable
 
 RESOLUTION: Final = 1e-5
@@ -18,6 +20,9 @@ RESOLUTION: Final = 1e-5
 
 LARGEST_EPSILON: Final = 100.0
 """Beyond it the discretisation is neither fast nor exact, and an ε promises nothing."""
+
+_KNOTS: Final = 57
+"""Eighths of μ from 0 at which curves are compared: beyond seven of it a Gaussian's is below any slack."""
 
 _SMALLEST_DELTA: Final = 1e-12
 # N_Z(v, σ²) is a post-processing of the continuous N(v, σ² − 9): docs/mechanisms/discrete_gaussian.md.
@@ -51,6 +56,44 @@ def discrete_releases(sensitivity_squared: Fraction, noise_stddev: int, count: i
         count: Queries that one privacy unit influences.
     """
     return GaussianReleases((noise_stddev**2 - _SMOOTHING_VARIANCE) / sensitivity_squared, count)
+
+
+@dataclass(frozen=True)
+class SampledReleases:
+    """Equal Gaussian releases on Poisson-sampled batches.
+
+    Attributes:
+        squared_multiplier: (σ/Δ)² of the continuous noise, exact.
+        probability: q, exact.
+        draws: How many.
+    """
+
+    squared_multiplier: Fraction
+    probability: Fraction
+    draws: int
+
+    def excess_over(self, mu_squared: Fraction, slack: Fraction) -> float:
+        """How far the curve of the draws rises, at most, above what is stated for them; not above 0 if they are paid.
+
+        Args:
+            mu_squared: Of the Gaussian that is to cover them.
+            slack: Part of δ beside it.
+
+        Raises:
+            WorkerUnavailable: dp_accounting is not installed.
+        """
+        dp_accounting, accountant = pld_accountant("REPLACE_SPECIAL")
+        noise = dp_accounting.GaussianDpEvent(math.sqrt(self.squared_multiplier))
+        accountant.compose(dp_accounting.PoissonSampledDpEvent(float(self.probability), noise), self.draws)
+        mu = math.sqrt(mu_squared)
+        curve = ((accountant.get_delta(mu * knot / 8), _gaussian_delta(mu, mu * knot / 8)) for knot in range(_KNOTS))
+        return float(max(drawn - covered for drawn, covered in curve)) - float(slack)
+
+
+def _gaussian_delta(mu: float, epsilon: float) -> float:
+    """δ(ε) of μ-GDP (Balle & Wang 2018, Theorem 8), up to how finely the curve of draws is known."""
+    shifted = epsilon - RESOLUTION
+    return float(ndtr(mu / 2 - shifted / mu) - math.exp(shifted + log_ndtr(-mu / 2 - shifted / mu)))
 
 
 def composed_epsilon(releases: Iterable[GaussianReleases], delta: float) -> float:

@@ -28,10 +28,13 @@ from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation, delta_beside
+from datalens_service.privacy.poisson_sampling import PoissonSampling
+from datalens_service.privacy.randomness import COIN_BITS
 from datalens_service.privacy.recomputation import (
     LARGEST_EPSILON,
     RESOLUTION,
     GaussianReleases,
+    SampledReleases,
     composed_epsilon,
     discrete_releases,
 )
@@ -129,7 +132,8 @@ def _checked(kind: _Kind, content: bytes) -> list[Line]:
         proof = _parsed(kind.model, content)
     except LedgerCorrupt as error:
         return [Line(check=_FORM, status="contradiction", finding=error.detail)]
-    lines = [Line(check=_FORM, status="holds", finding=f"{proof.format}, of job {proof.job_id}.")]
+    unsigned = "" if proof.signature else " Nobody signed it."
+    lines = [Line(check=_FORM, status="holds", finding=f"{proof.format}, of job {proof.job_id}.{unsigned}")]
     for check, examine in kind.checks.items():
         lines.append(_line(check, examine, proof))
         if lines[-1].status != "holds":
@@ -210,6 +214,8 @@ def _card(proof: Proof) -> str:
     made = first_releases(proof.plan, _steps_made(proof))
     if privacy.mechanisms != tuple(CardMechanism.from_release(release) for release in made):
         raise LedgerCorrupt("The mechanisms on the card are not the first ones of the plan.")
+    if privacy.delta * privacy.num_units >= 1:
+        raise LedgerCorrupt(f"δ = {privacy.delta:g} is not below 1/n for the {privacy.num_units:,} units of the card.")
     bounds = privacy.records_per_unit, privacy.classes_per_unit
     if not all(release.mechanism.covers_whole_units(*bounds) for release in made):
         raise LedgerCorrupt("The mechanisms are not priced for units of as many records and classes as the card says.")
@@ -280,6 +286,8 @@ def _check_block(proof: Proof, release: PlannedRelease) -> None:
     if block is None or not payments:
         return
     block.recompute_price(release.mechanism.noise_multiplier())
+    if isinstance(block, PoissonSampling):
+        check_draws(release.mechanism, block)
     if block.num_units != proof.card.privacy.num_units:
         raise LedgerCorrupt(f"Batches are drawn from {block.num_units:,} units, not those of the card.")
     if not release.count <= block.draws or len(payments) > block.draws:
@@ -290,6 +298,20 @@ def _check_block(proof: Proof, release: PlannedRelease) -> None:
     again = next((payment for payment in payments[1:] if payment.units or payment.slack), None)
     if again is not None:
         raise LedgerCorrupt(f"{again.name} pays once more for sampled draws.")
+
+
+def check_draws(mechanism: AnyMechanism, block: PoissonSampling) -> None:
+    """Refuse a price of sampled draws below what they cost by dp_accounting alone, from σ, Δ, q and their number.
+
+    Raises:
+        LedgerCorrupt: It is below.
+        WorkerUnavailable: dp_accounting is not installed.
+    """
+    squared = 1 / discrete_releases(mechanism.sensitivity_squared(_ZERO_OUT), mechanism.noise_stddev, 1).mu_squared
+    draws = SampledReleases(squared, Fraction(block.numerator, 2**COIN_BITS), block.draws)
+    price = block.charge(_ZERO_OUT)
+    if draws.excess_over(price.units * _UNIT, Fraction(price.slack, 10**18)) > 0:
+        raise LedgerCorrupt(f"By dp_accounting, {block.draws:,} draws cost more than their {price.units:,} units.")
 
 
 def _job_epsilon(proof: Proof) -> str:

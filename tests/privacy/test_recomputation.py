@@ -8,7 +8,16 @@ import pytest
 
 from datalens_service.errors import InvalidInput, WorkerUnavailable
 from datalens_service.privacy import accounting
-from datalens_service.privacy.recomputation import RESOLUTION, GaussianReleases, composed_epsilon, discrete_releases
+from datalens_service.privacy.accounting import compute_slack
+from datalens_service.privacy.poisson_sampling import PoissonSampling, choose_numerator
+from datalens_service.privacy.randomness import COIN_BITS
+from datalens_service.privacy.recomputation import (
+    RESOLUTION,
+    GaussianReleases,
+    SampledReleases,
+    composed_epsilon,
+    discrete_releases,
+)
 
 
 @pytest.mark.parametrize("delta", [1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9])
@@ -40,3 +49,18 @@ def test_missing_library_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(WorkerUnavailable, match=r"pip install 'datalens-service\[worker\]'"):
         composed_epsilon([GaussianReleases(Fraction(1), 1)], 1e-5)
+
+
+@pytest.mark.parametrize("multiplier", [0.7551, 2.0051])
+def test_sampled_draws_are_covered_by_their_price_and_by_no_rounded_one(multiplier: float) -> None:
+    """A price at two digits of the multiplier is half a percent of ε too low."""
+    numerator, slack = choose_numerator(40, 1_000), compute_slack(1e-5, 0.1)
+    releases = SampledReleases(Fraction(multiplier) ** 2, Fraction(numerator, 2**COIN_BITS), 60)
+    excess = [
+        releases.excess_over(Fraction(block.units_zero_out, 10**15), Fraction(slack, 10**18))
+        for block in (
+            PoissonSampling.priced(of, num_units=1_000, numerator=numerator, draws=60, slack=slack)
+            for of in (multiplier, round(multiplier, 2))
+        )
+    ]
+    assert excess[0] <= 0 < excess[1]

@@ -264,6 +264,10 @@ def more_records_per_unit_on_the_card(bundle: Json) -> None:
     bundle["card"]["privacy"]["records_per_unit"] = 5
 
 
+def more_units_than_delta_allows(bundle: Json) -> None:
+    bundle["card"]["privacy"]["num_units"] = 10**12
+
+
 def lower_lifetime(bundle: Json) -> None:
     bundle["account"]["epsilon_spent"] -= 1e-4
 
@@ -350,6 +354,7 @@ def instant_before_all_time(bundle: Json) -> None:
         (better_tier, "card"),
         (other_version, "card"),
         (more_records_per_unit_on_the_card, "card"),
+        (more_units_than_delta_allows, "card"),
         (more_digits_than_a_number_has, "card"),
         (more_releases_than_memory_holds, "charges"),
         (charge_of_one_unit_less_well_sealed, "charges"),
@@ -380,6 +385,11 @@ def test_a_mechanism_that_does_not_say_which_units_it_is_priced_for_is_refused(
 ) -> None:
     monkeypatch.setattr(BoundedSum, "covers_whole_units", Mechanism.covers_whole_units)
     assert failed_at(verdict_on(honest)) == "card"
+
+
+def test_the_first_line_says_that_nobody_signed_it(made: AccountProof) -> None:
+    assert made.signature is None
+    assert verify(made.model_dump_json().encode()).lines[0].finding.endswith("Nobody signed it.")
 
 
 def test_an_epsilon_that_promises_nothing_is_not_recomputed(honest: Json) -> None:

@@ -17,7 +17,8 @@ class Usage(TypedDict):
     """Of one tenant, all in all.
 
     Attributes:
-        job_seconds: Of jobs that have ended, from first start to end.
+        artifact_bytes: Of files that anybody may have: others depend on private figures, also in their length.
+        job_seconds: Of jobs that have ended, from first start to end; audits, which the owner sees alone, are none.
     """
 
     datasets: int
@@ -51,7 +52,7 @@ def count_usage(database: Database, tenant_id: str) -> Usage:
     with database.session() as session:
         by_state = session.execute(states.group_by(JobRow.state))
         spent = func.sum(_whole_second(session, JobRow.finished_at) - _whole_second(session, JobRow.started_at))
-        size = select(func.sum(ArtifactRow.size)).join(JobRow).where(mine)
+        size = select(func.sum(ArtifactRow.size)).join(JobRow).where(mine, ArtifactRow.releasable)
         return Usage(
             datasets=session.scalar(select(func.count()).where(DatasetRow.tenant_id == tenant_id)) or 0,
             jobs={state: count for state, count in by_state},  # noqa: C416 (rows are no tuples to mypy)
@@ -59,5 +60,5 @@ def count_usage(database: Database, tenant_id: str) -> Usage:
             classifiers=_models(session, tenant_id, CLASSIFIER),
             api_keys=session.scalar(select(func.count()).where(*usable)) or 0,
             artifact_bytes=int(session.scalar(size) or 0),
-            job_seconds=float(session.scalar(select(spent).where(mine)) or 0),
+            job_seconds=float(session.scalar(select(spent).where(mine, ~JobRow.is_audit)) or 0),
         )
