@@ -18,7 +18,7 @@ from datalens_service.data.dataset import Dataset, Images, Labels
 from datalens_service.privacy.accounting import mu_for_epsilon
 
 FEATURES: Final = 1_000
-STEPS: Final = 600
+STEPS: Final = 300
 _BATCH: Final = 500
 _CODE: Final = 10
 _HIDDEN: Final = 200

@@ -166,10 +166,12 @@ def main() -> None:
     """Measure one set after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epsilon", type=float, default=5.0)
-    epsilon = parser.parse_args().epsilon
+    parser.add_argument("--along", nargs="+", choices=OTHERS, default=list(OTHERS), help="in what sets differ")
+    options = parser.parse_args()
+    epsilon = options.epsilon
     data = enlarged(FIRST)
     first = timed(FIRST, epsilon, data)
-    sizes = {along: FIRST._replace(**{along: value}) for along, value in OTHERS.items()}
+    sizes = {along: FIRST._replace(**{along: OTHERS[along]}) for along in options.along}
     others = {along: timed(size, epsilon, enlarged(size)) for along, size in sizes.items()}
     print_result(
         {
