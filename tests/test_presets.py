@@ -154,6 +154,7 @@ def test_few_records_colours_and_large_images_get_pooled_moments(name: str) -> N
     others = [(schema(5_000, side=32, channels=3), 5.0), (schema(11_000, side=64, num_classes=2), 5.0)]
     for public, epsilon in (*few, *others):
         assert preset(name, public, epsilon) == PooledMoments()
+        assert preset("auto", public, epsilon, "teach") == PooledMoments(texture=1.0)
 
 
 DESCENT = {"steps": 240, "learning_rate": 60, "averaging": 0.95}
@@ -185,7 +186,10 @@ def test_auto_is_choicier_where_noise_is_quiet_but_the_start_of_a_denoiser_is_no
 @pytest.mark.parametrize("purpose", ["look", "teach"])
 def test_auto_is_fast_where_the_evidence_is_too_small(purpose: Purpose) -> None:
     for public, epsilon in ((schema(1_438, side=8), 5.0), (schema(60_000, num_classes=1), 1.0), (MNIST, 0.1)):
-        assert preset("auto", public, epsilon, purpose) == preset("fast", public, epsilon)
+        fast = preset("fast", public, epsilon)
+        textured = purpose == "teach" and isinstance(fast, PooledMoments)
+        wanted = fast.model_copy(update={"texture": 1.0}) if textured else fast
+        assert preset("auto", public, epsilon, purpose) == wanted
 
 
 def test_only_the_purpose_teach_widens_samples() -> None:

@@ -253,7 +253,8 @@ def _outlines_or_pixels(schema: Schema, epsilon: float) -> Rejection | Guided | 
 def _teaching(schema: Schema, epsilon: float) -> Guided | PooledMoments | Moments | Mixture:
     """Images to learn from, wider than the private ones."""
     if not _pays_for_a_labeller(schema, epsilon) or not _is_small_and_grey(schema):
-        return _fast(schema, epsilon)
+        method = _fast(schema, epsilon)
+        return method.model_copy(update={"texture": 1.0}) if isinstance(method, PooledMoments) else method
     return _guided(schema, epsilon)
 
 

@@ -128,6 +128,26 @@ def test_a_plan_says_how_much_detail_is_modelled():
     assert len(spec.price(large).warnings) == 1, "larger images are brought to a working size, and say so once"
 
 
+def test_what_no_direction_holds_varies_as_much_as_its_band():
+    variances = np.repeat([4.0, 1.0], 24)
+    fit = PooledGaussianFit(residual_norm=1.0)
+    fit.estimate_center(np.append(1000.0, np.zeros(50)), 0.01)
+    fit.estimate_covariance(1000 * np.diag(variances), 1000.0, np.arange(48))
+    assert fit.factor.shape == (50, 0)
+    np.testing.assert_allclose(fit.rest, np.append(variances, [1.0, 1.0]))
+
+
+def test_texture_draws_the_variance_that_no_direction_holds():
+    dataset, method = blobs(), PooledMoments(texture=0.5)
+    run, _ = fitted(dataset, NoiseSource(), method, 3.0)
+    smooth, _ = fitted(dataset, NoiseSource(), PooledMoments(), 3.0)
+    directions = run.fit.factor.shape[1]
+    factors = run.result().tensors["factors"][0]
+    lengths = np.square(factors[:, directions:].sum(axis=1)) / run.view.clip_norm**2
+    np.testing.assert_allclose(lengths[: len(run.fit.rest)], 0.5 * run.fit.rest, rtol=1e-3)
+    assert smooth.result().tensors["factors"].shape[2] == smooth.fit.factor.shape[1] + 1, "one for the center"
+
+
 def test_a_class_without_records_gets_the_common_mean():
     dataset = blobs()
     schema = dataset.schema.model_copy(update={"class_names": ("a", "b", "c", "nobody")})

@@ -10,6 +10,7 @@ same assumption: Hastie, Tibshirani and Friedman, The Elements of Statistical Le
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
@@ -73,6 +74,14 @@ class PooledMoments(SummedImages):
     )
     center_share: Number = Field(default=0.10, gt=0, lt=1, description="Share of μ² for the mean of all records.")
     means_share: Number = Field(default=0.45, gt=0, lt=1, description="Share of μ² for class counts and means.")
+    texture: Number = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        exclude_if=operator.not_,
+        description="Share of the variance beside clear directions that is drawn, as noise of each frequency. With 1 "
+        "images teach classifiers more, and look like noise.",
+    )
     start_stddev: Number = Field(
         default=_START_STDDEV,
         gt=0,
@@ -183,6 +192,7 @@ class PooledMomentsRun(StatelessRun):
         self._varying = lowest_of(records.schema, frequencies, varying)
         self.view = ImageVectors(records.schema, parameters.clip_norm, parameters.center, frequencies)
         self.fit = PooledGaussianFit(parameters.residual_norm)
+        self._texture = parameters.texture
 
     def start_from(self, public: PublicImages) -> None:
         """Let a denoiser of public images finish what is drawn.
@@ -219,7 +229,7 @@ class PooledMomentsRun(StatelessRun):
         """The class-conditional Gaussian, and a denoiser behind it if there are public images."""
         from datalens_service.models.generators.generator import Generator
 
-        tensors = self.view.lift(self.fit.tensors(self.view.clip_norm))
+        tensors = self.view.lift(self.fit.tensors(self.view.clip_norm, self._texture))
         if self._denoiser is None:
             return Generator("gaussian", self._schema, {}, tensors)
         from datalens_service.models.generators.denoiser.diffusion import Start

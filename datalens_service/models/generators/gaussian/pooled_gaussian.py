@@ -31,7 +31,9 @@ class PooledGaussianFit:
     Attributes:
         center: (d,) mean of all records, after `estimate_center`.
         offsets: (classes, d) class means less `center`, after `estimate_offsets`.
-        factor: (d, directions) with factor·factorᵀ the covariance within classes, after `estimate_covariance`.
+        factor: (d, directions) with factor·factorᵀ what stands out of the covariance within classes, after
+            `estimate_covariance`.
+        rest: (d,) variances beside it.
     """
 
     def __init__(self, residual_norm: float) -> None:
@@ -40,6 +42,7 @@ class PooledGaussianFit:
         self.center: Floats = np.empty(0)
         self.offsets: Floats = np.empty((0, 0))
         self.factor: Floats = np.empty((0, 0))
+        self.rest: Floats = np.empty(0)
 
     def estimate_center(self, count_and_sum: Floats, sum_stddev: float) -> None:
         """Divide the noisy sum (1 + d,) of all records by their noisy number, and shrink the quotient.
@@ -71,6 +74,10 @@ class PooledGaussianFit:
         length of its eigenvector is noise (Benaych-Georges and Nadakuditi, 2011), as loud in one frequency as in
         another. Images are not: bands of an eigenvector that do not stand out are shrunk.
 
+        What they leave of the diagonal varies independently, as strong as its band of frequencies is on average, and as
+        the weakest where nothing was measured: whoever learns from samples takes noise of the means, where nothing
+        varies, for a class.
+
         Args:
             scatter: Of the residuals to `center` and `offsets`.
             noise_stddev: Of one entry; eigenvalues of such noise reach 2·stddev·√k.
@@ -84,17 +91,23 @@ class PooledGaussianFit:
         directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), _SHORTEST)
         self.factor = np.zeros((len(self.center), len(values)))
         self.factor[places] = self._residual_norm * directions.T * np.sqrt(values / self._records)
+        variances = self._residual_norm**2 * np.diag(scatter) / self._records
+        rest = average_bands(variances - np.square(self.factor[places]).sum(axis=1))
+        self.rest = np.full(len(self.center), rest.min())
+        self.rest[places] = rest
 
-    def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
+    def tensors(self, clip_norm: float, texture: float = 0.0) -> dict[str, NDArray[np.float32]]:
         """What `gaussian.draw` needs, in units of pixels in [0, 1]; all classes share one factor.
 
         Args:
             clip_norm: Length in pixel units that the fit calls 1.
+            texture: Share of `rest` that is drawn.
         """
+        independent = np.diag(np.sqrt(texture * self.rest))[:, : len(self.rest) if texture else 0]
         parts = {
             "basis": np.eye(len(self.center)),
             "means": (self.center + self.offsets) * clip_norm,
-            "factors": self.factor[None] * clip_norm,
+            "factors": np.concatenate([self.factor, independent], axis=1)[None] * clip_norm,
         }
         return {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}
 
@@ -117,6 +130,12 @@ def shrink_bands(values: Floats, variances: Floats, band: int) -> Floats:
         strength = max(0.0, float(weights @ ((part**2).mean(axis=1) - variances) / max(weights.sum(), _SHORTEST)))
         shrunk[:, start : start + band] = part * (strength / (strength + variances))[:, None]
     return shrunk
+
+
+def average_bands(variances: Floats) -> Floats:
+    """Noisy variances (d,), each replaced by the average of its band, or by 0 where that is negative."""
+    bands = [variances[start : start + _BAND_OF_ONE] for start in range(0, len(variances), _BAND_OF_ONE)]
+    return np.concatenate([np.full(len(band), max(0.0, band.mean())) for band in bands])
 
 
 def shrink_rows(values: Floats, variances: Floats) -> Floats:
