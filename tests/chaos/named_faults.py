@@ -23,6 +23,8 @@ _CLIENTS = 60
 _FROZEN_SECONDS = 45.0
 _WITHIN_SECONDS = 5.0
 _WATCHED_SECONDS = 20.0
+_FAKE_CLOCK = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), Path("libfaketimeMT.so.1"))
+"""Of the Debian package faketime."""
 
 
 def frozen_database(folder: Path) -> Figures:
@@ -102,10 +104,29 @@ def full_disk(folder: Path) -> Figures:
     return figures | {"watched_seconds": _WATCHED_SECONDS, "passed": passed and figures["charged_again"] == 0}
 
 
+def wrong_clocks(folder: Path) -> Figures:
+    """One worker is ten minutes ahead and another as much behind; each runs a job."""
+    with _served(folder) as stack:
+        stack.kill_worker(stack.workers[0])
+        for offset in ("+10m", "-10m"):
+            clock = {"FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": str(_FAKE_CLOCK)}
+            stack.workers.append(stack.start("-m", *stack.worker_command(), **clock))
+        ordered = [stack.order(VOTES) for _ in range(2)]
+        books = [_books(stack, job) for job in ordered]
+        ended = [stack.job(job) for job in ordered]
+    times = [(job.started_at, job.finished_at) for job in ended]
+    seconds = [(end - begin).total_seconds() for begin, end in times if begin is not None and end is not None]
+    figures = {"jobs": [one["job"] for one in books], "seconds": seconds} | {
+        name: [one[name] for one in books] for name in ("leases", "charged_again")
+    }
+    return figures | {"passed": figures["leases"] == [1, 1] and figures["charged_again"] == [0, 0]}
+
+
 FAULTS: dict[str, Callable[[Path], Figures]] = {
     "frozen database": frozen_database,
     "frozen broker": frozen_broker,
     "full disk": full_disk,
+    "wrong clocks": wrong_clocks,
     "job that kills its processes": job_that_kills_its_processes,
 }
 
