@@ -78,9 +78,10 @@ def _socket_path() -> str:
 
 def main() -> None:
     """Fork a server for each connection, until whoever started this is gone."""
+    # Whoever started this may be gone when everything is imported.
+    parent, listening = os.getppid(), socket.socket(fileno=os.dup(sys.stdin.fileno()))
     fork_jobs.import_all()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    parent, listening = os.getppid(), socket.socket(fileno=os.dup(sys.stdin.fileno()))
     listening.settimeout(1)
     while os.getppid() == parent:
         try:

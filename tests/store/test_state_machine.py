@@ -1,6 +1,6 @@
 """Random histories of the whole store against the model: uploads, jobs, workers, crashes, backups, deletions.
 
-DATALENS_STATE_MACHINE_HISTORIES sets how many per database (12 of up to 50 operations by default).
+DATALENS_STATE_MACHINE_HISTORIES sets how many per database (12 of up to 50 operations by default, 6 on PostgreSQL).
 """
 
 import copy
@@ -322,18 +322,18 @@ def test_random_histories_on_sqlite(sqlite_template: Path, store_path: Path, rep
     def new_url() -> str:
         return f"sqlite:///{shutil.copy(sqlite_template, store_path / f'{uuid4().hex}.db')}"
 
-    report(_run(new_url, store_path))
+    report(_run(new_url, store_path, 12))
 
 
 @pytest.mark.postgres
 def test_random_histories_on_postgresql(postgresql: Any, store_path: Path, report: Callable[[int], None]) -> None:
-    report(_run(lambda: postgresql.new_database("datalens_template"), store_path))
+    report(_run(lambda: postgresql.new_database("datalens_template"), store_path, 6))
 
 
-def _run(new_url: Callable[[], str], folder: Path) -> int:
+def _run(new_url: Callable[[], str], folder: Path, histories: int) -> int:
     """Number of histories."""
     StoreMachine.operations = 0
-    histories = int(os.environ.get("DATALENS_STATE_MACHINE_HISTORIES", "12"))
+    histories = int(os.environ.get("DATALENS_STATE_MACHINE_HISTORIES", histories))
     chosen = settings(
         max_examples=histories, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
     )
