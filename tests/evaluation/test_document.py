@@ -64,7 +64,7 @@ OPTIONAL_WITHIN = {
     "ReportDocument": OPTIONAL,
     "Guarantee": {"slack"},
     "MethodSection": {"plugin"},
-    "Schema": {"records_are_public", "groups_ignored", "preparation"},
+    "Schema": {"records_are_public", "public_license", "groups_ignored", "preparation"},
     "MeasureSection": {"confidence_interval"},
 }
 """Of some results, or not of reports of earlier versions."""

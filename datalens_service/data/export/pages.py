@@ -2,12 +2,19 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from datalens_service.data.export.licence import LICENCES, describe_licence
 from datalens_service.data.export.provenance import is_verbatim
 from datalens_service.data.preparation_settings import PrepareSettings
 
+_ACCURACIES: Final = {
+    "classifier_accuracy": "The classifier labels {:.1f} % of the real test images correctly.",
+    "accuracy": "A classifier that has seen only {images} images labels {:.1f} % of the real test images correctly.",
+    "classifier_accuracy_holdout": "The classifier labels about {:.1f} % of real images that were set aside correctly.",
+    "accuracy_holdout": "A classifier that has seen only {images} images labels about {:.1f} % of real images that "
+    "were set aside correctly.",
+}
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
@@ -93,16 +100,15 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str) -> s
 
 def usefulness(card: Mapping[str, Any]) -> str:
     """What the images look like, and how well they teach, as far as anybody may know it."""
-    public = {one["name"]: one["value"] for one in card["measures"]}
-    if "classifier_accuracy" in public:
-        told = f"It labels {public['classifier_accuracy']:.1f} % of public test images correctly."
-    elif "accuracy" in public:
-        told = (
-            f"A classifier that saw these images alone labels {public['accuracy']:.1f} % of public test images right."
-        )
-    else:
-        told = "No accuracy is stated: measure one on images of your own before you rely on this."
+    images = "released" if is_verbatim(card) else "synthetic"
+    told = tell_accuracy({one["name"]: one["value"] for one in card["measures"]}, images)
     return " ".join(filter(None, (card.get("appearance", ""), told)))
+
+
+def tell_accuracy(values: Mapping[str, float], images: str) -> str:
+    """The first accuracy among figures that anybody may see, by their names, in a sentence."""
+    told = [sentence.format(values[name], images=images) for name, sentence in _ACCURACIES.items() if name in values]
+    return told[0] if told else "No accuracy is stated: measure one on images of your own before you rely on this."
 
 
 def guarantee(card: Mapping[str, Any]) -> list[str]:

@@ -118,8 +118,8 @@ NOT_COVERED: Final = (
     "charged.",
     "Test images that were not declared public. Figures measured on them are for the owner only and are not charged.",
     "Side channels: running time, memory and hardware of the machine that trained.",
-    "What is true of everybody. The synthetic images show what the classes look like, and conclusions drawn from "
-    "that may concern people who took no part.",
+    "What is true of everybody. The synthetic images show something of what classes look like, and conclusions drawn "
+    "from that may concern people who took no part.",
     "Fairness between groups. Noise hides small groups first: rare classes and unusual images come out worse.",
 )
 

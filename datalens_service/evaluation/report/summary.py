@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal, localcontext
 
+from datalens_service.data.export.pages import tell_accuracy
 from datalens_service.evaluation.measures import Measure
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
 from datalens_service.evaluation.report.result_wording import choose_wording
@@ -32,15 +33,7 @@ def summary(
 
 def usefulness(measures: Sequence[Measure], images: str = "synthetic") -> list[str]:
     """What the figures say, of those that anybody may see; what they mean for the owner is in the verdict."""
-    value: dict[str, float] = {measure.name: measure.value for measure in measures}
-    if "classifier_accuracy" in value:
-        return [f"The classifier labels {value['classifier_accuracy']:.1f} % of the real test images correctly."]
-    if "accuracy" not in value:
-        return []
-    return [
-        f"A classifier that has seen only {images} images labels {value['accuracy']:.1f} % of the real test images "
-        "correctly."
-    ]
+    return [tell_accuracy({measure.name: measure.value for measure in measures}, images)]
 
 
 def right_guesses(advantage: float) -> str:

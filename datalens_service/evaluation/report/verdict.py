@@ -162,8 +162,9 @@ def _compare(figures: Figures, accuracy: float) -> Verdict:
     if difference > tie:
         return Verdict("useful", f"Trains classifiers better than releasing {simpler}: {reached}{real}.")
     if difference >= -tie:
-        nothing = "For training, these images add nothing to that."
-        return Verdict("even", f"Trains classifiers no better than releasing {simpler}: {reached}{real}. {nothing}")
+        reached = _against(accuracy, figures.simpler[1], digits=1)
+        said = f"Trains classifiers about as well as releasing {simpler}: {reached}, within the error{real}."
+        return Verdict("even", f"{said} For training, these images add little to that.")
     warning = "Do not pass these images on for training."
     return Verdict("worse", f"Trains classifiers worse than releasing {simpler}: {reached}{real}. {warning}")
 
@@ -178,9 +179,9 @@ def _of_unequal_classes(figures: Figures) -> str:
     )
 
 
-def _against(one: float, other: float) -> str:
-    """Two figures with as many digits as tell them apart."""
-    digits = 0 if abs(one - other) >= _APART else 1
+def _against(one: float, other: float, digits: int = 0) -> str:
+    """Two figures with as many digits as tell them apart, at least."""
+    digits = digits if abs(one - other) >= _APART else 1
     return f"{_rounded(one, digits)} against {_rounded(other, digits)} %"
 
 
