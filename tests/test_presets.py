@@ -233,6 +233,8 @@ def test_features_of_photographs_are_for_colours_and_large_images_where_their_we
             labelled = preset("auto", one, 1.0, "teach", pool=True)
             on_photographs = chosen == Scattering(encoder=ImagenetLite0())
             assert on_photographs == (installed and one in photographs)
+            if isinstance(chosen, Scattering):
+                assert (chosen.warm_start is None) == (one not in (MNIST, photographs[1]) or on_photographs)
             assert isinstance(labelled, LabelledPool) == isinstance(chosen, Scattering)
             assert not isinstance(labelled, LabelledPool) or labelled.classifier == chosen
     plan = TrainingSpec(method=Scattering(encoder=ImagenetLite0()), epsilon=1.0).price(MNIST)

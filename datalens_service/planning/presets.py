@@ -333,7 +333,10 @@ def _on_features(schema: Schema) -> Scattering | None:
     """
     if not _is_small_and_grey(schema) and takes_photographs(schema):
         return Scattering(encoder=ImagenetLite0())
-    return Scattering(warm_start=build_moments(schema)) if fits_scattering(schema) else None
+    if not fits_scattering(schema):
+        return None
+    # Samples say little of how features of photographs vary.
+    return Scattering(warm_start=None if schema.channels > 1 else Moments())
 
 
 def _class_pure(schema: Schema) -> dict[str, Any]:

@@ -50,6 +50,8 @@ Floats = NDArray[np.float32]
 # Of n·μ, for 60 steps: on a part of MNIST's training images, best at ε = 1 and at ε = 0.1.
 _RATE_PER_EVIDENCE: Final = 0.019
 _HIGHEST_RATE: Final = 300.0
+# Rounded at once, so that features, which may take gigabytes, are in memory once.
+_ROWS: Final = 2048
 # Without a basis, for ten classes and for two: on training images of CIFAR-10 and of faces that were set aside.
 # A feature's noise is as long as the root of the number of classes.
 _RATE_WITHOUT_BASIS: Final = 0.012 * math.sqrt(10)
@@ -173,7 +175,11 @@ class Scattering(ScatteringGradients):
 
 def encoded_features(rows: Rows, basis: FeatureBasis) -> Floats:
     """Features of images, on the grid, with a constant for the bias."""
-    return np.asarray(on_grid(basis.features(rows.values), 1.0))
+    features = basis.features(rows.values)
+    for start in range(0, len(features), _ROWS):
+        block = slice(start, start + _ROWS)
+        features[block] = on_grid(features[block], 1.0)
+    return features
 
 
 class ScatteringGradientsRun(StatelessRun):

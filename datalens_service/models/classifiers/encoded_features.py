@@ -18,7 +18,8 @@ from datalens_service.models.exact_products import exact_products, on_grid
 
 Floats = NDArray[np.float32]
 
-_ROWS: Final = 8192
+# Few enough that a block of the longest features takes 256 MiB, and many beside what starts a process.
+_ROWS: Final = 2048
 _LONGEST: Final = 4.0
 """Features are about 1 long, and so is their mean."""
 _FLOOR: Final = 0.01
@@ -87,13 +88,15 @@ class FeatureBasis:
 
     def features(self, images: Images) -> Floats:
         """(n, dimensions + 1) features with a constant, of length 1 together."""
-        features = np.concatenate(
-            [self._in_basis(images[start : start + _ROWS]) for start in range(0, len(images), _ROWS)]
-        )
-        features /= np.maximum(np.sqrt(np.einsum("ij,ij->i", features, features)), 1e-12)[:, None]
-        constant = np.full((len(features), 1), self.constant, dtype=features.dtype)
-        extended = np.concatenate([features, constant], axis=1)
-        return np.asarray(extended / (1 + self.constant**2) ** 0.5, dtype=np.float32)
+        scale = (1 + self.constant**2) ** 0.5
+        extended = np.empty((len(images), self.network.width + 1), dtype=np.float32)
+        extended[:, -1] = self.constant / scale
+        for start in range(0, len(images), _ROWS):
+            rows = slice(start, start + _ROWS)
+            features = self._in_basis(images[rows])
+            features /= np.maximum(np.sqrt(np.einsum("ij,ij->i", features, features)), 1e-12)[:, None]
+            extended[rows, :-1] = features / scale
+        return extended
 
     def _in_basis(self, images: Images) -> NDArray[Any]:
         """(n, dimensions) before they are scaled to length 1."""
