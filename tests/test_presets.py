@@ -231,6 +231,8 @@ def test_features_of_photographs_are_for_colours_and_large_images_where_their_we
         for one in (*photographs, *others):
             chosen = preset("classifier", one, 1.0)
             labelled = preset("auto", one, 1.0, "teach", pool=True)
+            started = preset("classifier", one, 1.0, pool=True)
+            TrainingSpec(method=started, epsilon=1.0, public_data="ds_1")
             on_photographs = chosen == Scattering(encoder=ImagenetLite0())
             assert on_photographs == (installed and one in photographs)
             if isinstance(chosen, Scattering):

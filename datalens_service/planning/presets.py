@@ -154,6 +154,8 @@ def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look",
         raise InvalidSpec(f"There is no preset {name!r}: choose {', '.join(PRESETS)}.")
     if purpose not in get_args(Purpose):
         raise InvalidSpec(f"There is no purpose {purpose!r}: choose {', '.join(get_args(Purpose))}.")
+    if name == "classifier" and pool and purpose == "look":
+        return _started_classifier(schema)
     if purpose == "look":
         return PRESETS[name](schema, epsilon)
     if name != "auto":
@@ -324,7 +326,14 @@ def _paper(schema: Schema, epsilon: float) -> DataLens:
 
 
 def _classifier(schema: Schema, _epsilon: float) -> Scattering | DpSgd:
-    return _on_features(schema) or DpSgd(architecture=_convolutions_or_not(schema))
+    return _on_features(schema) or _started_classifier(schema)
+
+
+def _started_classifier(schema: Schema) -> Scattering | DpSgd:
+    """One that public images can start."""
+    if fits_scattering(schema):
+        return Scattering(warm_start=build_moments(schema))
+    return DpSgd(architecture=_convolutions_or_not(schema))
 
 
 def _on_features(schema: Schema) -> Scattering | None:
