@@ -51,7 +51,7 @@ OTHERS: Final = {"records": 11_000, "side": 128, "classes": 2}
 
 
 def enlarged(size: Size) -> Dataset:
-    """The first photographs of the first classes, at another size."""
+    """Some photographs of the first classes, at another size."""
     upload = read_upload(DATA / "cifar10.zip")
     if upload.test is None:
         raise SystemExit("the set has no test images")
@@ -70,7 +70,8 @@ def enlarged(size: Size) -> Dataset:
 
 
 def _first(split: Split, size: Size, most: int) -> Split:
-    rows = np.flatnonzero(split.labels < size.classes)[:most]
+    order = np.random.default_rng(0).permutation(len(split))
+    rows = order[split.labels[order] < size.classes][:most]
     return Split(_resized(split.images[rows], size.side), split.labels[rows])
 
 
