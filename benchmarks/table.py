@@ -208,7 +208,11 @@ def panel() -> str:
         latest.items(), key=lambda item: (list(CELLS).index(item[0][0]), bool(item[0][1]))
     ):
         title = f"{PANEL[CELLS[name].dataset]}, {CELLS[name].records:,}{' and a pool' if pool_file else ''}"
-        figures = "/".join(f"{line[key]:.1f}" for key in ("accuracy", "class_averages", "moments"))
+        figures = "/".join(f"{line[key]:.1f}" for key in ("class_averages", "moments"))
+        if "teach_accuracy" in line:
+            figures = f"{line['teach_accuracy']:.1f} ({line['accuracy']:.1f})/{figures}"
+        else:
+            figures = f"{line['accuracy']:.1f}/{figures}"
         shown.setdefault(title, {}).update({CELLS[name].epsilon: figures, "real": f"{line['real']:.1f}"})
     head = ["set, records", *(f"ε = {epsilon:g}" for epsilon in PANEL_BUDGETS), "real"]
     columns = (*PANEL_BUDGETS, "real")

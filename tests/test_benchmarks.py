@@ -173,6 +173,7 @@ def test_the_panel_names_the_cells_in_which_auto_loses(monkeypatch: pytest.Monke
         {"cell": "mnist-500-1", "accuracy": 40.0} | baselines,
         {"cell": "mnist-500-1", "accuracy": 59.0} | baselines,
         {"cell": "mnist-2000-1", "accuracy": 58.9} | baselines,
+        {"cell": "digits-1438-5", "accuracy": 40.0, "teach_accuracy": 59.0} | baselines,
     ]
     monkeypatch.setattr(panel, "read_results", lambda _name: lines)
     assert [line.partition(":")[0] for line in panel.check()] == ["mnist-2000-1"], "the latest line of a cell counts"
