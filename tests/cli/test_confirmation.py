@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import signal
 import subprocess
 import termios
 from collections.abc import Callable
@@ -106,12 +107,15 @@ def at_terminal(command: list[str], answer: str, folder: Path) -> tuple[int, str
         start_new_session=True,
         preexec_fn=_take_terminal,
     ) as process:
-        os.close(theirs)
-        shown = _read_until(ours, "[y/N] ")
-        os.write(ours, f"{answer}\n".encode() if answer.isprintable() else answer.encode())
-        assert process.stdout is not None
-        stdout = process.stdout.read().decode()
-        code = process.wait(PATIENCE)
+        try:
+            os.close(theirs)
+            shown = _read_until(ours, "[y/N] ")
+            os.write(ours, f"{answer}\n".encode() if answer.isprintable() else answer.encode())
+            assert process.stdout is not None
+            stdout = process.stdout.read().decode()
+            code = process.wait(PATIENCE)
+        finally:
+            process.kill()
     shown += _read_until(ours, None)
     os.close(ours)
     return code, stdout, shown
@@ -120,6 +124,8 @@ def at_terminal(command: list[str], answer: str, folder: Path) -> tuple[int, str
 def _take_terminal() -> None:
     """The standard input becomes the terminal that controls the new session."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # A shell that runs tests in the background lets its processes ignore it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _read_until(terminal: int, end: str | None) -> str:
