@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import datalens_service as datalens
-from datalens_service.data.export import WRITERS, sample_grid
+from datalens_service.data.export import WRITERS, WrittenImages, sample_grid
 
 
 def main(folder: Path) -> None:
@@ -28,9 +28,8 @@ def main(folder: Path) -> None:
     # Sampling is post-processing: as many images as you like, at no cost.
     images, labels = result.generator.sample(5_000, seed=1)
     folder.mkdir(parents=True, exist_ok=True)
-    WRITERS["npz"].write(
-        folder / "synthetic.npz", images, labels, schema, {"cost": result.cost.model_dump(mode="json")}
-    )
+    card = {"cost": result.cost.model_dump(mode="json")}
+    WRITERS["npz"].write(folder / "synthetic.npz", WrittenImages(images, labels, schema, card))
     (folder / "samples.png").write_bytes(sample_grid(images, labels, schema))
     result.generator.save(folder / "generator.safetensors")
     print(f"5,000 synthetic images in {folder}")

@@ -93,4 +93,4 @@ def test_a_cancelled_call_and_one_beside_it_keep_nobody_waiting() -> None:
                 connection.close()
 
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
-        asyncio.run(ask(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        run_apart(ask(f"http://127.0.0.1:{listener.getsockname()[1]}"))
