@@ -8,6 +8,7 @@ from typing import get_type_hints
 import pytest
 
 from datalens_service.client import AsyncClient, AsyncJobHandle, Client, JobHandle
+from tests.api.event_loops import run_alone
 
 PAIRS = [(AsyncClient, Client), (AsyncJobHandle, JobHandle)]
 
@@ -93,4 +94,4 @@ def test_a_cancelled_call_and_one_beside_it_keep_nobody_waiting() -> None:
                 connection.close()
 
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
-        run_apart(ask(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        run_alone(ask(f"http://127.0.0.1:{listener.getsockname()[1]}"))
