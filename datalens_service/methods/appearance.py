@@ -58,9 +58,9 @@ _SENTENCES: Final[dict[Looks, str]] = {
 _FINISHED: Final = "Fine detail comes from public images and tells nothing of private ones."
 
 
-def count_evidence(schema: Schema, units: int) -> float:
-    """μ of a plan's units times the privacy units of a class: what noise leaves of a class."""
-    return mu_of_units(units) * schema.num_units / schema.num_classes
+def count_evidence(schema: Schema, mu: float) -> float:
+    """μ times the privacy units of a class: what noise leaves of a class."""
+    return mu * schema.num_units / schema.num_classes
 
 
 def judge_looks(method: RegisteredMethod, schema: Schema, units: int) -> Looks | None:
@@ -76,7 +76,7 @@ def judge_looks(method: RegisteredMethod, schema: Schema, units: int) -> Looks |
         return None
     if method.name in _STARTED and getattr(method, "warm_start", None) is None:
         levels = _WITHOUT_A_START
-    evidence = count_evidence(schema, units)
+    evidence = count_evidence(schema, mu_of_units(units))
     if evidence < levels.soft:
         return "noise"
     drawn = schema.channels == 1 and schema.height * schema.width <= _LARGEST_OUTLINED

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from datalens_service.data.dataset import Schema
 from datalens_service.methods.appearance import LEAST_EVIDENCE, Looks, judge_looks
-from datalens_service.planning.guesses import count_evidence
+from datalens_service.planning.guesses import count_planned_evidence
 from datalens_service.planning.reached import Expectation
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.spec import TrainingSpec
@@ -43,7 +43,7 @@ def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Ex
 
 def is_of_little_use(spec: TrainingSpec, schema: Schema) -> bool:
     """Whether the budget drowns what the images of a class have in common, whatever the method."""
-    return count_evidence(schema, spec.epsilon, spec.delta_at(schema)) < LEAST_EVIDENCE
+    return count_planned_evidence(spec, schema) < LEAST_EVIDENCE
 
 
 def _say_little(spec: TrainingSpec, schema: Schema) -> str:

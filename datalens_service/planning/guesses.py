@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from datalens_service.data.dataset import Schema
+from datalens_service.methods.appearance import count_evidence
 from datalens_service.planning.reached import Measured
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.spec import TrainingSpec
@@ -51,15 +52,15 @@ class Range(NamedTuple):
     high: float
 
 
-def count_evidence(schema: Schema, epsilon: float, delta: float) -> float:
-    """μ times the units of a class."""
-    return mu_for_epsilon(epsilon, delta) * schema.num_units / schema.num_classes
+def count_planned_evidence(spec: TrainingSpec, schema: Schema) -> float:
+    """μ of the budget times the units of a class."""
+    return count_evidence(schema, mu_for_epsilon(spec.epsilon, spec.delta_at(schema)))
 
 
 def guess_accuracy(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]) -> Range:
     """Of a classifier that learned from the result; methods that the table has not may reach nothing."""
     name = spec.method.name
-    low, high = _shares(rows, _PRESETS.get(name, "fast"), count_evidence(schema, spec.epsilon, spec.delta_at(schema)))
+    low, high = _shares(rows, _PRESETS.get(name, "fast"), count_planned_evidence(spec, schema))
     helped = spec.public_data is not None or spec.method.public_encoder() is not None
     least = _OF_THE_HARD[_kind(schema)] * low if name in _PRESETS else 0.0
     return _percent(schema, least, (high + _EASIER) * _OF_THE_EASY[_kind(schema)] + helped * _HELPED)
@@ -71,7 +72,7 @@ def guess_averages(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured],
     Args:
         measured: Whether jobs like this one are in the table.
     """
-    low, high = _shares(rows, "fast", count_evidence(schema, spec.epsilon, spec.delta_at(schema)))
+    low, high = _shares(rows, "fast", count_planned_evidence(spec, schema))
     if measured:
         return _percent(schema, _AVERAGES_OF_THE_HARD * low, min(high + _NEAR, _BEST_AVERAGES))
     least = _AVERAGES_OF_THE_HARD * _OF_THE_HARD[_kind(schema)] * low

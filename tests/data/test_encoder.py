@@ -98,6 +98,48 @@ def test_an_image_on_which_it_fails_has_no_features_and_says_nothing() -> None:
     assert np.delete(features, 3, axis=0).any(axis=1).all()
 
 
+def shaped_by(*inputs: str) -> list[NodeProto]:
+    """A whole number that the brightness of an image decides, and what makes a shape of it."""
+    return [
+        helper.make_node("ReduceMax", ["images"], ["brightest"], keepdims=0),
+        helper.make_node("Cast", ["brightest"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Shape", ["mixed"], ["of_shapes"]),
+        helper.make_node(inputs[0], list(inputs[1:]), ["last"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        ("ConstantOfShape", "whole"), ("Expand", "mixed", "whole"), ("Range", "whole", "whole", "whole"),
+        ("Reshape", "mixed", "whole"), ("Slice", "mixed", "of_shapes", "whole"), ("Tile", "mixed", "whole"),
+        ("Pad", "mixed", "whole"), ("Resize", "mixed", "", "", "whole"), ("ReduceSum", "mixed", "whole"),
+    ],
+    ids=lambda inputs: inputs[0],
+)  # fmt: skip
+@pytest.mark.parametrize("reverse", [False, True], ids=["", "reversed"])
+def test_no_shape_depends_on_what_an_image_shows(inputs: tuple[str, ...], reverse: bool) -> None:
+    """Neither time, memory nor the number of features tells of an image."""
+    nodes = shaped_by(*inputs)
+    with pytest.raises(InvalidInput, match=f"{inputs[0]} of the encoder makes shapes"):
+        encoder.encode(onnx_encoder(*(reversed(nodes) if reverse else nodes)), IMAGES)
+
+
+def test_shapes_may_depend_on_shapes() -> None:
+    graph = onnx_encoder(*shaped_by("Reshape", "mixed", "of_shapes"))
+    np.testing.assert_array_equal(encoder.encode(graph, IMAGES).shape, (7, FEATURES))
+
+
+def test_images_that_all_fail_are_no_error() -> None:
+    nodes = [
+        helper.make_node("ReduceMin", ["images"], ["darkest"], keepdims=0),
+        helper.make_node("Cast", ["darkest"], ["index"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["mixed", "index"], ["last"], axis=0),
+    ]
+    white = np.full_like(IMAGES, 255)
+    assert not encoder.encode(onnx_encoder(*nodes), white).any()
+
+
 def test_too_many_features_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "MOST_FEATURES", FEATURES - 1)
     request = program.EncodeRequest(folder="/nowhere", memory_bytes=1, cpu_seconds=1, graph_bytes=0, shape=IMAGES.shape)

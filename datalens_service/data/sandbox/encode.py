@@ -29,7 +29,7 @@ _OLDEST_OPSET: Final = 13
 _LARGEST_SIDE: Final = 512
 _COLOURS: Final = 3
 
-# Results have a shape, and take a time, that follow from shapes alone; none draws, remembers or repeats.
+# None draws, remembers or repeats.
 _OPERATORS: Final = """
     Abs Add And AveragePool BatchNormalization Cast Ceil Clip Concat Constant ConstantOfShape Conv Cos CumSum
     DepthToSpace DequantizeLinear Div Dropout Einsum Elu Equal Erf Exp Expand Flatten Floor Gather GatherElements
@@ -40,6 +40,26 @@ _OPERATORS: Final = """
     ScatterND Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum
     Tanh Tile Transpose Trilu Unsqueeze Where
 """
+_OF_SHAPES: Final = frozenset({"Shape", "Size"})
+"""Their results depend on shapes alone."""
+
+_SHAPING: Final = {
+    "ConstantOfShape": (0,),
+    "Expand": (1,),
+    "Pad": (1, 3),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "Unsqueeze": (1,),
+    **{name: (1,) for name in _OPERATORS.split() if name.startswith("Reduce")},
+}
+"""Which inputs of an operator say what shape its result has."""
+
+_PROBES: Final = (3, 16, 16)
 _INPUT: Final = (
     "The encoder must have one input of floats (images, 3, height, width): RGB from 0 to 1, of a fixed size."
 )
@@ -96,6 +116,7 @@ def wrap(content: bytes, channels: int) -> bytes:
     model = onnx.load_model_from_string(content)
     name, height, width = _input(model)
     _check_operators(model)
+    _check_shapes(model, name)
     _rename(model)
 
     def constant(tag: str, values: list[Any], kind: Any) -> str:
@@ -173,6 +194,25 @@ def _check_operators(model: Any) -> None:
         raise InvalidDataset("The encoder keeps weights in another file: export it as one file.")
 
 
+def _check_shapes(model: Any, image: str) -> None:
+    """Refuse results whose shape, and so the time and memory that they take, depends on what an image shows.
+
+    Else it could be seen from outside.
+    """
+    seen: set[str] = set()
+    found = {image}
+    while found:
+        seen |= found
+        readers = (node for node in model.graph.node if node.op_type not in _OF_SHAPES)
+        found = {name for node in readers if seen.intersection(node.input) for name in node.output} - seen
+    for node in model.graph.node:
+        shaping = {node.input[place] for place in _SHAPING.get(node.op_type, ()) if place < len(node.input)}
+        if shaping & seen:
+            raise InvalidDataset(
+                f"The operator {node.op_type} of the encoder makes shapes of what an image shows: export fixed shapes."
+            )
+
+
 def _tensors(model: Any) -> Iterable[Any]:
     """All constants."""
     yield from model.graph.initializer
@@ -196,17 +236,20 @@ def _session(wrapped: bytes) -> Any:
 
 
 def _rows(session: Any, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """(n, features), each of its own image.
+    """(n, features), each of its own image: as many features as made-up images have.
 
     Raises:
-        InvalidDataset: There are too many, or none.
+        InvalidDataset: Those have too many, or none.
     """
-    found: list[NDArray[np.float32] | None] = [_row(session, image) for image in images]
-    widths = {len(row) for row in found if row is not None}
+    probes = np.random.default_rng(0).integers(0, 256, (*_PROBES, images.shape[3]), dtype=np.uint8)
+    widths = {len(row) for probe in probes if (row := _row(session, probe)) is not None}
     if len(widths) != 1 or not 0 < max(widths) <= MOST_FEATURES:
         raise InvalidDataset(f"The encoder must give every image equally many features, at most {MOST_FEATURES:,}.")
-    nothing = np.zeros(widths.pop(), dtype=np.float32)
-    return np.stack([nothing if row is None else row for row in found])
+    found = np.zeros((len(images), widths.pop()), dtype=np.float32)
+    for features, image in zip(found, images, strict=True):
+        row = _row(session, image)
+        features[:] = row if row is not None and row.shape == features.shape else 0
+    return found
 
 
 def _row(session: Any, image: NDArray[np.uint8]) -> NDArray[np.float32] | None:
