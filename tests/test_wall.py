@@ -222,9 +222,9 @@ def test_a_contribution_takes_nothing_along() -> None:
 
 
 def test_a_contribution_leaves_nothing_behind_in_what_it_was_given() -> None:
-    longest = {"is": 255.0}
+    longest = {"is": 1000.0}
     asked(written, longest)
-    assert longest == {"is": 255.0}
+    assert longest == {"is": 1000.0}
 
 
 def test_what_a_contribution_says_of_units_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
