@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -71,6 +71,8 @@ class LocalRun:
     settings: Settings
     database: Database
     released_mode: int
+    _parquet_cards: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    """Of the jobs whose images were written as Parquet already, which takes longer than it takes to draw them."""
 
     @property
     def artifacts(self) -> ArtifactStore:
@@ -174,9 +176,11 @@ class LocalRun:
     def _write_parquet(self, job: Job, dataset: StoredDataset, paths: dict[str, Path]) -> Path:
         parquet = self.out / _PARQUET
         count = TrainingSpec.model_validate(job.spec).synthetic_images
-        card = json.loads(paths["card.json"].read_text(encoding="utf-8"))
-        write_prefix(paths[PACKED_IMAGES], dataset.schema, card, count, "parquet", parquet)
-        parquet.chmod(self.released_mode)
+        card = paths["card.json"].read_text(encoding="utf-8")
+        if self._parquet_cards.get(job.id) != card:
+            write_prefix(paths[PACKED_IMAGES], dataset.schema, json.loads(card), count, "parquet", parquet)
+            parquet.chmod(self.released_mode)
+            self._parquet_cards[job.id] = card
         return parquet
 
     def _copy(self, artifact: Artifact) -> Path:

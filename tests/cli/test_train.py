@@ -149,20 +149,27 @@ def test_people_see_where_everything_is(datalens: Run, npz: Path) -> None:
     assert "evaluating" in result.stderr
 
 
-def test_images_are_in_the_folder_before_they_are_measured(
+def test_images_are_in_the_folder_before_they_are_measured_and_written_once(
     datalens: Run, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    early: set[str] = set()
+    early: dict[str, int] = {}
 
     def look(*_: Any, **__: Any) -> Evaluation:
-        early.update(path.name for path in (tmp_path / "out").iterdir())
+        early.update((path.name, path.stat().st_mtime_ns) for path in (tmp_path / "out").iterdir())
         return Evaluation()
 
     monkeypatch.setattr("datalens_service.jobs.run_evaluation.evaluate", look)
     measured = [option for option in FAST if option != "--no-evaluation"]
     result = datalens("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *measured)
     assert result.exit_code == 0, result.output
-    assert {"synthetic.npz", "synthetic.parquet", "generator.safetensors", "samples.png", "privacy.json"} <= early
+    assert {
+        "synthetic.npz",
+        "synthetic.parquet",
+        "generator.safetensors",
+        "samples.png",
+        "privacy.json",
+    } <= early.keys()
+    assert (tmp_path / "out" / "synthetic.parquet").stat().st_mtime_ns == early["synthetic.parquet"]
     assert "The images are ready in out" in result.stderr
 
 
