@@ -15,7 +15,6 @@ if the first used kept models.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 import time
@@ -26,6 +25,7 @@ import numpy as np
 
 from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result, read_rows
+from benchmarks.panel import Cell, draw
 from benchmarks.pooling import Row, pool, protocol
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.dataset import Dataset, Schema
@@ -42,11 +42,9 @@ PRESETS = ("auto", "fast", "classifier")
 DELTA = 1e-5
 
 
-def draw(data: Dataset, units: int, seed: int) -> Dataset:
+def draw_units(options: argparse.Namespace, seed: int) -> Dataset:
     """As many training images, drawn by `seed`."""
-    rows = np.sort(np.random.default_rng(seed).permutation(len(data.train.labels))[:units])
-    train = dataclasses.replace(data.train, images=data.train.images[rows], labels=data.train.labels[rows])
-    return dataclasses.replace(data, schema=data.schema.model_copy(update={"num_units": units}), train=train)
+    return draw(Cell(options.dataset, options.units, options.epsilon), seed)
 
 
 def build_spec(options: argparse.Namespace, data: Dataset, seed: int) -> TrainingSpec:
@@ -54,9 +52,9 @@ def build_spec(options: argparse.Namespace, data: Dataset, seed: int) -> Trainin
     return SpecOptions(options.epsilon, DELTA, None, options.preset, seed=seed).build_spec(data.schema)
 
 
-def run_once(options: argparse.Namespace, data: Dataset, seed: int) -> tuple[float, float]:
+def run_once(options: argparse.Namespace, seed: int) -> tuple[float, float]:
     """Accuracy in percent, and processor seconds of training."""
-    drawn = draw(data, options.units, seed)
+    drawn = draw_units(options, seed)
     began = time.process_time()
     released = run(build_spec(options, drawn, seed), drawn, account=UnchargedAccount()).model
     seconds = time.process_time() - began
@@ -81,9 +79,8 @@ def score(released: Any, data: Dataset, options: argparse.Namespace, seed: int) 
 
 def measure(options: argparse.Namespace) -> Measured:
     """One row, over seeds."""
-    data = dataset(options.dataset)
-    runs = [run_once(options, data, seed) for seed in range(options.seeds)]
-    method = build_spec(options, draw(data, options.units, 0), 0).method.name
+    runs = [run_once(options, seed) for seed in range(options.seeds)]
+    method = build_spec(options, draw_units(options, 0), 0).method.name
     return Measured(
         dataset=options.dataset,
         preset=options.preset,
@@ -117,12 +114,9 @@ def store(row: Measured, presets: Sequence[str]) -> None:
 
 def check(options: argparse.Namespace) -> dict[str, Any]:
     """A fresh job beside what a plan says of it."""
-    data = dataset(options.dataset)
-    schema = draw(data, options.units, 0).schema
-    expected = expect(build_spec(options, draw(data, options.units, 0), 0), schema)
-    if expected is None:
-        raise SystemExit("plans say nothing of such a job")
-    reached, seconds = run_once(options, data, options.seed)
+    data = draw_units(options, 0)
+    expected = expect(build_spec(options, data, 0), data.schema)
+    reached, seconds = run_once(options, options.seed)
     inside = expected.accuracy_low <= reached <= expected.accuracy_high
     job = {"dataset": options.dataset, "preset": options.preset, "units": options.units, "epsilon": options.epsilon}
     return (
@@ -183,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("measure", "adopt", "check"))
     parser.add_argument("--seconds-of", type=int, metavar="SEED", help="of adopt: first seed of a row that trained")
-    parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
+    parser.add_argument("--dataset", choices=("mnist", "fashion_mnist", "cifar10", "smiles64"), default="mnist")
     parser.add_argument("--units", type=int, default=2000)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--preset", choices=PRESETS, default="auto")
@@ -198,7 +192,7 @@ def main() -> None:
         store(adopt(read_rows("utility"), options.dataset, options.epsilon, options.seconds_of), ["auto"])
     else:
         row = measure(options)
-        store(row, name_alike(options, draw(dataset(options.dataset), options.units, 0).schema))
+        store(row, name_alike(options, draw_units(options, 0).schema))
         sys.stdout.write(row.model_dump_json() + "\n")
 
 
