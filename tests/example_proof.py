@@ -88,5 +88,11 @@ def _next(last: Entry, kind: EntryKind, units: int, *, step: int | None = None, 
     )
 
 
+def of_version(proof: dict[str, Any], version: str) -> dict[str, Any]:
+    """The proof as another version of the product had made it; a signature no longer fits."""
+    product = {**proof["product"], "version": version}
+    return {**proof, "product": product, "card": {**proof["card"], "product": product}}
+
+
 # Signed by nobody: the secret is known to all.
 EXAMPLE_PROOF: dict[str, Any] = SigningKey(b"example").sign(_example().model_dump(mode="json"))

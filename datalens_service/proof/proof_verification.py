@@ -132,13 +132,20 @@ def _checked(kind: _Kind, content: bytes) -> list[Line]:
         proof = _parsed(kind.model, content)
     except LedgerCorrupt as error:
         return [Line(check=_FORM, status="contradiction", finding=error.detail)]
-    unsigned = "" if proof.signature else " Nobody signed it."
-    lines = [Line(check=_FORM, status="holds", finding=f"{proof.format}, of job {proof.job_id}.{unsigned}")]
+    lines = [_line(_FORM, _form, proof)]
     for check, examine in kind.checks.items():
-        lines.append(_line(check, examine, proof))
         if lines[-1].status != "holds":
             break
+        lines.append(_line(check, examine, proof))
     return lines
+
+
+def _form(proof: Proof) -> str:
+    """Every proof since version 1.0.0 was signed before it was handed out."""
+    version = proof.product.version
+    if proof.signature is None and not version.startswith("0."):
+        raise LedgerCorrupt(f"Nobody signed it, and version {version} signs every proof: its signature was taken away.")
+    return f"{proof.format}, of job {proof.job_id}.{'' if proof.signature else ' Nobody signed it.'}"
 
 
 def _parsed(model: type[Proof], content: bytes) -> Proof:
@@ -250,7 +257,7 @@ def _individual(proof: Proof, made: Sequence[AnyMechanism]) -> str:
 def _charges(proof: Proof) -> str:
     """Every release was paid, and every charge is at least Δ²/(σ² − 9) of μ² for each query of a unit."""
     for payment in proof.payments:
-        mechanism = _planned(proof, payment).mechanism
+        mechanism = _planned(proof, payment.step).mechanism
         if payment.label != mechanism.label():
             raise LedgerCorrupt(f"{payment.name} pays for {payment.label}; the plan has {mechanism.label()} there.")
         if mechanism.block() is not None:
@@ -264,17 +271,29 @@ def _charges(proof: Proof) -> str:
     for release in proof.plan:
         _check_block(proof, release)
         _check_slack(proof, release)
-    paid = {payment.step for payment in proof.payments}
-    unpaid = next((step for step in range(_steps_made(proof)) if step not in paid), None)
-    if unpaid is not None:
-        raise LedgerCorrupt(f"Step {unpaid} was released without a charge.")
+    _check_unpaid(proof)
     return f"{len(proof.payments):,} charges, none below what σ and Δ of its mechanism cost."
+
+
+def _check_unpaid(proof: Proof) -> None:
+    """A planned step is unpaid only where a crash had others paid twice, and what is left does not pay for it."""
+    paid = {payment.step for payment in proof.payments}
+    unpaid = next((step for step in range(sum(release.count for release in proof.plan)) if step not in paid), None)
+    if unpaid is None:
+        return
+    if unpaid < _steps_made(proof):
+        raise LedgerCorrupt(f"Step {unpaid} was released without a charge.")
+    release = _planned(proof, unpaid)
+    block, draws = release.mechanism.block(), len(_payments(proof, release))
+    left = sum(each.cost() for each in proof.plan) - sum(payment.units for payment in proof.payments)
+    if draws < block.draws if block and draws else left >= release.mechanism.cost():
+        raise LedgerCorrupt(f"Step {unpaid} was planned and could be paid for, yet no charge is of it.")
 
 
 def _check_slack(proof: Proof, release: PlannedRelease) -> None:
     """What another branch of the plan would have cost is paid with the first of the releases."""
     slack = release.mechanism.slack_beside()
-    payments = [payment for payment in proof.payments if _planned(proof, payment) == release]
+    payments = _payments(proof, release)
     if payments and payments[0].slack < slack:
         raise LedgerCorrupt(f"{payments[0].name} pays a slack of {payments[0].slack:,}; the plan has {slack:,} there.")
 
@@ -282,7 +301,7 @@ def _check_slack(proof: Proof, release: PlannedRelease) -> None:
 def _check_block(proof: Proof, release: PlannedRelease) -> None:
     """Sampled draws: the price is that of q, σ, their number and slack; the first paid all; there are no more."""
     block = release.mechanism.block()
-    payments = [payment for payment in proof.payments if _planned(proof, payment) == release]
+    payments = _payments(proof, release)
     if block is None or not payments:
         return
     block.recompute_price(release.mechanism.noise_multiplier())
@@ -351,19 +370,23 @@ def _steps_made(proof: Proof) -> int:
     return sum(mechanism.count for mechanism in proof.card.privacy.mechanisms)
 
 
-def _planned(proof: Proof, payment: Payment) -> PlannedRelease:
-    """The release of the plan that a charge is for."""
-    step = -1 if payment.step is None else payment.step
+def _planned(proof: Proof, step: int | None) -> PlannedRelease:
+    """The release of the plan that a step makes."""
+    place = -1 if step is None else step
     for release in proof.plan:
-        if 0 <= step < release.count:
+        if 0 <= place < release.count:
             return release
-        step -= release.count
-    raise LedgerCorrupt(f"{payment.name} pays for a step that was not planned.")
+        place -= release.count
+    raise LedgerCorrupt(f"A charge pays for step {step}, which was not planned.")
+
+
+def _payments(proof: Proof, release: PlannedRelease) -> list[Payment]:
+    return [payment for payment in proof.payments if _planned(proof, payment.step) == release]
 
 
 def _releases(proof: Proof, relation: NeighboringRelation) -> list[GaussianReleases]:
     """One release per charge: also those that a crash lost after they were paid, because they may have been drawn."""
-    paid = Counter(_planned(proof, payment) for payment in proof.payments)
+    paid = Counter(_planned(proof, payment.step) for payment in proof.payments)
     return [_gaussian(release.mechanism, relation, count) for release, count in paid.items()]
 
 

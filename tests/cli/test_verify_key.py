@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from datalens_service.signatures import MEMBER, SigningKey, unsigned
-from example_proof import EXAMPLE_PROOF
+from datalens_service.signatures import MEMBER, SigningKey
+from example_proof import EXAMPLE_PROOF, of_version
 
 Run = Callable[..., Result]
 KEY, OTHER = SigningKey(b"of this house"), SigningKey(b"of another")
@@ -45,8 +45,8 @@ def test_the_wrong_key_is_1_and_no_key_is_2(datalens: Run, proof: Path) -> None:
     assert datalens("verify", "--key", "abc", proof).exit_code == 2
 
 
-def test_what_nobody_signed_is_said_to_be_unsigned(datalens: Run, proof: Path) -> None:
-    proof.write_text(json.dumps({**unsigned(EXAMPLE_PROOF), MEMBER: None}))
+def test_an_old_proof_that_nobody_signed_is_said_to_be_unsigned(datalens: Run, proof: Path) -> None:
+    proof.write_text(json.dumps({**of_version(EXAMPLE_PROOF, "0.1.0"), MEMBER: None}))
     result = datalens("verify", proof)
     assert result.exit_code == 0
     assert "not checked" in result.stdout

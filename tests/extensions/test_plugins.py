@@ -13,6 +13,7 @@ from datalens_service.evaluation.report.card import card
 from datalens_service.evaluation.report.html import page
 from datalens_service.plugins import PluginOrigin
 from datalens_service.proof.proof_verification import verify
+from datalens_service.signatures import SigningKey
 from example_proof import EXAMPLE_PROOF
 from tests.evaluation.conftest import report as finished_report
 from tests.extensions.installed import Installed
@@ -97,11 +98,11 @@ def test_a_method_of_the_product_is_not_replaced(installed: Installed) -> None:
 def test_the_verifier_says_what_rests_on_the_package() -> None:
     proof = json.loads(json.dumps(EXAMPLE_PROOF))
     proof["card"]["plugin"] = {"distribution": "shop-methods", "version": "1.2"}
-    verdict = verify(json.dumps({**proof, "signature": None}).encode())
+    verdict = verify(json.dumps(SigningKey(b"example").sign(proof)).encode())
     assert verdict.holds
     assert "plug-in of shop-methods 1.2" in verdict.not_verified[0]
     proof["plan"][0]["mechanism"]["name"] = "tilted_sum"
-    assert not verify(json.dumps({**proof, "signature": None}).encode()).holds
+    assert not verify(json.dumps(SigningKey(b"example").sign(proof)).encode()).holds
 
 
 def test_what_leaves_names_the_package() -> None:

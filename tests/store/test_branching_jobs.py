@@ -17,6 +17,7 @@ from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.job_proof import JobProof, build_account_proof
 from datalens_service.proof.proof_verification import verify
 from datalens_service.run import Result, run
+from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs
@@ -28,6 +29,7 @@ from .books import claimed, journal_of, new_dataset, new_job, read_account, stat
 from .test_sampled_jobs import seal
 
 SPEC = TrainingSpec(method=METHOD, epsilon=EPSILON, delta=DELTA)
+KEY = SigningKey(b"of a forger")
 ACCOUNT_EPSILON = 2 * EPSILON
 
 
@@ -61,7 +63,7 @@ def proof_of(database: Database, job: Job, result: Result) -> dict[str, Any]:
         ),
     )
     account = build_account_proof(job.id, report, journal_of(database, job.dataset_id), ACCOUNT_EPSILON, DELTA)
-    return JobProof.from_account_proof(account).model_dump(mode="json")
+    return KEY.sign(JobProof.from_account_proof(account).model_dump(mode="json"))
 
 
 @CONTENTS
@@ -86,7 +88,7 @@ def test_a_proof_of_drawings_without_the_slack_is_refused(sqlite_database: Datab
     proof = proof_of(sqlite_database, job, result)
     proof["charges"][1]["slack"] = proof["card"]["privacy"]["slack"] = 0
     seal(proof)
-    assert "slack" in str(verify(json.dumps(proof).encode()).contradiction)
+    assert "slack" in str(verify(json.dumps(KEY.sign(proof)).encode()).contradiction)
 
 
 def test_a_lost_release_is_charged_again_without_its_slack(sqlite_database: Database, plan: Plan) -> None:

@@ -21,12 +21,14 @@ from datalens_service.evaluation.report.privacy_statement import first_releases,
 from datalens_service.mechanisms import BoundedSum, Mechanism, base
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods import Moments
-from datalens_service.privacy.accounting import cost_units, epsilon_of_charge
+from datalens_service.privacy.accounting import Charge as AccountCharge
+from datalens_service.privacy.accounting import cost_units, epsilon_of_charge, mu_of_units, round_up
 from datalens_service.proof.hash_chain import GENESIS, Entry
 from datalens_service.proof.job_charges import Charge, chain_charges, genesis
 from datalens_service.proof.job_proof import AccountProof, JobProof, build_account_proof
 from datalens_service.proof.proof_verification import NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_JOB, Verdict, verify
 from datalens_service.run import run
+from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
@@ -38,6 +40,7 @@ CHECKS = ["form", "chain", "totals", "card", "charges", "job", "replace one", "l
 CHECKS_OF_JOB = ["form", "chain", "card", "charges", "job", "replace one", "signature"]
 SPEC = TrainingSpec(method=Moments(subspace_dimensions=3), epsilon=1.0, delta=1e-5)
 RECORDS = 40
+KEY = SigningKey(b"of a forger")
 ACCOUNT_EPSILON = 3.0
 
 Json = dict[str, Any]
@@ -106,7 +109,8 @@ def honest(made: AccountProof) -> Json:
 
 
 def verdict_on(bundle: Json) -> Verdict:
-    return verify(json.dumps(bundle).encode())
+    """As whoever changes a proof hands it out: signed, by a key of their own."""
+    return verify(json.dumps(KEY.sign(bundle)).encode())
 
 
 def failed_at(verdict: Verdict) -> str:
@@ -144,7 +148,7 @@ def test_a_real_proof_verifies(made: AccountProof, honest: Json) -> None:
     assert [line.check for line in verdict.lines] == CHECKS
     *checked, signature = verdict.lines
     assert {line.status for line in checked} == {"holds"}
-    assert (signature.status, verdict.holds) == ("not checked", True)
+    assert (signature.status, "Nobody vouched" in signature.finding) == ("holds", True)
     assert f"{made.card.privacy.epsilon:g}" in verdict.lines[5].finding
     assert verdict.not_verified == NOT_VERIFIED_OF_ACCOUNT
     assert verdict.given == "journal of an account, for the owner"
@@ -154,20 +158,20 @@ def test_a_bundle_with_a_lost_release_verifies(books: Database) -> None:
     """It was paid twice and may have been drawn twice: both count."""
     bundle = real_proof(books, seed=2, lost_releases=2)
     assert sum(entry.kind == "charge" for entry in bundle.entries) == len(bundle.plan) + 2
-    verdict = verify(bundle.model_dump_json().encode())
+    verdict = verdict_on(bundle.model_dump(mode="json"))
     assert verdict.holds, verdict.contradiction
 
 
 def test_a_price_that_is_too_low_is_found(books: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bundle that agrees with itself, made by a product that charges one percent too little."""
     monkeypatch.setattr(base, "cost_units", lambda *arguments: cost_units(*arguments) * 99 // 100)
-    assert failed_at(verify(real_proof(books, seed=4).model_dump_json().encode())) == "charges"
+    assert failed_at(verdict_on(real_proof(books, seed=4).model_dump(mode="json"))) == "charges"
 
 
 def test_a_conversion_that_is_too_low_is_found(books: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Units are right, ε is shown one percent too small."""
     monkeypatch.setattr(statements, "epsilon_of_charge", lambda *arguments: 0.99 * epsilon_of_charge(*arguments))
-    assert failed_at(verify(real_proof(books, seed=5).model_dump_json().encode())) == "job"
+    assert failed_at(verdict_on(real_proof(books, seed=5).model_dump(mode="json"))) == "job"
 
 
 def one_unit_less(bundle: Json) -> None:
@@ -387,9 +391,15 @@ def test_a_mechanism_that_does_not_say_which_units_it_is_priced_for_is_refused(
     assert failed_at(verdict_on(honest)) == "card"
 
 
-def test_the_first_line_says_that_nobody_signed_it(made: AccountProof) -> None:
-    assert made.signature is None
-    assert verify(made.model_dump_json().encode()).lines[0].finding.endswith("Nobody signed it.")
+def test_a_signature_that_was_taken_away_is_missed_and_one_that_never_was_is_not(honest: Json) -> None:
+    assert honest["signature"] is None
+    taken = verify(json.dumps(honest).encode())
+    assert failed_at(taken) == "form"
+    assert "Nobody signed it" in (taken.contradiction or "")
+    honest["product"]["version"] = honest["card"]["product"]["version"] = "0.1.0"
+    old = verify(json.dumps(honest).encode())
+    assert old.holds
+    assert old.lines[0].finding.endswith("Nobody signed it.")
 
 
 def test_an_epsilon_that_promises_nothing_is_not_recomputed(honest: Json) -> None:
@@ -447,7 +457,7 @@ def test_the_proof_of_one_job_numbers_its_charges_from_one(books: Database) -> N
     """Also of a job whose step was charged again; another job between them leaves no gap."""
     proof = JobProof.from_account_proof(real_proof(books, seed=6, lost_releases=2))
     assert [charge.number for charge in proof.charges] == list(range(1, len(proof.plan) + 3))
-    assert verify(proof.model_dump_json().encode()).holds
+    assert verdict_on(proof.model_dump(mode="json")).holds
 
 
 def test_the_proof_of_one_job_says_nothing_of_its_account(made: AccountProof, published: Json) -> None:
@@ -503,6 +513,20 @@ def charge_left_out_and_rechained(proof: Json) -> None:
     rechain(proof)
 
 
+def last_release_left_out_everywhere_but_in_the_plan(proof: Json) -> None:
+    """Card, charges and ε agree with each other, as if the job had ended one release earlier."""
+    privacy = proof["card"]["privacy"]
+    privacy["mechanisms"].pop()
+    privacy["units"] -= proof["charges"].pop()["units"]
+    privacy["mu"] = round_up(mu_of_units(privacy["units"]), 6)
+    privacy["epsilon"] = round_up(epsilon_of_charge(AccountCharge(privacy["units"]), privacy["delta"]))
+    rechain(proof)
+
+
+def more_releases_planned_than_paid(proof: Json) -> None:
+    proof["plan"][-1]["count"] += 1
+
+
 def charged_less_and_rechained(proof: Json) -> None:
     proof["charges"][0]["units"] -= 1
     proof["card"]["privacy"]["units"] -= 1
@@ -526,6 +550,8 @@ def journal_slipped_in(proof: Json) -> None:
         (charge_left_out_and_rechained, "card"),
         (lower_mu, "card"),
         (charged_less_and_rechained, "charges"),
+        (last_release_left_out_everywhere_but_in_the_plan, "charges"),
+        (more_releases_planned_than_paid, "charges"),
         (lower_noise_everywhere, "charges"),
         (lower_epsilon, "job"),
         (higher_noise_everywhere, "job"),

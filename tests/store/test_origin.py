@@ -23,11 +23,12 @@ from datalens_service.proof.signature_check import SIGNATURE
 from datalens_service.signatures import MEMBER, SigningKey, unsigned
 from datalens_service.store.database import Database
 from datalens_service.store.installation import signing_key
-from example_proof import EXAMPLE_PROOF
+from example_proof import EXAMPLE_PROOF, of_version
 from tests.evaluation.conftest import report
 
 KEY, OTHER = SigningKey(b"of this house"), SigningKey(b"of a forger")
 PROOF = unsigned(EXAMPLE_PROOF)
+OLD = of_version(PROOF, "0.1.0")
 
 
 def file(document: dict[str, Any]) -> bytes:
@@ -59,8 +60,13 @@ def test_a_proof_says_who_signed_it() -> None:
     assert (given.holds, line(given, SIGNATURE)[0]) == (True, "holds")
 
 
-def test_a_proof_that_nobody_signed_says_so() -> None:
-    for proof in (PROOF, {**PROOF, MEMBER: None}):
+def test_a_signature_that_was_taken_away_is_missed() -> None:
+    for proof in (PROOF, {**PROOF, MEMBER: None}, of_version(PROOF, "2.3.0")):
+        assert line(verify(file(proof)), "form")[0] == "contradiction"
+
+
+def test_a_proof_of_before_that_nobody_signed_says_so() -> None:
+    for proof in (OLD, {**OLD, MEMBER: None}):
         verdict = verify(file(proof))
         assert (verdict.holds, line(verdict, SIGNATURE)) == (
             True,
@@ -81,7 +87,6 @@ def test_a_forgery_whose_chain_was_made_anew_is_caught() -> None:
     minute = "2026-01-05T10:41:00Z"
     forged = rechained(KEY.sign(PROOF), minute=minute)
     assert forged["charges"][0]["minute"] == minute
-    assert verify(file({**forged, MEMBER: None})).holds, "consistent in itself"
     verdict = verify(file(forged))
     assert (verdict.holds, line(verdict, SIGNATURE)) == (
         False,
@@ -182,7 +187,7 @@ def test_a_signature_of_the_sums_cannot_be_left_out_or_made_by_somebody_else(tmp
 
 
 def test_an_archive_of_before_says_that_it_is_not_signed(tmp_path: Path) -> None:
-    old = repacked(archive(tmp_path, PROOF), tmp_path / "old.zip", resum=False, drop=SUMS_SIGNATURE)
+    old = repacked(archive(tmp_path, OLD), tmp_path / "old.zip", resum=False, drop=SUMS_SIGNATURE)
     verdict = verify_path(old)
     assert (verdict.holds, line(verdict, FILES)[0], line(verdict, SUMS_LINE)[0]) == (True, "holds", "not checked")
 

@@ -22,6 +22,7 @@ from datalens_service.proof.job_charges import Charge, genesis
 from datalens_service.proof.job_proof import JobProof, build_account_proof
 from datalens_service.proof.proof_verification import Verdict, verify
 from datalens_service.run import run
+from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
@@ -158,7 +159,7 @@ def proof(sqlite_database: Database, plan: Plan, records: Dataset) -> tuple[Json
 
 
 def checked(content: Json) -> Verdict:
-    return verify(json.dumps(content).encode())
+    return verify(json.dumps(SigningKey(b"of a forger").sign(content)).encode())
 
 
 def test_proofs_of_sampled_jobs_hold(proof: tuple[Json, Json]) -> None:
