@@ -1,6 +1,6 @@
 """The two classifiers that judge synthetic images: the standard CNN, small and published, and a residual network.
 
-Both see images of more than 32 pixels a side averaged down to 32, so that their work does not grow with the images.
+Both see images of more than 32 pixels a side `averaged` down to 32, so that their work does not grow with the images.
 
 Standard CNN: convolution 3×3 (32) – pool 2 – dropout 0.2 – convolution 3×3 (64) – pool 2 – dropout 0.25 –
 dense 64 – softmax. ReLU follows the pooling, which gives the same numbers as the reverse and costs less.
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 """Height, width, channels."""
 
-_LARGEST_SIDE = 32
-_AVERAGED = f"sides above {_LARGEST_SIDE} pixels averaged down to {_LARGEST_SIDE}"
+LARGEST_SIDE = 32
+_AVERAGED = f"sides above {LARGEST_SIDE} pixels averaged down to {LARGEST_SIDE}"
 # Below this side two valid convolutions would eat the image up; a border of zeros keeps its size.
 _SMALLEST_UNPADDED_SIDE = 16
 
@@ -44,14 +44,13 @@ class ClassifierArchitecture(NamedTuple):
 
 
 def standard_network(shape: Shape, num_classes: int) -> torch.nn.Module:
-    """The standard CNN for images of `shape` (height, width, channels)."""
+    """The standard CNN for averaged images of `shape` (height, width, channels)."""
     from torch import nn
 
-    height, width, channels = _seen(shape)
+    height, width, channels = shape
     padding = 0 if min(height, width) >= _SMALLEST_UNPADDED_SIDE else 1
     features = 64 * _side_after(height, padding) * _side_after(width, padding)
     return nn.Sequential(
-        *_averaged(shape),
         nn.Conv2d(channels, 32, 3, padding=padding),
         nn.MaxPool2d(2),
         nn.ReLU(),
@@ -68,10 +67,10 @@ def standard_network(shape: Shape, num_classes: int) -> torch.nn.Module:
 
 
 def residual_network(shape: Shape, num_classes: int) -> torch.nn.Module:
-    """The stronger classifier for images of `shape` (height, width, channels)."""
+    """The stronger classifier for averaged images of `shape` (height, width, channels)."""
     from torch import nn
 
-    blocks = [*_averaged(shape), nn.Conv2d(shape[2], _STAGES[0], 3, padding=1, bias=False)]
+    blocks: list[nn.Module] = [nn.Conv2d(shape[2], _STAGES[0], 3, padding=1, bias=False)]
     before = _STAGES[0]
     for stage, width in enumerate(_STAGES):
         blocks.append(_residual_block(before, width, stride=1 if stage == 0 else 2))
@@ -107,17 +106,12 @@ def _residual_block(before: int, width: int, stride: int) -> torch.nn.Module:
     return Residual()
 
 
-def _seen(shape: Shape) -> Shape:
-    """What a classifier sees of an image of this shape."""
-    height, width, channels = shape
-    return min(height, _LARGEST_SIDE), min(width, _LARGEST_SIDE), channels
+def averaged(images: torch.Tensor) -> torch.Tensor:
+    """What a classifier sees of images (n, channels, height, width) of any size."""
+    from torch.nn.functional import adaptive_avg_pool2d
 
-
-def _averaged(shape: Shape) -> list[torch.nn.Module]:
-    """The layer that averages large images down; none for others."""
-    from torch import nn
-
-    return [] if _seen(shape) == shape else [nn.AdaptiveAvgPool2d(_seen(shape)[:2])]
+    height, width = (min(side, LARGEST_SIDE) for side in images.shape[2:])
+    return images if images.shape[2:] == (height, width) else adaptive_avg_pool2d(images, (height, width))
 
 
 def _side_after(side: int, padding: int) -> int:

@@ -17,13 +17,13 @@ from torch_fidelity import FeatureExtractorBase, register_feature_extractor
 
 from datalens_service.data.dataset import Split
 from datalens_service.evaluation.metrics import downstream
-from datalens_service.evaluation.metrics.classifiers import standard_network
+from datalens_service.evaluation.metrics.classifiers import LARGEST_SIDE, averaged, standard_network
 
 NAME: Final = "datalens-domain"
 
 _FEATURES, _LOGITS = "features", "logits"
 _SCALE: Final = "scale"
-_STEPS: Final = 120
+_STEPS, _BATCH = 120, 128
 
 
 class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
@@ -39,11 +39,10 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
     ) -> None:
         super().__init__(name, features_list)
         with safe_open(feature_extractor_weights_path, framework="pt") as file:
-            shape = [int(part) for part in file.metadata()["shape"].split(",")]
+            *sides, channels, classes = (int(part) for part in file.metadata()["shape"].split(","))
             weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         self.register_buffer("scale", weights.pop(_SCALE))
-        *height_width_channels, classes = shape
-        network = standard_network(tuple(height_width_channels), classes)
+        network = standard_network((*(min(side, LARGEST_SIDE) for side in sides), channels), classes)
         network.load_state_dict(weights)
         *body, last = network.children()
         self.body, self.last = torch.nn.Sequential(*body), last
@@ -60,7 +59,7 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Outputs for uint8 images (n, channels, height, width)."""
-        features = self.body(images.float() / 255)
+        features = self.body(averaged(images.float() / 255))
         outputs = {_FEATURES: features / self.scale, _LOGITS: self.last(features)}
         return tuple(outputs[name] for name in self.features_list)
 
@@ -75,10 +74,10 @@ def train(reference: Split, num_classes: int, path: Path, *, seed: int, device: 
     Returns:
         SHA-256 of the file, hexadecimal.
     """
-    epochs = -(-_STEPS * downstream.BATCH // len(reference))
     network = downstream.trained(
-        reference.images, reference.labels, num_classes, epochs=epochs, seed=seed, device=device
-    )
+        reference.images, reference.labels, num_classes,
+        epochs=-(-_STEPS * _BATCH // len(reference)), batch_size=_BATCH, seed=seed, device=device,
+    )  # fmt: skip
     weights = {key: value.cpu().contiguous() for key, value in network.state_dict().items()}
     weights[_SCALE] = _root_mean_square(network, reference, device)
     shape = ",".join(map(str, (*reference.images.shape[1:], num_classes)))

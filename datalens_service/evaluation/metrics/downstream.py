@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Images, Labels
-from datalens_service.evaluation.metrics.classifiers import STANDARD, ClassifierArchitecture
+from datalens_service.evaluation.metrics.classifiers import LARGEST_SIDE, STANDARD, ClassifierArchitecture, averaged
 
 if TYPE_CHECKING:
     import torch
@@ -110,8 +110,9 @@ def trained(
 
     with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
         torch.manual_seed(seed)
-        network = classifier.build(images.shape[1:], num_classes).to(device).to(memory_format=torch.channels_last)
         pixels, targets = _on(device, images, labels)
+        network = classifier.build(tuple(pixels.shape[1:]), num_classes).to(device)
+        network = network.to(memory_format=torch.channels_last)
         optimizer = torch.optim.Adam(network.parameters(), _LEARNING_RATE)
         for epoch in range(epochs):
             _train_epoch(network, optimizer, pixels, targets, batch_size)
@@ -121,12 +122,15 @@ def trained(
 
 
 def _on(device: str, images: Images, labels: Targets) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images (still bytes) and labels as tensors on `device`."""
+    """Averaged images (still bytes) and labels as tensors on `device`."""
     import torch
 
     # Arrays mapped from a file may be read-only, which torch does not know.
-    writable = np.require(images, requirements=["C", "W"])
-    return torch.from_numpy(writable).to(device), torch.tensor(labels, device=device)
+    writable = torch.from_numpy(np.require(images, requirements=["C", "W"]))
+    if max(images.shape[1:3]) > LARGEST_SIDE:
+        parts = [scaled(part).mul_(255).round_().byte() for part in torch.split(writable, BATCH)]
+        writable = torch.cat(parts).permute(0, 2, 3, 1)
+    return writable.to(device), torch.tensor(labels, device=device)
 
 
 def _train_epoch(
@@ -147,8 +151,8 @@ def _train_epoch(
 
 
 def scaled(images: torch.Tensor) -> torch.Tensor:
-    """Bytes (n, height, width, channels) as numbers in [0, 1], channels first in shape and last in memory."""
-    return images.permute(0, 3, 1, 2).float() / 255
+    """Bytes (n, height, width, channels) as averaged numbers in [0, 1], channels first in shape and last in memory."""
+    return averaged(images.permute(0, 3, 1, 2).float() / 255)
 
 
 def _labelled(network: torch.nn.Module, images: Images, device: str) -> Labels:

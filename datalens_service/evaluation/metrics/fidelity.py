@@ -33,7 +33,7 @@ _NOT_INSTALLED: Final = "torch-fidelity is not installed; install it with: pip i
 _KID_SUBSETS: Final = 20
 _KID_SUBSET_SIZE: Final = 500
 _IMAGES_PER_SCORE_SPLIT: Final = 200
-_BATCH: Final = 256
+_BATCH: Final = 64
 _BATCH_OF_INCEPTION: Final = 32
 _IMAGES_AT_ONCE: Final = 1_000
 """Compared with all others."""

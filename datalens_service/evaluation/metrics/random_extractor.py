@@ -57,7 +57,9 @@ class RandomExtractor(FeatureExtractorBase):  # type: ignore[misc]
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Features (n, 64) of uint8 images (n, channels, height, width), sides from 4, larger than 64 averaged down."""
         height, width = (min(side, _LARGEST_SIDE) for side in images.shape[2:])
-        maps = nn.functional.adaptive_avg_pool2d(images.float() / 255, (height, width))
+        # Convolutions are twice as fast with channels last.
+        maps = (images.float() / 255).contiguous(memory_format=torch.channels_last)
+        maps = nn.functional.adaptive_avg_pool2d(maps, (height, width))
         for layer in range(len(_MAPS)):
             if layer and min(maps.shape[2:]) >= _POOLED_FROM:
                 maps = nn.functional.avg_pool2d(maps, 2)
