@@ -47,6 +47,8 @@ _MIGRATIONS = str(Path(migrations.__file__).parent)
 _MIGRATION_LOCK = 0x646C_6D69
 _BEGIN = "datalens_begin"
 _DISK_FULL = "53100"
+_OTHER_TABLES = ("42P01", "42703")
+"""SQLSTATE of a table or column that is not there."""
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 TRIGGERS = frozenset(
@@ -218,6 +220,10 @@ def _translated(server: Server | None) -> Generator[None]:
             ) from error
         if getattr(error.orig, "sqlite_errorcode", None) in _DAMAGED:
             raise StoreUnavailable("The file of the database is damaged, or none: restore it from a backup.") from error
+        if _has_other_tables(error.orig):
+            raise StoreUnavailable(
+                "The database has the tables of another version of the service, so nothing happened: run one version."
+            ) from error
         if not isinstance(error, OperationalError | InterfaceError):
             raise
         if _is_full(error.orig):
@@ -235,6 +241,13 @@ def _is_full(error: BaseException | None) -> bool:
         # A quota comes as the second: SQLite knows ENOSPC only.
         return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
     return getattr(error, "sqlstate", None) == _DISK_FULL
+
+
+def _has_other_tables(error: BaseException | None) -> bool:
+    """Somebody migrated the database under this process."""
+    if isinstance(error, sqlite3.Error):
+        return str(error).startswith(("no such table", "no such column"))
+    return getattr(error, "sqlstate", None) in _OTHER_TABLES
 
 
 def _checked(url: str) -> URL:
@@ -346,6 +359,11 @@ def _revision(connection: Connection) -> str | None:
 
 def _check_revision(connection: Connection) -> None:
     actual, head = _revision(connection), _head()
+    if actual and head and actual > head:
+        raise StoreUnavailable(
+            f"A newer version of the service made this database (revision {actual}, this version knows {head}): start "
+            "that version, or restore a backup from before the upgrade."
+        )
     if actual != head:
         raise StoreUnavailable(
             f"The database schema is at revision {actual}, this version needs {head}; migrate it, with version 1.0.0 "

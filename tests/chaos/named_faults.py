@@ -2,24 +2,18 @@
 
 import os
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from itertools import cycle, islice
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx2
 
-from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, VOTES
-from deployments.stack import CeleryStack
 from disks import small_disk
 
-Figures = dict[str, Any]
+from .served import Figures, ask, read, read_books, served, submit, summarize
+from .upgrade import upgrade
 
-_CLIENTS = 60
 _FROZEN_SECONDS = 45.0
 _WITHIN_SECONDS = 5.0
 _WATCHED_SECONDS = 20.0
@@ -29,31 +23,31 @@ _FAKE_CLOCK = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), Path(
 
 def frozen_database(folder: Path) -> Figures:
     """PostgreSQL and all its processes stand still for longer than a lease while a job charges and clients ask."""
-    with _served(folder) as stack:
+    with served(folder) as stack:
         job = stack.order(VOTES)
         stack.wait_for_steps(job, 10)
         with stack.postgresql.frozen():
-            answers = _ask(stack, ("/readyz", "/v1/jobs", "/v1/usage", "/livez"), _FROZEN_SECONDS)
+            answers = ask(stack, ("/readyz", "/v1/jobs", "/v1/usage", "/livez"), _FROZEN_SECONDS)
         thawed = time.monotonic()
         stack.wait(stack.ready)
         ready = time.monotonic() - thawed
-        figures = _figures(answers) | {"ready_after_seconds": round(ready, 1)} | _books(stack, job)
+        figures = summarize(answers) | {"ready_after_seconds": round(ready, 1)} | read_books(stack, job)
     passed = figures["slowest_seconds"] <= _WITHIN_SECONDS and figures["no_answer"] == 0
     return figures | {"passed": passed and figures["leases"] == 1 and figures["charged_again"] == 0}
 
 
 def frozen_broker(folder: Path) -> Figures:
     """Redis stands still: everything goes on, and the service says that it is degraded."""
-    with _served(folder) as stack:
+    with served(folder) as stack:
         dataset = stack.new_dataset()
         with stack.redis.frozen():
             began = time.monotonic()
             job = stack.order(QUICK, dataset)
             submitted = time.monotonic() - began
-            answers = _ask(stack, ("/readyz", "/v1/jobs", f"/v1/jobs/{job.id}", "/livez"), _FROZEN_SECONDS)
+            answers = ask(stack, ("/readyz", "/v1/jobs", f"/v1/jobs/{job.id}", "/livez"), _FROZEN_SECONDS)
             ended = stack.wait_for_end(job)
             said = httpx2.get(f"{stack.url}/readyz", timeout=60).json()
-    figures = _figures(answers) | {"submission_seconds": round(submitted, 1), "job": ended.state.value} | said
+    figures = summarize(answers) | {"submission_seconds": round(submitted, 1), "job": ended.state.value} | said
     slowest = max(submitted, figures["slowest_seconds"])
     passed = figures["by_status"].keys() == {"200"} and "broker" in said["degraded"] and slowest <= _WITHIN_SECONDS
     return figures | {"passed": passed and ended.state == JobState.SUCCEEDED}
@@ -63,7 +57,7 @@ def job_that_kills_its_processes(folder: Path) -> Figures:
     """The first job of the queue kills each process before it has the job; another waits behind it."""
     poisoned = folder / "poisoned-jobs"
     path = os.pathsep.join([str(Path(__file__).parent / "poisoned"), os.environ.get("PYTHONPATH", "")])
-    with _served(folder, PYTHONPATH=path, POISONED_JOBS=str(poisoned)) as stack:
+    with served(folder, PYTHONPATH=path, POISONED_JOBS=str(poisoned)) as stack:
         datasets = [stack.new_dataset(), stack.new_dataset()]
         stack.kill_worker(stack.workers[0])
         bad, good = (stack.order(QUICK, dataset) for dataset in datasets)
@@ -84,35 +78,35 @@ def full_disk(folder: Path) -> Figures:
     """The disk of data folder and charge log is full; PostgreSQL has another."""
     small = folder / "disk"
     small.mkdir()
-    with small_disk(small) as disk, _served(small, log=folder / "log") as stack:
+    with small_disk(small) as disk, served(small, log=folder / "log") as stack:
         datasets = [stack.new_dataset(), stack.new_dataset()]
         stack.kill_worker(stack.workers[0])
         job = stack.order(QUICK, datasets[0])
         stack.start_worker()
         with disk.full():
-            stack.wait(lambda: _read(stack, f"/v1/jobs/{job.id}")["waiting_reason"] is not None)
-            began, refused = time.monotonic(), _submit(stack, datasets[1])
+            stack.wait(lambda: read(stack, f"/v1/jobs/{job.id}")["waiting_reason"] is not None)
+            began, refused = time.monotonic(), submit(stack, datasets[1])
             seconds = time.monotonic() - began
             time.sleep(_WATCHED_SECONDS)
-            ready = _read(stack, "/readyz")
+            ready = read(stack, "/readyz")
             lines = stack.log.read_text().count("no job is started")
             waiting = stack.job(job).state
         ended = stack.wait_for_end(job)
         figures = {"submission": refused, "seconds": round(seconds, 1), "ready": ready["status"], "log_lines": lines}
-        figures |= {"waiting": waiting.value, "attempts": stack.job(job).attempts} | _books(stack, job)
+        figures |= {"waiting": waiting.value, "attempts": stack.job(job).attempts} | read_books(stack, job)
     passed = refused == "insufficient-storage" and lines < _WATCHED_SECONDS and ended.state == JobState.SUCCEEDED
     return figures | {"watched_seconds": _WATCHED_SECONDS, "passed": passed and figures["charged_again"] == 0}
 
 
 def wrong_clocks(folder: Path) -> Figures:
     """One worker is ten minutes ahead and another as much behind; each runs a job."""
-    with _served(folder) as stack:
+    with served(folder) as stack:
         stack.kill_worker(stack.workers[0])
         for offset in ("+10m", "-10m"):
             clock = {"FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": str(_FAKE_CLOCK)}
             stack.workers.append(stack.start("-m", *stack.worker_command(), **clock))
         ordered = [stack.order(VOTES) for _ in range(2)]
-        books = [_books(stack, job) for job in ordered]
+        books = [read_books(stack, job) for job in ordered]
         ended = [stack.job(job) for job in ordered]
     times = [(job.started_at, job.finished_at) for job in ended]
     seconds = [(end - begin).total_seconds() for begin, end in times if begin is not None and end is not None]
@@ -128,78 +122,5 @@ FAULTS: dict[str, Callable[[Path], Figures]] = {
     "full disk": full_disk,
     "wrong clocks": wrong_clocks,
     "job that kills its processes": job_that_kills_its_processes,
+    "upgrade": upgrade,
 }
-
-
-@contextmanager
-def _served(folder: Path, log: Path | None = None, **variables: str) -> Iterator[CeleryStack]:
-    """A stack with one API and one worker, while the block runs."""
-    stack = CeleryStack(folder)
-    stack.log = log or stack.log
-    stack.changes |= variables
-    try:
-        stack.serve()
-        yield stack
-    finally:
-        stack.close()
-
-
-def _ask(stack: CeleryStack, paths: tuple[str, ...], seconds: float) -> list[tuple[int, float]]:
-    """Status (0: none) and seconds of each answer to many clients, each of which asks again at once."""
-    until = time.monotonic() + seconds
-    headers = {"Authorization": f"Bearer {stack.key}"}
-
-    def client(path: str) -> list[tuple[int, float]]:
-        found = []
-        with httpx2.Client(base_url=stack.url, headers=headers, timeout=60) as http:
-            while (began := time.monotonic()) < until:
-                try:
-                    status = http.get(path).status_code
-                except httpx2.HTTPError:
-                    status = 0
-                found.append((status, time.monotonic() - began))
-                time.sleep(1)
-        return found
-
-    with ThreadPoolExecutor(_CLIENTS) as threads:
-        asked = threads.map(client, islice(cycle(paths), _CLIENTS))
-        return [answer for answers in asked for answer in answers]
-
-
-def _read(stack: CeleryStack, path: str) -> dict[str, Any]:
-    headers = {"Authorization": f"Bearer {stack.key}"}
-    found: dict[str, Any] = httpx2.get(f"{stack.url}{path}", headers=headers, timeout=60).json()
-    return found
-
-
-def _submit(stack: CeleryStack, dataset_id: str) -> str:
-    """The code of the problem that answers a submission; empty for one that is accepted."""
-    headers = {"Authorization": f"Bearer {stack.key}"}
-    body = {"dataset_id": dataset_id, "spec": QUICK}
-    return str(httpx2.post(f"{stack.url}/v1/jobs", json=body, headers=headers, timeout=60).json().get("code", ""))
-
-
-def _figures(answers: list[tuple[int, float]]) -> Figures:
-    seconds = sorted(taken for _, taken in answers)
-    counted = Counter(status for status, _ in answers)
-    return {
-        "answers": len(answers),
-        "by_status": {str(status): count for status, count in sorted(counted.items()) if status},
-        "no_answer": counted[0],
-        "median_seconds": round(seconds[len(seconds) // 2], 2),
-        "slowest_seconds": round(seconds[-1], 2),
-    }
-
-
-def _books(stack: CeleryStack, job: Job) -> Figures:
-    """How the job ended, and whether it lost its lease or paid for a step twice."""
-    ended = stack.wait_for_end(job)
-    charged = stack.charged_steps(job)
-    if ended.state == JobState.SUCCEEDED:
-        stack.assert_balanced(job)
-    return {
-        "job": ended.state.value,
-        "leases": ended.lease_token,
-        "charged": len(charged),
-        "charged_again": len(charged) - len(set(charged)),
-    }

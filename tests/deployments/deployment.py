@@ -212,11 +212,12 @@ class Deployment:
         assert self.statement(job).charged_units == ended.charged_units
         assert self.statement(job).reserved_units == ended.reserved_units == 0
 
-    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.Popen[bytes]:
         """A process of Python."""
         with self.log.open("ab") as log:
             command = [sys.executable, *arguments]
-            process = subprocess.Popen(command, env=self.environment | variables, stdout=log, stderr=log)
+            environment = self.environment | variables
+            process = subprocess.Popen(command, cwd=cwd, env=environment, stdout=log, stderr=log)
         self._processes.append(process)
         return process
 

@@ -74,8 +74,12 @@ class Stack(Deployment):
         self.wait(self.ready)
 
     def start_api(self) -> None:
+        self.api = self.start_module(*self.api_command())
+
+    def api_command(self) -> tuple[str, ...]:
+        """Module and arguments that start an API."""
         options = ("--factory", "--host", "127.0.0.1", "--port", str(self.port), "--no-access-log")
-        self.api = self.start_module("uvicorn", "api.main:create_app", *options)
+        return ("uvicorn", "api.main:create_app", *options)
 
     def kill_api(self) -> None:
         assert self.api is not None

@@ -201,13 +201,22 @@ def assert_newest(moved: Database) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize("revision", ["0014", "0099"])
-def test_an_unknown_schema_is_left_alone_and_refused(older: Older, revision: str) -> None:
+@pytest.mark.parametrize(
+    ("revision", "said"), [("0014", r"at revision 0014.* version 1\.0\.0 first"), ("0099", "A newer version .*0099")]
+)
+def test_an_unknown_schema_is_left_alone_and_refused(older: Older, revision: str, said: str) -> None:
     moved = older()
     by_hand(moved, "UPDATE alembic_version SET version_num = :revision", revision=revision)
     moved.migrate()
-    with pytest.raises(StoreUnavailable, match=rf"at revision {revision}.* version 1\.0\.0 first"):
+    with pytest.raises(StoreUnavailable, match=said):
         moved.check()
+
+
+def test_tables_that_a_newer_version_changed_under_a_running_one_are_a_reason_to_stop(database: Database) -> None:
+    job = new_job(database, new_dataset(database).id, 1000)
+    by_hand(database, "ALTER TABLE jobs RENAME COLUMN price TO cost")
+    with pytest.raises(StoreUnavailable, match="another version"):
+        jobs.get(database, job.id)
 
 
 def spend(account: JobAccount, units: int) -> None:

@@ -1,0 +1,94 @@
+"""What the faults with a name have in common: a stack, many clients, and what came of them in figures."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from datalens_service.store.jobs.jobs import Job, JobState
+from deployments.deployment import QUICK
+from deployments.stack import CeleryStack, Stack
+
+Figures = dict[str, Any]
+
+_CLIENTS = 60
+
+
+@contextmanager
+def served(folder: Path, log: Path | None = None, **variables: str) -> Iterator[CeleryStack]:
+    """A stack with one API and one worker, while the block runs."""
+    stack = CeleryStack(folder)
+    stack.log = log or stack.log
+    stack.changes |= variables
+    try:
+        stack.serve()
+        yield stack
+    finally:
+        stack.close()
+
+
+def ask(stack: Stack, paths: tuple[str, ...], seconds: float) -> list[tuple[int, float]]:
+    """Status (0: none) and seconds of each answer to many clients, each of which asks again at once."""
+    until = time.monotonic() + seconds
+    headers = {"Authorization": f"Bearer {stack.key}"}
+
+    def client(path: str) -> list[tuple[int, float]]:
+        found = []
+        with httpx2.Client(base_url=stack.url, headers=headers, timeout=60) as http:
+            while (began := time.monotonic()) < until:
+                try:
+                    status = http.get(path).status_code
+                except httpx2.HTTPError:
+                    status = 0
+                found.append((status, time.monotonic() - began))
+                time.sleep(1)
+        return found
+
+    with ThreadPoolExecutor(_CLIENTS) as threads:
+        asked = threads.map(client, islice(cycle(paths), _CLIENTS))
+        return [answer for answers in asked for answer in answers]
+
+
+def read(stack: Stack, path: str) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {stack.key}"}
+    found: dict[str, Any] = httpx2.get(f"{stack.url}{path}", headers=headers, timeout=60).json()
+    return found
+
+
+def submit(stack: Stack, dataset_id: str) -> str:
+    """The code of the problem that answers a submission; empty for one that is accepted."""
+    headers = {"Authorization": f"Bearer {stack.key}"}
+    body = {"dataset_id": dataset_id, "spec": QUICK}
+    return str(httpx2.post(f"{stack.url}/v1/jobs", json=body, headers=headers, timeout=60).json().get("code", ""))
+
+
+def summarize(answers: list[tuple[int, float]]) -> Figures:
+    seconds = sorted(taken for _, taken in answers)
+    counted = Counter(status for status, _ in answers)
+    return {
+        "answers": len(answers),
+        "by_status": {str(status): count for status, count in sorted(counted.items()) if status},
+        "no_answer": counted[0],
+        "median_seconds": round(seconds[len(seconds) // 2], 2),
+        "slowest_seconds": round(seconds[-1], 2),
+    }
+
+
+def read_books(stack: Stack, job: Job) -> Figures:
+    """How the job ended, and whether it lost its lease or paid for a step twice."""
+    ended = stack.wait_for_end(job)
+    charged = stack.charged_steps(job)
+    if ended.state == JobState.SUCCEEDED:
+        stack.assert_balanced(job)
+    return {
+        "job": ended.state.value,
+        "leases": ended.lease_token,
+        "charged": len(charged),
+        "charged_again": len(charged) - len(set(charged)),
+    }

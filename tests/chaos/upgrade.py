@@ -1,0 +1,163 @@
+"""An installation of version 1.0.0 that is upgraded in place while its API and its worker run on."""
+
+import hashlib
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from sqlalchemy import make_url
+
+from datalens_service.proof.proof_verification import verify
+from datalens_service.store.jobs import jobs
+from datalens_service.store.ledger.recovery import check_against_log
+from deployments.deployment import PATIENCE, QUICK, VOTES
+from deployments.stack import CeleryStack
+from ports import free_port
+
+from .served import Figures, read, read_books
+
+VERSION_1 = "3508071d4a2136b631d623790562f78613fecd03"
+_REPOSITORY = Path(__file__).parents[2]
+_BESIDE_SECONDS = 15.0
+_PATHS = ("/livez", "/readyz", "/v1/jobs", "/v1/datasets", "/v1/api-keys", "/v1/usage")
+
+
+class OlderStack(CeleryStack):
+    """Begins with processes of version 1.0.0, which make the database.
+
+    Args:
+        folder: Of the deployment.
+        source: Of that version.
+    """
+
+    def __init__(self, folder: Path, source: Path) -> None:
+        super().__init__(folder)
+        self._source = source
+        self.database.dispose()
+        name = make_url(self.database.url).database
+        self.postgresql.execute(f"DROP DATABASE {name}")
+        self.postgresql.execute(f"CREATE DATABASE {name} OWNER service")
+
+    def serve(self) -> None:
+        self.api = self.start_older(*self.api_command())
+        self.wait(self.ready)
+        command = [sys.executable, "-m", "datalens_service.cli", "keys", "create", "--name", "older", "--json"]
+        environment = self.environment | {"PYTHONPATH": str(self._source)}
+        made = subprocess.run(command, cwd=self._source, env=environment, capture_output=True, check=True)
+        self.key = json.loads(made.stdout)["api_key"]
+        self.workers.append(self.start_older(*self.worker_command()))
+
+    def start_older(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """A module of version 1.0.0."""
+        return self.start("-m", *arguments, cwd=self._source, PYTHONPATH=str(self._source))
+
+
+def upgrade(folder: Path) -> Figures:
+    """An API and a worker of 1.0.0 go on while an API of this version migrates under them."""
+    source = folder / "older"
+    if not _unpack(source):
+        return {"passed": True, "not_tried": "this checkout does not reach back to version 1.0.0"}
+    stack = OlderStack(folder, source)
+    try:
+        stack.serve()
+        before = _Installation(stack)
+        figures = _run_both(stack) | {"changed": before.compare()}
+        books = [read_books(stack, jobs.get(stack.database, job)) for job in before.job_ids]
+        later = read_books(stack, stack.order(QUICK))
+        frozen = len(check_against_log(stack.database))
+    finally:
+        stack.close()
+    ended = [one["job"] for one in [*books, later]]
+    figures |= {"jobs": ended, "charged_again": books[1]["charged_again"], "frozen_accounts": frozen}
+    passed = not figures["changed"] and ended == ["succeeded"] * 3 and not frozen and figures["code"] != 0
+    return figures | {"passed": passed and figures["answers"]["newer"].keys() == {"200"}}
+
+
+class _Installation:
+    """What version 1.0.0 shows of a data set, an ended job, its files, and an address for one of them.
+
+    Attributes:
+        job_ids: Of the ended job, and of one that runs.
+    """
+
+    def __init__(self, stack: CeleryStack) -> None:
+        self._stack = stack
+        dataset = stack.new_dataset()
+        with stack.client() as client:
+            ended = client.submit(dataset, QUICK).wait().id
+            self.job_ids = (ended, client.submit(stack.new_dataset(), VOTES).id)
+            files = client.files(ended)
+        job = f"/v1/jobs/{ended}"
+        signing = f"{job}/artifacts/{next(file.name for file in files if file.audience == 'anyone')}:sign"
+        signed = httpx2.post(f"{stack.url}{signing}", headers=self._key(), timeout=60).json()["url"]
+        self._addresses = [job, f"/v1/datasets/{dataset}", f"/v1/datasets/{dataset}/privacy", signed]
+        self._addresses += [f"{job}/bundle", *(f"{job}/artifacts/{file.name}" for file in files)]
+        stack.wait(lambda: read(stack, f"/v1/jobs/{self.job_ids[1]}")["state"] == "running")
+        self._seen = self._look()
+
+    def compare(self) -> list[str]:
+        """What is not as it was: addresses, and members of what they answered then."""
+        now = self._look()
+        return [f"{at} {name}" for at, was in self._seen.items() for name in was if now[at].get(name) != was[name]]
+
+    def _look(self) -> dict[str, dict[str, Any]]:
+        return {address: self._read(address) for address in self._addresses}
+
+    def _read(self, address: str) -> dict[str, Any]:
+        headers = {} if "signature=" in address else self._key()
+        answer = httpx2.get(f"{self._stack.url}{address}", headers=headers, timeout=60)
+        if address.endswith("/bundle"):
+            return {"holds": verify(answer.content).holds}
+        if answer.headers["Content-Type"] == "application/json" and "/artifacts/" not in address:
+            return dict(answer.json())
+        return {"status": answer.status_code, "sha256": hashlib.sha256(answer.content).hexdigest()}
+
+    def _key(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._stack.key}"}
+
+
+def _run_both(stack: OlderStack) -> Figures:
+    """Start what is new, ask both APIs for a while, and replace the worker; what 1.0.0 says when it starts again."""
+    older = stack.url
+    stack.port = free_port()
+    stack.start_api()
+    stack.wait(stack.ready)
+    answers = {"older": Counter[str](), "newer": Counter[str]()}
+    until = time.monotonic() + _BESIDE_SECONDS
+    while time.monotonic() < until:
+        for name, url in (("older", older), ("newer", stack.url)):
+            answers[name].update(_ask(url, stack.key))
+    stack.kill_worker(stack.workers[0])
+    stack.start_worker()
+    written = stack.log.stat().st_size
+    again = stack.start_older("migrations")
+    again.wait(PATIENCE)
+    said = stack.log.read_bytes()[written:].decode().splitlines()
+    return {
+        "answers": {name: dict(found) for name, found in answers.items()},
+        "older": said[-1],
+        "code": again.returncode,
+    }
+
+
+def _ask(url: str, key: str) -> list[str]:
+    headers = {"Authorization": f"Bearer {key}"}
+    return [str(httpx2.get(f"{url}{path}", headers=headers, timeout=60).status_code) for path in _PATHS]
+
+
+def _unpack(folder: Path) -> bool:
+    """The source of version 1.0.0, from the history of this checkout."""
+    archive = folder.with_suffix(".tar")
+    command = ["git", "-C", str(_REPOSITORY), "archive", "--output", str(archive), VERSION_1]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        return False
+    folder.mkdir()
+    with tarfile.open(archive) as files:
+        files.extractall(folder, filter="data")
+    return True
