@@ -27,10 +27,12 @@ from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result, read_rows
 from benchmarks.panel import Cell, draw
 from benchmarks.pooling import Row, pool, protocol
+from benchmarks.rows import ROWS
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.evaluation.metrics.downstream import accuracy
 from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.planning.choices import TEACH, choose
 from datalens_service.planning.expectations import TABLE, expect, measure_machine, read_table
 from datalens_service.planning.presets import preset
 from datalens_service.planning.reached import Measured
@@ -39,6 +41,8 @@ from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
 PRESETS = ("auto", "fast", "classifier")
+ADOPTED = {"auto": "auto", "teach": TEACH, "warm": "balanced", "diffusion": "diffusion"}
+"""Presets by the names of rows of the utility benchmark."""
 DELTA = 1e-5
 
 
@@ -80,20 +84,26 @@ def score(released: Any, data: Dataset, options: argparse.Namespace, seed: int) 
 def measure(options: argparse.Namespace) -> Measured:
     """One row, over seeds."""
     runs = [run_once(options, seed) for seed in range(options.seeds)]
-    method = build_spec(options, draw_units(options, 0), 0).method.name
+    schema = draw_units(options, 0).schema
+    method = choose(options.preset, schema, options.epsilon)
+    encoder = method.public_encoder()
     return Measured(
         dataset=options.dataset,
         preset=options.preset,
-        method=method,
+        method=method.name,
         units=options.units,
         epsilon=options.epsilon,
         accuracies=tuple(percent for percent, _ in runs),
         training_seconds=max(0.1, round(float(np.mean([seconds for _, seconds in runs])), 1)),
         calibration_seconds=round(measure_machine(), 5),
-        synthetic_images=0 if method == "scattering" else options.images,
+        synthetic_images=options.images if method.result == "generator" else 0,
         epochs=options.epochs,
         commit=provenance()["commit"],
         machine=provenance()["machine"],
+        channels=schema.channels,
+        side=schema.height,
+        num_classes=schema.num_classes,
+        encoder=encoder and encoder.name,
     )
 
 
@@ -131,16 +141,26 @@ def check(options: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def adopt(results: Sequence[Row], dataset_name: str, epsilon: float, timed: int | None = None) -> Measured:
-    """The row of the utility benchmark for the preset `auto` on all records.
+def adopt(
+    results: Sequence[Row], dataset_name: str, epsilon: float, name: str = "auto", timed: int | None = None
+) -> Measured:
+    """The row of the utility benchmark for a preset on all records.
 
     Args:
         results: Rows of that benchmark; the first of the job says images and epochs.
         dataset_name: Of the row.
         epsilon: Of the row.
+        name: Of the row there.
         timed: First seed of the row that says how long jobs trained; None takes the first row.
     """
-    job = {"row": "auto", "dataset": dataset_name, "epsilon": epsilon, "delta": DELTA, "settings": []}
+    job = {
+        "row": name,
+        "method": ROWS[name].title,
+        "dataset": dataset_name,
+        "epsilon": epsilon,
+        "delta": DELTA,
+        "settings": [],
+    }
     rows = [row for row in results if job.items() <= row.items()]
     if not rows:
         raise SystemExit("no such row was measured")
@@ -152,8 +172,8 @@ def adopt(results: Sequence[Row], dataset_name: str, epsilon: float, timed: int 
     schema = dataset(row["dataset"]).schema
     return Measured(
         dataset=row["dataset"],
-        preset="auto",
-        method=preset("auto", schema, row["epsilon"]).name,
+        preset=ADOPTED[name],
+        method=choose(ADOPTED[name], schema, row["epsilon"]).name,
         units=schema.num_units,
         epsilon=row["epsilon"],
         accuracies=tuple(row.get("accuracies", [row["accuracy_mean"]])),
@@ -177,6 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("measure", "adopt", "check"))
     parser.add_argument("--seconds-of", type=int, metavar="SEED", help="of adopt: first seed of a row that trained")
+    parser.add_argument("--row", choices=ADOPTED, default="auto", help="of adopt")
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist", "cifar10", "smiles64"), default="mnist")
     parser.add_argument("--units", type=int, default=2000)
     parser.add_argument("--epsilon", type=float, default=1.0)
@@ -189,7 +210,8 @@ def main() -> None:
     if options.what == "check":
         print_result(check(options))
     elif options.what == "adopt":
-        store(adopt(read_rows("utility"), options.dataset, options.epsilon, options.seconds_of), ["auto"])
+        row = adopt(read_rows("utility"), options.dataset, options.epsilon, options.row, options.seconds_of)
+        store(row, [row.preset])
     else:
         row = measure(options)
         store(row, name_alike(options, draw_units(options, 0).schema))

@@ -10,7 +10,7 @@ A cell is DATASET-RECORDS-EPSILON (δ = 10⁻⁵). Records are drawn by the seed
 learned from released images alone, on real test images; last epoch, mean over seeds. Balanced accuracy is the mean over
 classes. Images to look at are measured and, as `teach_…`, those of the purpose `teach`. `--grid` measures nothing: it
 draws the first ten images of each class of seed 0. `--check` says of each kept cell whether `auto` teaches at most a
-point worse than the better baseline, and whether images to look at lie where their plan expects them.
+point worse than the better baseline, and whether images and class averages lie where plans expect them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import resource
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -36,12 +37,14 @@ from datalens_service.evaluation.metrics.downstream import predicted
 from datalens_service.methods import AnyMethod
 from datalens_service.models.generators.generator import Generator
 from datalens_service.planning.expectations import expect
-from datalens_service.planning.presets import build_baseline, preset
+from datalens_service.planning.presets import Purpose, build_baseline, preset
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
 DELTA: Final = 1e-5
+LOOK: Final = "look"
+TEACH: Final = "teach"
 _FILES: Final = {
     "mnist": "mnist.npz", "fashion_mnist": "fashion_mnist.npz", "cifar10": "cifar10.zip", "smiles64": "smiles64.npz",
 }  # fmt: skip
@@ -227,28 +230,48 @@ def reached(line: dict[str, Any]) -> float:
     return accuracy
 
 
-def planned_cells() -> list[tuple[dict[str, Any], TrainingSpec, Schema]]:
-    """The newest line of each kept cell, with what was planned for it."""
+class Planned(NamedTuple):
+    """A result beside the range that its plan expected, in percent."""
+
+    name: str
+    reached: float
+    low: float
+    high: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the plan was right."""
+        return self.low <= self.reached <= self.high
+
+
+def compare_plans() -> list[Planned]:
+    """Images to look at, those to learn from and class averages of each kept cell, by its newest line."""
     latest = {(line["cell"], line.get("public_data")): line for line in read_results("panel")}
-    return [(line, *_plan(CELLS[line["cell"]], line.get("public_data"))) for line in latest.values()]
+    return [planned for line in latest.values() for planned in _compare(line)]
+
+
+def _compare(line: dict[str, Any]) -> Iterator[Planned]:
+    cell, pool = CELLS[line["cell"]], line.get("public_data")
+    schema = Schema(**_SHAPES[cell.dataset], num_units=cell.records)
+    expected = {purpose: expect(_plan(cell, schema, purpose, pool), schema) for purpose in (LOOK, TEACH)}
+    yield Planned(line["cell"], line["accuracy"], expected[LOOK].accuracy_low, expected[LOOK].accuracy_high)
+    if "teach_accuracy" in line:
+        taught = expected[TEACH]
+        yield Planned(f"{line['cell']}, teach", line["teach_accuracy"], taught.accuracy_low, taught.accuracy_high)
+    ends = expected[LOOK].class_averages_low, expected[LOOK].class_averages_high
+    yield Planned(f"{line['cell']}, class averages", line["class_averages"], *ends)
 
 
 def check_plans() -> list[str]:
-    """Cells whose accuracy is outside of what their plan expects, if they are more than a tenth."""
-    cells = planned_cells()
-    expected = [(line, expect(spec, schema)) for line, spec, schema in cells]
-    outside = [
-        f"{line['cell']}: {line['accuracy']}, expected {one.accuracy_low} to {one.accuracy_high}"
-        for line, one in expected
-        if not one.accuracy_low <= line["accuracy"] <= one.accuracy_high
-    ]
-    return outside if len(outside) > len(cells) / 10 else []
+    """Results outside of what their plan expects, if they are more than a tenth."""
+    compared = compare_plans()
+    outside = [f"{one.name}: {one.reached}, expected {one.low} to {one.high}" for one in compared if not one.inside]
+    return outside if len(outside) > len(compared) / 10 else []
 
 
-def _plan(cell: Cell, pool: str | None) -> tuple[TrainingSpec, Schema]:
-    schema = Schema(**_SHAPES[cell.dataset], num_units=cell.records)
-    method = preset("auto", schema, cell.epsilon)
-    return TrainingSpec(method=method, epsilon=cell.epsilon, delta=DELTA, public_data=pool and "ds_pool"), schema
+def _plan(cell: Cell, schema: Schema, purpose: Purpose, pool: str | None) -> TrainingSpec:
+    method = preset("auto", schema, cell.epsilon, purpose, pool=pool is not None)
+    return TrainingSpec(method=method, epsilon=cell.epsilon, delta=DELTA, public_data=pool and "ds_pool")
 
 
 def main() -> None:

@@ -8,12 +8,11 @@ from fastapi import APIRouter, Body, Query, Response
 from api.deps import ObjectId, Services, ServicesDep
 from api.pages.views import budget_breakdown
 from api.pages.views.facts import dataset_facts
-from api.pages.views.planning import read_form, suggest_request, timed_choices
+from api.pages.views.planning import CHOICES, read_form, suggest_request
 from api.pages.views.rendering import PageRoute
 from api.pages.views.visitor import Visitor, VisitorDep
 from api.schemas.common import PlanRead, TrainingRequest
 from datalens_service.errors import DatalensError, StateConflict
-from datalens_service.planning.expectations import measure_machine
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services import pricing
 from datalens_service.store.access import tenants
@@ -41,8 +40,7 @@ def plan_page(
             tenants.check_owned(connection, visitor.tenant_id, {"job_id": like})
         form = RequestedSpec.model_validate(jobs.get(services.database, like).spec)
     public = _public_sets(services, visitor, dataset_id)
-    choices = timed_choices(shown["dataset"].schema_, form.epsilon, measure_machine())
-    return visitor.page("plan", **shown, form=form, like=like, choices=choices, public_sets=public)
+    return visitor.page("plan", **shown, form=form, like=like, choices=CHOICES, public_sets=public)
 
 
 @router.post("/datasets/{dataset_id}/plan", operation_id="showPlan")

@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from api.addresses import Link
 from datalens_service.data.dataset import Schema
-from datalens_service.planning.expectations import expect, measure_machine
-from datalens_service.planning.reached import Expectation
+from datalens_service.planning.expectations import compare, expect, measure_machine
+from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import mu_of_units, round_up
 from datalens_service.services.dataset_declaration import IDENTIFIER
@@ -165,6 +165,7 @@ class PlanRead(BaseModel):
         description="The account once this job is submitted, its cost reserved; null if it does not fit."
     )
     expectation: Expectation | None = Field(default=None, description="What jobs like this one reached, or a guess.")
+    comparison: Comparison | None = Field(default=None, description="Every method that could serve, at the same ε.")
 
     @classmethod
     def from_quote(cls, quote: Quote) -> Self:
@@ -176,6 +177,7 @@ class PlanRead(BaseModel):
             budget=BudgetRead.from_account(quote.account),
             budget_after=BudgetRead.from_account(quote.account_after) if quote.fits else None,
             expectation=expect(quote.spec, quote.schema, measure_machine()),
+            comparison=compare(quote.spec, quote.schema, measure_machine()),
         )
 
 

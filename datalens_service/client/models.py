@@ -231,11 +231,35 @@ class Expectation(ResponseModel):
     basis: str
     warning: str
     measured: bool = True
+    memory_bytes: int = 0
     class_averages_low: float = 0.0
     class_averages_high: float = 100.0
     guessing: float = 0.0
     looks: str | None = None
     verdict: str = ""
+
+
+class Alternative(ResponseModel):
+    """A method that could serve a dataset, at the ε of a planned job."""
+
+    choices: tuple[str, ...]
+    title: str
+    method: str
+    default: bool
+    needs_public_images: bool
+    accuracy_low: float
+    accuracy_high: float
+    measured: bool
+    looks: str | None
+    training_seconds: float
+    memory_bytes: int
+
+
+class Comparison(ResponseModel):
+    """Methods side by side, and why the default is the default."""
+
+    methods: tuple[Alternative, ...]
+    reason: str
 
 
 class PlanInfo(ResponseModel):
@@ -247,6 +271,7 @@ class PlanInfo(ResponseModel):
     budget: Budget
     budget_after: Budget | None
     expectation: Expectation | None = None
+    comparison: Comparison | None = None
 
 
 class Progress(ResponseModel):

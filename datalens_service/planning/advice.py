@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from datalens_service.data.dataset import Schema
 from datalens_service.methods.appearance import LEAST_EVIDENCE, Looks, judge_looks
-from datalens_service.planning.guesses import count_planned_evidence
+from datalens_service.planning.curves import count_planned_evidence
 from datalens_service.planning.reached import Expectation
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.spec import TrainingSpec
@@ -32,7 +32,7 @@ def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Ex
     Args:
         labels: What is expected of a classifier instead of images; None beside one.
     """
-    looks = judge_looks(spec.method, schema, spec.plan(schema).charge().units)
+    looks = judge_looks(spec.method, schema, spec.limit_units(schema))
     if is_of_little_use(spec, schema):
         verdict = _say_little(spec, schema)
         return {"looks": looks, "verdict": verdict, "warning": verdict}

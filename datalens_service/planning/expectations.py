@@ -1,14 +1,12 @@
 """What a job will probably reach, by a table of jobs that were measured: public numbers alone.
 
-The table (`expectations.json`, made by `benchmarks/expectations.py`) has two data sets, an easy and a hard one. A job
-is expected between them; one that is like none of the table is guessed (`guesses.py`).
+The table is `expectations.json`, made by `benchmarks/expectations.py`: grey images of 28×28 pixels of an easy and a
+hard data set, photographs in colour and grey faces. `curves.py` reads accuracy off it, `resources.py` time and memory.
 """
 
 import functools
 import json
-import math
 import time
-from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -17,32 +15,38 @@ import numpy as np
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError
-from datalens_service.planning import guesses
+from datalens_service.methods import AnyMethod
+from datalens_service.methods.appearance import judge_looks
+from datalens_service.planning import curves, resources
 from datalens_service.planning.advice import advise
-from datalens_service.planning.presets import preset
-from datalens_service.planning.reached import Expectation, Measured
+from datalens_service.planning.choices import OFFERED, POOL, TITLES, choose
+from datalens_service.planning.presets import DEFAULT_PRESET, explain_auto, preset
+from datalens_service.planning.reached import Alternative, Comparison, Expectation, Measured
 from datalens_service.spec import PlanSummary, TrainingSpec
 
 TABLE: Final = Path(__file__).with_name("expectations.json")
-_SIDES: Final = (20, 40)
-_CLASSES: Final = (5, 20)
-_WIDTH: Final = 2.0
+_BASIS: Final = (
+    "Measured with as much evidence (μ times images of a class) on images like these in number of classes, colours and "
+    "size: "
+)
+_GUESSED: Final = (
+    "A guess: no such job was measured. It rests on jobs with as many images of a class, on images of the nearest kind."
+)
+_NAMES: Final = {
+    "mnist": "written digits",
+    "fashion_mnist": "clothes",
+    "cifar10": "photographs of things and animals",
+    "smiles64": "faces",
+}
+_PLACEHOLDER: Final = "public"
+"""Of public images that are not named yet."""
 
 
 class PlanWithExpectation(PlanSummary):
     """What a plan costs, and what jobs like it reached."""
 
     expectation: Expectation | None = None
-
-
-_BASIS: Final = (
-    "Measured on grey images of 28×28 pixels in ten classes: written digits (MNIST, the upper end) and clothes "
-    "(Fashion-MNIST, the lower end)."
-)
-
-_GUESSED: Final = (
-    "A guess: no such job was measured, so it rests on grey images of 28×28 pixels with as many images of a class."
-)
+    comparison: Comparison | None = None
 
 
 def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation:
@@ -52,18 +56,66 @@ def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None
         calibration_seconds: Of this machine (`measure_machine`); None: as fast as those of the table.
     """
     reached = estimate(spec, schema, calibration_seconds)
-    averages = guesses.guess_averages(spec, schema, read_table(), measured=reached.measured)
+    averages = curves.guess_averages(spec, schema, read_table())
     told = {"class_averages_low": averages.low, "class_averages_high": averages.high}
     compared = reached.model_copy(update={**told, "guessing": round(100 / schema.num_classes, 1)})
     return compared.model_copy(update=advise(spec, schema, compared, _expect_labels(spec, schema)))
 
 
 def estimate(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation:
-    """Accuracy and time alone, quickly."""
-    # No job of the table started from public images.
-    like = spec.public_data is None and _is_like_the_table(schema)
-    grids = _grids(spec, schema) if like else []
-    return _measured(grids, spec, schema, calibration_seconds) or _guessed(spec, schema, calibration_seconds)
+    """Accuracy, time and memory alone."""
+    rows = read_table()
+    reached = curves.expect_accuracy(spec, schema, rows)
+    return Expectation(
+        accuracy_low=reached.low,
+        accuracy_high=reached.high,
+        measured=reached.measured,
+        training_seconds=round(resources.expect_seconds(spec, schema, rows, calibration_seconds), 1),
+        memory_bytes=resources.expect_memory(spec.method, schema),
+        basis=_name_basis(spec, schema) if reached.measured else _GUESSED,
+        warning="",
+    )
+
+
+def compare(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Comparison:
+    """Every method that could serve, each at the ε of a planned job.
+
+    Args:
+        calibration_seconds: As of `expect`.
+    """
+    made: dict[AnyMethod, list[str]] = {}
+    for name in (*OFFERED, POOL):
+        made.setdefault(choose(name, schema, spec.epsilon), []).append(name)
+    methods = [_serve(method, names, spec, schema, calibration_seconds) for method, names in made.items()]
+    reason = explain_auto(schema, spec.epsilon)
+    return Comparison(methods=[method for method in methods if method is not None], reason=reason)
+
+
+def _serve(
+    method: AnyMethod, names: list[str], spec: TrainingSpec, schema: Schema, calibration: float | None
+) -> Alternative | None:
+    """A row; None of public images where they change nothing, and of a method that these images do not fit."""
+    public = spec.public_data or _PLACEHOLDER if method.releases_public_images else None
+    if names == [POOL] and public is None:
+        return None
+    try:
+        asked = TrainingSpec(method=method, epsilon=spec.epsilon, delta=spec.delta, public_data=public)
+        expected = estimate(asked, schema, calibration)
+    except DatalensError:
+        return None
+    return Alternative(
+        choices=names,
+        title=", ".join(TITLES[name] for name in names if name != POOL or len(names) == 1),
+        method=method.name,
+        default=DEFAULT_PRESET in names,
+        needs_public_images=public is not None,
+        accuracy_low=expected.accuracy_low,
+        accuracy_high=expected.accuracy_high,
+        measured=expected.measured,
+        looks=judge_looks(method, schema, asked.limit_units(schema)),
+        training_seconds=expected.training_seconds,
+        memory_bytes=expected.memory_bytes,
+    )
 
 
 def _expect_labels(spec: TrainingSpec, schema: Schema) -> Expectation | None:
@@ -77,34 +129,9 @@ def _expect_labels(spec: TrainingSpec, schema: Schema) -> Expectation | None:
         return None
 
 
-def _guessed(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None) -> Expectation:
-    accuracy = guesses.guess_accuracy(spec, schema, read_table())
-    return Expectation(
-        accuracy_low=accuracy.low,
-        accuracy_high=accuracy.high,
-        measured=False,
-        training_seconds=round(guesses.guess_seconds(spec, schema, read_table(), calibration_seconds), 1),
-        basis=_GUESSED,
-        warning="",
-    )
-
-
-def _measured(
-    grids: list[list[Measured]], spec: TrainingSpec, schema: Schema, calibration_seconds: float | None
-) -> Expectation | None:
-    if not grids:
-        return None
-    at = schema.num_units, spec.epsilon
-    lows = [_interpolate(grid, *at, lambda row: row.mean - _WIDTH * row.spread) for grid in grids]
-    highs = [_interpolate(grid, *at, lambda row: row.mean + _WIDTH * row.spread) for grid in grids]
-    seconds = max(_interpolate(grid, *at, lambda row: row.seconds_on(calibration_seconds)) for grid in grids)
-    return Expectation(
-        accuracy_low=max(0.0, math.floor(10 * min(lows)) / 10),
-        accuracy_high=min(100.0, math.ceil(10 * max(highs)) / 10),
-        training_seconds=round(seconds, 1),
-        basis=_BASIS,
-        warning="",
-    )
+def _name_basis(spec: TrainingSpec, schema: Schema) -> str:
+    names = {row.dataset for row in curves.nearest_shape(read_table(), schema) if row.method == spec.method.name}
+    return _BASIS + ", ".join(sorted(_NAMES.get(name, name) for name in names)) + "."
 
 
 @functools.lru_cache(maxsize=1)
@@ -115,63 +142,6 @@ def _load(changed: int) -> tuple[Measured, ...]:
 def read_table() -> tuple[Measured, ...]:
     """All rows; none before the first was measured."""
     return _load(TABLE.stat().st_mtime_ns) if TABLE.exists() else ()
-
-
-def _grids(spec: TrainingSpec, schema: Schema) -> list[list[Measured]]:
-    """The rows of each data set, of a preset that makes just this method and was measured around this job."""
-    for name in sorted({row.preset for row in read_table()}):
-        if preset(name, schema, spec.epsilon) == spec.method:
-            rows = [row for row in read_table() if row.preset == name]
-            grids = [
-                [row for row in rows if row.dataset == dataset] for dataset in sorted({row.dataset for row in rows})
-            ]
-            if all(_covers(grid, schema.num_units, spec.epsilon) for grid in grids):
-                return grids
-    return []
-
-
-def _is_like_the_table(schema: Schema) -> bool:
-    sides = _SIDES[0] <= min(schema.height, schema.width) and max(schema.height, schema.width) <= _SIDES[1]
-    records = schema.records_per_unit == 1
-    return schema.channels == 1 and sides and records and _CLASSES[0] <= schema.num_classes <= _CLASSES[1]
-
-
-def _covers(grid: Sequence[Measured], units: int, epsilon: float) -> bool:
-    """Whether all four corners around (units, ε) were measured."""
-    return all(corner is not None for corner, _ in _corners(grid, units, epsilon))
-
-
-def _interpolate(grid: Sequence[Measured], units: int, epsilon: float, figure: Callable[[Measured], float]) -> float:
-    """Linear in the logarithms of units and ε."""
-    return sum(weight * figure(row) for row, weight in _corners(grid, units, epsilon) if row is not None)
-
-
-def _corners(grid: Sequence[Measured], units: int, epsilon: float) -> list[tuple[Measured | None, float]]:
-    """The rows around (units, ε) with their weights; None where one is missing.
-
-    What a job reaches follows n·ε, so the square of four rows is cut into two triangles along the rows whose n·ε is
-    alike: many units at a low ε, and few units at a high one. The three rows of one triangle count.
-    """
-    by_place = {(row.units, row.epsilon): row for row in grid}
-    along_units = _bracket(sorted({float(row.units) for row in grid}), units)
-    along_epsilon = _bracket(sorted({row.epsilon for row in grid}), epsilon)
-    if along_units is None or along_epsilon is None:
-        return [(None, 1.0)]
-    (few, many, first), (low, high, second) = along_units, along_epsilon
-    near = (few, low) if first + second <= 1 else (many, high)
-    weights = {near: abs(1 - first - second)}
-    weights[many, low] = weights.get((many, low), 0.0) + min(first, 1 - second)
-    weights[few, high] = weights.get((few, high), 0.0) + min(second, 1 - first)
-    return [(by_place.get((int(size), budget)), weight) for (size, budget), weight in weights.items() if weight]
-
-
-def _bracket(values: Sequence[float], at: float) -> tuple[float, float, float] | None:
-    """The neighbours of `at` among sorted values, and how far it lies between them; None outside of them."""
-    if not values or not values[0] <= at <= values[-1]:
-        return None
-    above = next(value for value in values if value >= at)
-    below = max(value for value in values if value <= at)
-    return below, above, 0.0 if below == above else math.log(at / below) / math.log(above / below)
 
 
 _SIDE: Final = 320

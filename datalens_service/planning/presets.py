@@ -243,6 +243,21 @@ def _pays_for_a_denoiser(schema: Schema, epsilon: float) -> bool:
     return _evidence(schema, epsilon) >= _EVIDENCE_FOR_A_DENOISER and seconds <= _LONGEST_GRADIENT_SECONDS
 
 
+def explain_auto(schema: Schema, epsilon: float) -> str:
+    """Why `auto` makes what it makes of images to look at, in a sentence."""
+    if not _is_small_and_grey(schema):
+        kind = "in colour" if schema.channels > 1 else f"of more than {_LARGEST_OUTLINED:,} pixels"
+        return f"Images {kind} have no outlines that a method could draw; pooled moments need the least budget."
+    if schema.num_classes == 1:
+        return "With one class there are no labels to learn, so samples are drawn from moments."
+    evidence = f"n · μ = {_evidence(schema, epsilon):,.0f}"
+    if not _pays_for_a_labeller(schema, epsilon):
+        return f"{evidence} is below {_EVIDENCE_FOR_A_LABELLER:,}: a private classifier would cost more than it gives."
+    if not _pays_for_a_denoiser(schema, epsilon):
+        return f"{evidence} pays for outlines and a private classifier that labels them, and not for texture."
+    return f"{evidence} pays for outlines, for a private classifier that labels them, and for texture of objects."
+
+
 def _outlines_or_pixels(schema: Schema, epsilon: float) -> Rejection | Guided | Moments | Mixture:
     """Outlines where images are grey, pixels that vary as those of records where not."""
     if not _pays_for_a_labeller(schema, epsilon):

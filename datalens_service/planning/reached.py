@@ -28,6 +28,15 @@ class Measured(BaseModel):
     epochs: int
     commit: str
     machine: str
+    channels: int = 1
+    side: int = 28
+    num_classes: int = 10
+    encoder: str | None = None
+
+    @property
+    def is_of_images(self) -> bool:
+        """Whether images were released, and not a classifier."""
+        return self.synthetic_images > 0
 
     @property
     def job(self) -> tuple[str, str, int, float]:
@@ -55,8 +64,8 @@ class Expectation(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    accuracy_low: float = Field(description="Percent, from the harder data set of the table, less twice its spread.")
-    accuracy_high: float = Field(description="Percent, from the easier data set of the table, and twice its spread.")
+    accuracy_low: float = Field(description="Percent, of harder images.")
+    accuracy_high: float = Field(description="Percent, of easier ones.")
     measured: bool = Field(default=True, description="Whether such jobs were measured; false for a guess.")
     class_averages_low: float = Field(default=0.0, description="Percent, of noisy class averages; always a guess.")
     class_averages_high: float = Field(default=100.0, description="The same, at most.")
@@ -67,6 +76,7 @@ class Expectation(BaseModel):
         description="Processor seconds of training on one core of the machine that plans; "
         "drawing and measuring the images come on top."
     )
+    memory_bytes: int = Field(default=0, description="Of the job's process at its peak, about.")
     basis: str = Field(description="What was measured, in a sentence.")
     warning: str = Field(description="What to change where such jobs are of little use; else empty.")
 
@@ -74,3 +84,32 @@ class Expectation(BaseModel):
     def middle(self) -> float:
         """Of the range, in percent."""
         return (self.accuracy_low + self.accuracy_high) / 2
+
+
+class Alternative(BaseModel):
+    """A method that could serve a data set, at the ε of a planned job."""
+
+    model_config = ConfigDict(frozen=True)
+
+    choices: list[str] = Field(
+        description="Presets that make it; `teach` is `auto` with that purpose, `pool` the same with public images."
+    )
+    title: str
+    method: str
+    default: bool = Field(description="Whether it is what somebody gets who names nothing.")
+    needs_public_images: bool
+    accuracy_low: float = Field(
+        description="Percent of right labels, of the classifier or of one that learned from the images."
+    )
+    accuracy_high: float
+    measured: bool = Field(description="False for a guess.")
+    looks: Looks | None = Field(description="Of images; null of a classifier.")
+    training_seconds: float
+    memory_bytes: int
+
+
+class Comparison(BaseModel):
+    """Methods side by side. Class averages and guessing are the same for all of them, and stand in the expectation."""
+
+    methods: list[Alternative]
+    reason: str = Field(description="Why the default is the default, in a sentence.")

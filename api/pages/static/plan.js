@@ -44,11 +44,25 @@ export function startPlan() {
       const body = JSON.stringify(Object.fromEntries(new FormData(form)));
       const found = await part(form.dataset.price, body);
       // A slower answer to an earlier question must not replace this one.
-      if (number === latest) show(price, ...found.body.childNodes);
+      if (number === latest) {
+        compare(found);
+        show(price, ...found.body.childNodes);
+      }
     } catch (error) {
       if (number === latest) show(price, sentence(error.message));
     }
   }
+}
+
+function compare(found) {
+  document.getElementById("verdict-part").replaceChildren(...found.querySelectorAll("#verdict"));
+  for (const offer of found.querySelectorAll("#offers tr")) {
+    const cells = document.querySelectorAll(`#plan [data-offer="${offer.dataset.offer}"] td`);
+    offer.querySelectorAll("td").forEach((figure, number) => cells[number]?.replaceChildren(...figure.childNodes));
+  }
+  const reason = found.querySelector('[data-offer="reason"]');
+  if (reason) document.getElementById("default-reason").textContent = reason.textContent;
+  found.getElementById("offers")?.remove();
 }
 
 async function submit(button) {

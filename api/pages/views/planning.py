@@ -1,39 +1,30 @@
 """The form of a job that is being planned, and the training request it stands for."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from api.http.strictness import typed
 from api.problems.request_errors import described, problem_errors
 from api.schemas.common import BudgetRead
-from datalens_service.data.dataset import Schema
-from datalens_service.errors import DatalensError, InvalidSpec
+from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.notation import RefusedMember, json_value
-from datalens_service.planning.expectations import estimate
-from datalens_service.planning.job_names import PRESET_TITLES, TEACHING_TITLE
+from datalens_service.planning.choices import OFFERED, TEACH, TITLES
 from datalens_service.planning.presets import DEFAULT_PRESET
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import round_down
 
 _USUAL_EPSILON: Final = 1.0
-_TEACH: Final = "teach"
-"""Choice of the preset `auto` with the purpose of that name."""
 
 
-class Choice(BaseModel):
-    """A preset as it is offered.
-
-    Attributes:
-        training_seconds: On one core of this machine; None where no such job was measured.
-    """
+class Choice(NamedTuple):
+    """A preset as it is offered."""
 
     name: str
     title: str
     meaning: str
-    training_seconds: float | None = None
 
 
 _MEANINGS: Final = {
@@ -60,34 +51,11 @@ _MEANINGS: Final = {
     ),
     "paper": "DataLens with the settings of its authors, to compare with their figures. Slow without a GPU.",
 }
-CHOICES: Final = tuple(
-    Choice(name=name, title=PRESET_TITLES.get(name, TEACHING_TITLE), meaning=meaning)
-    for name, meaning in _MEANINGS.items()
-)
-
-
-def timed_choices(schema: Schema, epsilon: float, calibration_seconds: float | None) -> list[Choice]:
-    """The choices with how long each would train, where such jobs were measured.
-
-    Args:
-        calibration_seconds: Of this machine (`expectations.measure_machine`).
-    """
-    return [
-        choice.model_copy(update={"training_seconds": _training_seconds(choice, schema, epsilon, calibration_seconds)})
-        for choice in CHOICES
-    ]
-
-
-def _training_seconds(choice: Choice, schema: Schema, epsilon: float, calibration: float | None) -> float | None:
-    try:
-        spec = RequestedSpec.model_validate({"epsilon": epsilon, **_name_preset(choice.name)}).resolve(schema)
-    except DatalensError:
-        return None
-    return estimate(spec, schema, calibration).training_seconds
+CHOICES: Final = tuple(Choice(name, TITLES[name], _MEANINGS[name]) for name in OFFERED)
 
 
 def _name_preset(choice: str) -> dict[str, str]:
-    return {"preset": "auto", "purpose": "teach"} if choice == _TEACH else {"preset": choice}
+    return {"preset": "auto", "purpose": "teach"} if choice == TEACH else {"preset": choice}
 
 
 def suggest_request(budget: BudgetRead) -> RequestedSpec:

@@ -165,7 +165,7 @@ def _find_warning(plan: PlanInfo) -> str:
 
 
 def _show_plan(plan: PlanInfo, service: Service) -> None:
-    expected = describe_expectation(plan.expectation.model_dump() if plan.expectation else None)
+    expected = describe_expectation(plan.model_dump())
     fits = {"fits": "yes" if plan.fits else "no: lower --epsilon"}
     lines = expected | describe_plan(plan.cost.model_dump()) | fits
     service.show(plan, output.format_facts(lines))

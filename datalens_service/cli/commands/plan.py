@@ -59,8 +59,8 @@ def plan(
         raise InvalidSpec("With --data, name parameters by --set, for example --set top_k=200.")
     else:
         summary = _price_plan(spec_options, data, build_choices(vars(reading)))
-        expected = summary.expectation
-        facts = describe_expectation(expected.model_dump() if expected else None) | describe_plan(summary.model_dump())
+        priced = summary.model_dump()
+        facts = describe_expectation(priced) | describe_plan(priced)
         output.show(summary, output.format_facts(facts), as_json=as_json)
 
 
@@ -87,21 +87,49 @@ def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
     return facts | ({"warning": " ".join(cost["warnings"])} if cost["warnings"] else {})
 
 
-def describe_expectation(expected: dict[str, Any] | None) -> dict[str, object]:
-    """The lines about what jobs like a planned one reached.
+def describe_expectation(plan: dict[str, Any]) -> dict[str, object]:
+    """The lines about what jobs like a planned one reached, and what other methods would.
 
     Args:
-        expected: An `Expectation` as JSON.
+        plan: Members `expectation` and `comparison` of a plan as JSON; an older service has neither.
     """
+    expected, compared = plan.get("expectation"), plan.get("comparison")
     if expected is None:
         return {}
     facts: dict[str, object] = {
         "verdict": expected.get("verdict", ""),
-        "expected accuracy": f"{expected['accuracy_low']:g} to {expected['accuracy_high']:g} %. {expected['basis']}",
-        "training": f"about {duration(expected['training_seconds'])} on one core of this machine; drawing and "
-        "measuring the images come on top",
+        "expected accuracy": f"{_format_range(expected)}. {expected['basis']}",
+        "training": f"about {duration(expected['training_seconds'])} on one core of this machine, in about "
+        f"{_format_memory(expected)} of memory; drawing and measuring the images come on top",
     }
-    return facts
+    return facts if compared is None else facts | {"methods": _list_methods(expected, compared)}
+
+
+def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
+    rows = [
+        (
+            f"{'* ' if one['default'] else '  '}{one['title']}",
+            _format_range(one),
+            one["looks"] or "",
+            duration(one["training_seconds"]),
+            _format_memory(one),
+        )
+        for one in compared["methods"]
+    ]
+    averages = f"{expected['class_averages_low']:.0f} to {expected['class_averages_high']:.0f} % (guess)"
+    simpler = [("  Noisy class averages", averages), ("  Guessing", f"{expected['guessing']:.0f} %")]
+    table = [*rows, *((*row, "", "", "") for row in simpler)]
+    columns = ("  method", "accuracy", "looks", "trains", "memory")
+    return f"{output.format_table(columns, table).plain}\n* The default. {compared['reason']}"
+
+
+def _format_range(expected: dict[str, Any]) -> str:
+    guessed = "" if expected.get("measured", True) else " (guess)"
+    return f"{expected['accuracy_low']:.0f} to {expected['accuracy_high']:.0f} %{guessed}"
+
+
+def _format_memory(expected: dict[str, Any]) -> str:
+    return f"{expected.get('memory_bytes', 0) / 2**30:.1f} GiB"
 
 
 def _describe_sampling(sampling: dict[str, Any]) -> dict[str, object]:
@@ -138,9 +166,9 @@ def _describe_allowance(allowance: VoteAllowance) -> dict[str, object]:
 
 def _price_plan(spec_options: SpecOptions, data: Path, choices: ReadingChoices) -> PlanWithExpectation:
     from datalens_service.data import read_upload
-    from datalens_service.planning.expectations import PlanWithExpectation, expect, measure_machine
+    from datalens_service.planning.expectations import PlanWithExpectation, compare, expect, measure_machine
 
     schema = read_upload(data, choices).schema
     spec = spec_options.build_spec(schema)
-    expected = expect(spec, schema, measure_machine())
-    return PlanWithExpectation(**spec.price(schema).spoken().model_dump(), expectation=expected)
+    expected, compared = (ask(spec, schema, measure_machine()) for ask in (expect, compare))
+    return PlanWithExpectation(**spec.price(schema).spoken().model_dump(), expectation=expected, comparison=compared)

@@ -1,0 +1,60 @@
+"""Time and memory that a job will take, by public facts: measured where the table has such jobs, else a guess."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from datalens_service.data.dataset import Schema
+from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.planning.curves import like_measured, nearest_shape
+from datalens_service.planning.reached import Measured
+from datalens_service.spec import TrainingSpec
+
+_FASTEST_SECONDS: Final = 1.0
+_SECONDS_OF_OTHERS: Final = 600.0
+"""Of 60,000 images of 28×28 pixels by a method that the table has not: hardly a row of docs/utility.md took longer."""
+_UNITS_OF_OTHERS: Final = 60_000
+_DIMENSIONS_OF_OTHERS: Final = 28 * 28
+
+_GIB: Final = 2**30
+_PROGRAM: Final = 0.9 * _GIB
+_BYTES_OF_A_RECORD: Final = 27
+"""Per pixel and channel: 60,000 images of MNIST are measured in 2.1 GiB."""
+_LARGEST_COVARIANCE: Final = 4096
+_NETWORKS: Final = {"datalens": (0.2, 8e4), "pate_gan": (0.2, 8e4), "dp_gan": (0.2, 8e4), "dp_sgd": (0.2, 8e4)}
+_DESCENT: Final = (0.4, 1.7e5)
+"""GiB, and bytes per pixel and channel, beside the program: read off `python -m benchmarks.images`."""
+_FAMILIES: Final = {
+    **_NETWORKS,
+    **dict.fromkeys(("guided", "rejection", "diffusion", "rejection_or_diffusion", "shapes"), _DESCENT),
+}
+
+
+def expect_seconds(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured], calibration: float | None) -> float:
+    """Of training on one core: as the nearest rows of the method, by units and pixels.
+
+    Args:
+        calibration: Of this machine; None: as fast as those of the table.
+    """
+    same = [row for row in rows if row.method == like_measured(spec.method.name)]
+    if not same:
+        pixels = schema.dimensions / _DIMENSIONS_OF_OTHERS
+        return max(_FASTEST_SECONDS, _SECONDS_OF_OTHERS * schema.num_units / _UNITS_OF_OTHERS * pixels)
+    near = nearest_shape(same, schema)
+    pixels = schema.dimensions / (near[0].side ** 2 * near[0].channels)
+    units = min({row.units for row in near}, key=lambda known: abs(math.log(known / schema.num_units)))
+    longest = max(row.seconds_on(calibration) for row in near if row.units == units)
+    more = schema.num_units / units
+    return max(_FASTEST_SECONDS, longest * (more if more > 1 else math.sqrt(more)) * max(1.0, pixels))
+
+
+def expect_memory(method: RegisteredMethod, schema: Schema) -> int:
+    """Bytes of a job's process at its peak, on a processor."""
+    if method.name in ("moments", "mixture"):
+        working = 8.0 * schema.num_classes * min(schema.dimensions, _LARGEST_COVARIANCE) ** 2
+    else:
+        gib, each = _FAMILIES.get(method.name, (0.0, 0.0))
+        working = gib * _GIB + each * schema.dimensions
+    return round(_PROGRAM + max(working, _BYTES_OF_A_RECORD * schema.num_units * schema.dimensions))
