@@ -7,10 +7,20 @@ import io
 import logging
 import sys
 import traceback
+from collections.abc import MutableMapping
 from contextlib import suppress
-from typing import TextIO, cast
+from typing import Any, Final, TextIO, cast
 
 import structlog
+
+PUBLIC_FIELDS: Final = frozenset({
+    "event", "level", "timestamp", "job_id", "request_id", "logger", "error", "at", "cause", "detail",
+    "allowed", "attempts", "exit_code", "figure", "lease_token", "max_ranks", "parent", "pid", "problem", "rank",
+    "ranks", "reason", "state",
+    "code", "database", "delivery_id", "frozen", "header", "max_running_jobs", "method", "part", "route", "seconds",
+    "status", "variable",
+})  # fmt: skip
+"""Fields that lines may have; any other is left out. None has a value that depends on private records."""
 
 
 def configure(level: str) -> None:
@@ -24,6 +34,7 @@ def configure(level: str) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _leave_out_undeclared,
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
@@ -35,6 +46,11 @@ def configure(level: str) -> None:
     logging.basicConfig(handlers=[_Libraries()], level=logging.WARNING)
     # Celery says which message was taken and how its task ended.
     logging.getLogger("celery").setLevel(level.upper())
+
+
+def _leave_out_undeclared(_logger: object, _method: str, event: MutableMapping[str, Any]) -> dict[str, Any]:
+    """A line of its public fields alone."""
+    return {name: event[name] for name in event if name in PUBLIC_FIELDS}
 
 
 def bind_job(job_id: str) -> None:

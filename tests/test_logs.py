@@ -19,7 +19,7 @@ import sys, structlog
 from datalens_service import logs
 logs.configure("info")
 for turn in range(10_000):
-    structlog.get_logger().info("turn", writer=sys.argv[1], text="x" * 200)
+    structlog.get_logger().info("turn", part=sys.argv[1], detail="x" * 200)
 """
 
 

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from datalens_service.disclosure import public_part
 from datalens_service.gateways.surroundings import Surroundings
 from datalens_service.services.overview import Overview
 from datalens_service.store.ledger.account_summary import AccountSummary
@@ -24,7 +25,7 @@ def exposition(overview: Overview, surroundings: Surroundings) -> bytes:
     """The text format that Prometheus reads."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Collector(overview, surroundings))
+    registry.register(_Collector(public_part(overview), surroundings))
     return generate_latest(registry)
 
 

@@ -9,6 +9,7 @@ from api.http.strictness import DIGITS
 from api.pages.views.rendering import PageRoute
 from api.pages.views.visitor import VisitorDep
 from datalens_service.clock import utc_now
+from datalens_service.disclosure import public_part
 from datalens_service.store.access import access_log, keys, usage, webhooks
 from datalens_service.store.jobs.events import EventType
 
@@ -48,7 +49,7 @@ def journal_page(
 @router.get("/usage", operation_id="showUsage")
 def usage_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     """What was used, all in all."""
-    return visitor.page("usage", usage=usage.count_usage(services.database, visitor.tenant_id))
+    return visitor.page("usage", usage=public_part(usage.count_usage(services.database, visitor.tenant_id)))
 
 
 @router.get("/keys", operation_id="showApiKeys")

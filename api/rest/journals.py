@@ -8,6 +8,7 @@ from api.deps import MAXIMUM_PAGE, Caller, ServicesDep
 from api.http.strictness import DIGITS
 from api.openapi.document import ok
 from api.schemas.access import AuditPage, AuditRead, UsageRead
+from datalens_service.disclosure import public_fields
 from datalens_service.store.access import access_log, usage
 
 router = APIRouter(prefix="/v1", tags=["access"])
@@ -22,7 +23,7 @@ _LARGEST: Final = 2**63 - 1
 )
 def get_usage(services: ServicesDep, key: Caller) -> UsageRead:
     """What budgets were spent is in the account of each dataset: ε of different people does not add up."""
-    return UsageRead(**usage.count_usage(services.database, key.tenant_id))
+    return UsageRead(**public_fields(usage.count_usage(services.database, key.tenant_id)))
 
 
 @router.get(

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Dataset, Images, Labels
 from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.attempts import attempted
-from datalens_service.evaluation.evaluate import Evaluation
-from datalens_service.evaluation.measures import ConfusionTable, Measure, Unavailable, measured
+from datalens_service.evaluation.evaluate import NOTHING, Evaluation
+from datalens_service.evaluation.measures import ConfusionTable, Measure, Measurements, Unavailable, measured
 from datalens_service.evaluation.metrics.classifier_benchmark import Observe, Progress
 from datalens_service.evaluation.metrics.outcome import Outcome, Standing
 from datalens_service.evaluation.metrics.reference import Reference, test_reference
@@ -51,15 +51,15 @@ def evaluate_classifier(
     """
     tested = test_reference(dataset)
     if tested is None or not settings.enabled:
-        return Evaluation()
+        return NOTHING
     progress = Progress(observe, 1)
     names = dataset.schema.class_names
     outcome = attempted(ACCURACY.title, lambda: _tested(classifier, tested, names), progress)
     progress.step()
     if isinstance(outcome, Unavailable):
-        return Evaluation(unavailable=(outcome,))
+        return NOTHING.with_outcome(outcome)
     measure, table = outcome
-    return Evaluation(measures=(measure,), confusion=table)
+    return Evaluation.from_measurements(Measurements(measures=(measure,), confusion=table))
 
 
 def _tested(classifier: Predicts, tested: Reference, names: tuple[str, ...]) -> tuple[Measure, ConfusionTable]:

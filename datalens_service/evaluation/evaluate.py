@@ -4,6 +4,8 @@ What reads private images here is not charged and goes to the owner alone; what 
 observer hears (steps done, steps in all) depends on settings and public numbers only.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from datalens_service.data.dataset import Labels
+from datalens_service.disclosure import Private
 from datalens_service.evaluation.attempts import attempted
-from datalens_service.evaluation.measures import ClassFigure, ConfusionTable, Measure, Unavailable, measured
+from datalens_service.evaluation.measures import ClassFigure, Measure, Measurements, Unavailable, measured
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.accuracy import REAL, SYNTHETIC
 from datalens_service.evaluation.metrics.classifier_benchmark import Observe, Progress
@@ -30,24 +33,33 @@ class Evaluation:
     """What was measured.
 
     Attributes:
-        per_class: How each class fares; for the owner.
-        unavailable: What was asked for and could not be had; for the owner.
-        confusion: Of a classifier; for the owner.
+        measures: Those that anybody may see.
+        measured: Everything, for the owner.
     """
 
-    measures: tuple[Measure, ...] = ()
-    per_class: tuple[ClassFigure, ...] = ()
-    unavailable: tuple[Unavailable, ...] = ()
-    confusion: ConfusionTable | None = None
+    measures: tuple[Measure, ...]
+    measured: Private[Measurements]
+
+    @classmethod
+    def from_measurements(cls, found: Measurements) -> Evaluation:
+        """What an evaluation hands out: whom a figure is for was decided by what its metric reads."""
+        return cls(tuple(measure for measure in found.measures if measure.releasable), Private(found))
+
+    def with_outcome(self, outcome: Measure | Unavailable) -> Evaluation:
+        """One more figure, or why it could not be had."""
+        found = self.measured.for_owner()
+        added = {"measures": (*found.measures, outcome)}
+        if isinstance(outcome, Unavailable):
+            added = {"unavailable": (*found.unavailable, outcome)}
+        return self.from_measurements(found.model_copy(update=added))
 
 
-PENDING: Final = Evaluation(
-    unavailable=(
-        Unavailable(
-            figure="All figures",
-            reason="The evaluation had not ended when this report was written. If the job has ended, its evaluation "
-            "was cancelled or broke off: the images are complete all the same.",
-        ),
+NOTHING: Final = Evaluation.from_measurements(Measurements())
+PENDING: Final = NOTHING.with_outcome(
+    Unavailable(
+        figure="All figures",
+        reason="The evaluation had not ended when this report was written. If the job has ended, its evaluation "
+        "was cancelled or broke off: the images are complete all the same.",
     )
 )
 """Of a job whose images are ready and whose evaluation goes on."""
@@ -60,7 +72,7 @@ def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -
         observe: Called with (steps done, steps in all); it may raise to stop.
     """
     if not settings.enabled:
-        return Evaluation()
+        return NOTHING
     sources = Sources.from_job(subject, settings.bounded_for(subject.dataset.schema))
     facts = sources.facts()
     asked = [metric for metric in METRICS.values() if metric.asked(facts)]
@@ -70,7 +82,13 @@ def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -
         planned += metric.steps(facts)
         walk.compute(metric)
         progress.reach(planned)
-    return Evaluation(tuple(walk.measures), tuple(_class_figures(sources, progress)), tuple(walk.unavailable.values()))
+    return Evaluation.from_measurements(
+        Measurements(
+            measures=tuple(walk.measures),
+            per_class=tuple(_class_figures(sources, progress)),
+            unavailable=tuple(walk.unavailable.values()),
+        )
+    )
 
 
 @dataclass
@@ -110,7 +128,7 @@ def _class_figures(sources: Sources, progress: Progress) -> list[ClassFigure]:
     return lines
 
 
-__all__ = ["PENDING", "Evaluation", "Observe", "Subject", "evaluate"]
+__all__ = ["NOTHING", "PENDING", "Evaluation", "Observe", "Subject", "evaluate"]
 
 
 def per_class(

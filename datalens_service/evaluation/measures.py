@@ -11,6 +11,7 @@ from typing import Final
 from pydantic import Field, field_validator, model_validator
 from scipy.special import stdtrit
 
+from datalens_service.disclosure import Public
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, Audience, Basis, Outcome, Standing, Status
@@ -35,23 +36,25 @@ class Measure(Finite):
     sense of the guarantee; such a measure is always for the owner.
     """
 
-    name: str = Field(description="Key of METRICS.")
-    value: float = Field(description="Mean over the seeds.")
-    unit: str = Field(description="percent, distance or score.")
-    audience: Audience
-    status: Status
-    protocol: str = Field(min_length=1, description="Classifier, epochs, sample count and reference set.")
-    spread: float | None = Field(default=None, ge=0, description="Sample standard deviation over the seeds.")
-    seeds: int = Field(default=1, ge=1)
-    confidence_interval: tuple[float, float] | None = Field(
+    name: Public[str] = Field(description="Key of METRICS.")
+    value: Public[float] = Field(description="Mean over the seeds.")
+    unit: Public[str] = Field(description="percent, distance or score.")
+    audience: Public[Audience]
+    status: Public[Status]
+    protocol: Public[str] = Field(min_length=1, description="Classifier, epochs, sample count and reference set.")
+    spread: Public[float | None] = Field(default=None, ge=0, description="Sample standard deviation over the seeds.")
+    seeds: Public[int] = Field(default=1, ge=1)
+    confidence_interval: Public[tuple[float, float] | None] = Field(
         default=None,
         exclude_if=operator.not_,
         description="95 % confidence interval of the mean over seeds, by Student's t; it knows nothing of how the test "
         "images were chosen.",
     )
-    floor: float | None = Field(default=None, description="The same figure for one average real image per class.")
-    ceiling: float | None = Field(default=None, description="The same figure for other real images.")
-    basis: Basis | None = Field(default=None, description="Of a fidelity figure.")
+    floor: Public[float | None] = Field(
+        default=None, description="The same figure for one average real image per class."
+    )
+    ceiling: Public[float | None] = Field(default=None, description="The same figure for other real images.")
+    basis: Public[Basis | None] = Field(default=None, description="Of a fidelity figure.")
 
     @field_validator("name")
     @classmethod
@@ -134,6 +137,20 @@ class ClassFigure(Finite):
     accuracy: float | None = Field(description="Percent, trained on synthetic images; null without test images.")
     ceiling: float | None = Field(description="Percent, trained on real images; null if that was not measured.")
     taken_for: str | None = Field(description="Class that its images are most often mistaken for.")
+
+
+class Measurements(Frozen):
+    """Everything that was measured, for the owner.
+
+    Attributes:
+        unavailable: What was asked for and could not be had.
+        confusion: Of a classifier.
+    """
+
+    measures: tuple[Measure, ...] = ()
+    per_class: tuple[ClassFigure, ...] = ()
+    unavailable: tuple[Unavailable, ...] = ()
+    confusion: ConfusionTable | None = None
 
 
 def written(value: float, unit: str) -> str:

@@ -24,7 +24,7 @@ from datalens_service.errors import (
     StateConflict,
     StoreUnavailable,
 )
-from datalens_service.evaluation.evaluate import PENDING, Evaluation
+from datalens_service.evaluation.evaluate import NOTHING, PENDING, Evaluation
 from datalens_service.jobs.build_report import build_job_report, build_proof
 from datalens_service.jobs.device import choose_device, training_device
 from datalens_service.jobs.failures import check_disk, describe_problem
@@ -143,7 +143,7 @@ def _work(task: _Task) -> None:
         result = _run(spec, plan, dataset, account, task.observe, checkpoints, previews, options, images)
     result = _named(result, public)
     writer = _ReleaseWriter(task, result, spec.synthetic_images)
-    writer.store(package, PENDING if spec.evaluation.enabled else Evaluation())
+    writer.store(package, PENDING if spec.evaluation.enabled else NOTHING)
     leases.mark_released(database, lease, result.model.result)
     if spec.evaluation.enabled:
         context = EvaluationContext(database, settings, lease, private.path, device)

@@ -1,7 +1,7 @@
 """Measuring a released model: figures for the owner, and those that may be passed on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -23,7 +23,7 @@ from datalens_service.errors import (
 from datalens_service.evaluation import Measure, Unavailable
 from datalens_service.evaluation.attempts import FAILED
 from datalens_service.evaluation.classification import evaluate_classifier, predicting
-from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
+from datalens_service.evaluation.evaluate import NOTHING, Evaluation, Subject, evaluate
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.jobs.holdout import holdout_accuracy, open_holdout
 from datalens_service.jobs.job_watch import ShutdownRequested
@@ -79,14 +79,13 @@ def measure(
     """
     observe(Phase.EVALUATING, 0, 1)
     if not spec.evaluation.enabled:
-        return Evaluation()
+        return NOTHING
     holdout = _attempted(_HOLDOUT_FIGURE, lambda: _holdout(spec, context))
     aside = holdout if isinstance(holdout, Upload) else None
-    missing = [holdout] if isinstance(holdout, Unavailable) else []
     evaluation = _measured(result, spec, dataset, aside, context, observe)
     if aside is not None:
-        evaluation = _with(evaluation, _counted(result.model, spec, aside, context))
-    return replace(evaluation, unavailable=(*evaluation.unavailable, *missing))
+        return evaluation.with_outcome(_counted(result.model, spec, aside, context))
+    return evaluation.with_outcome(holdout) if isinstance(holdout, Unavailable) else evaluation
 
 
 def _measured(
@@ -117,21 +116,15 @@ def _measured(
         lambda: evaluate(subject, spec.evaluation, partial(observe, Phase.EVALUATING)),
     )
     if isinstance(evaluation, Unavailable):
-        evaluation = Evaluation(unavailable=(evaluation,))
-    return _with(evaluation, moments) if isinstance(moments, Unavailable) else evaluation
+        evaluation = NOTHING.with_outcome(evaluation)
+    return evaluation.with_outcome(moments) if isinstance(moments, Unavailable) else evaluation
 
 
 def _of_predictions(model: ReleasedModel, spec: TrainingSpec, dataset: Dataset, observe: Observer) -> Evaluation:
     """Figures of a model that labels images; of any other model there are none."""
     if "predictions" not in model.evaluations:
-        return Evaluation()
+        return NOTHING
     return evaluate_classifier(predicting(model), dataset, spec.evaluation, partial(observe, Phase.EVALUATING))
-
-
-def _with(evaluation: Evaluation, outcome: Measure | Unavailable) -> Evaluation:
-    if isinstance(outcome, Measure):
-        return replace(evaluation, measures=(*evaluation.measures, outcome))
-    return replace(evaluation, unavailable=(*evaluation.unavailable, outcome))
 
 
 def _holdout(spec: TrainingSpec, context: EvaluationContext) -> Upload | None:

@@ -12,6 +12,7 @@ from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
+from datalens_service.disclosure import AllPublic, Public
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -34,9 +35,9 @@ class Waiting:
         oldest_seconds: Since the first of them was submitted.
     """
 
-    queue: str
-    jobs: int
-    oldest_seconds: float
+    queue: Public[str]
+    jobs: Public[int]
+    oldest_seconds: Public[float]
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,14 @@ class Overview:
         accounts: AccountSummary per data set that is not deleted.
     """
 
-    jobs: dict[str, int]
-    waiting: tuple[Waiting, ...]
-    failed: dict[str, int]
-    without_worker: int
-    steps_per_second: float
-    entries: int
-    frozen_accounts: int
-    accounts: dict[str, AccountSummary]
+    jobs: Public[dict[str, int]]
+    waiting: Public[tuple[Waiting, ...]]
+    failed: Public[dict[str, int]]
+    without_worker: Public[int]
+    steps_per_second: Public[float]
+    entries: Public[int]
+    frozen_accounts: Public[int]
+    accounts: AllPublic[dict[str, AccountSummary]]
 
 
 def overview(database: Database, *, now: datetime | None = None) -> Overview:

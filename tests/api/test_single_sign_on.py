@@ -200,10 +200,10 @@ def test_revoked_access_ends_sessions_and_does_not_come_back(browser: TestClient
 
 
 def test_no_key_comes_into_being(services: Services, settings: Settings) -> None:
-    before = usage.count_usage(services.database, DEFAULT_TENANT)["api_keys"]
+    before = usage.count_usage(services.database, DEFAULT_TENANT).api_keys
     claims = {"sub": "maria", "groups": ["stewards"]}
     session = identities.sign_in(services.database, identify(services.database, settings, claims))
-    assert usage.count_usage(services.database, DEFAULT_TENANT)["api_keys"] == before
+    assert usage.count_usage(services.database, DEFAULT_TENANT).api_keys == before
     assert session.key.expires_at is not None
     with pytest.raises(StateConflict, match="single sign-on"):
         keys.rotate(services.database, session.key.id, utc_now() - utc_now())

@@ -26,14 +26,13 @@ def full_report() -> Report:
     given = {"unit": "percent", "audience": "owner", "status": "private", "protocol": "standard CNN", "seeds": 3}
     names = ("accuracy", "ceiling", "floor_averages", "floor_moments")
     measures = [Measure(name=name, value=81.0, spread=0.5, confidence_interval=(79.8, 82.2), **given) for name in names]
-    subject = report(*measures)
     method = {"rationale": "Images look like the private ones. " * 3, "working_size": "Images are reduced. " * 10}
     lines = [
         ClassFigure(classifier="CNN", class_name=name, test_images=9, accuracy=80, ceiling=90, taken_for=None)
         for name in CLASS_NAMES
     ]
-    changes = {"method": subject.method.model_copy(update=method), "per_class": tuple(lines)}
-    return subject.model_copy(update=changes)
+    subject = report(*measures, per_class=tuple(lines))
+    return subject.model_copy(update={"method": subject.method.model_copy(update=method)})
 
 
 @pytest.mark.parametrize("result", ["generator", "classifier"])

@@ -22,7 +22,7 @@ from cli.service import DATALENS, PATIENCE
 from datalens_service.cli import options, review
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
-from datalens_service.evaluation.evaluate import Evaluation
+from datalens_service.evaluation.evaluate import NOTHING, Evaluation
 from datalens_service.local.local_run import LocalRun, open_local_run
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.spec import Device
@@ -156,7 +156,7 @@ def test_images_are_in_the_folder_before_they_are_measured_and_written_once(
 
     def look(*_: Any, **__: Any) -> Evaluation:
         early.update((path.name, path.stat().st_mtime_ns) for path in (tmp_path / "out").iterdir())
-        return Evaluation()
+        return NOTHING
 
     monkeypatch.setattr("datalens_service.jobs.run_evaluation.evaluate", look)
     measured = [option for option in FAST if option != "--no-evaluation"]

@@ -1,12 +1,15 @@
 """A finished job in miniature: blobs in the corners of small images, a fitted Gaussian, a report."""
 
 import datetime
+from typing import Any
 
 import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.evaluation import Measure
+from datalens_service.evaluation.evaluate import Evaluation
+from datalens_service.evaluation.measures import Measurements
 from datalens_service.evaluation.report.build import MethodFacts, Report
 from datalens_service.evaluation.report.document import Product
 from datalens_service.evaluation.report.privacy_statement import Lifetime, PrivacyStatement, privacy_statement
@@ -82,7 +85,13 @@ def statement(units_charged: int | None = None, delta: float = 1e-5) -> PrivacyS
     )
 
 
-def report(*measures: Measure) -> Report:
+def report(*measures: Measure, **others: Any) -> Report:
+    """A report with these figures.
+
+    Args:
+        others: Further members of its measurements.
+    """
+    evaluation = Evaluation.from_measurements(Measurements(measures=measures, **others))
     schema = Schema(channels=1, height=28, width=28, class_names=CLASS_NAMES, num_units=60_000)
     return Report(
         product=Product(name="DataLens Service", version="1.2.3", commit="0123456789abcdef"),
@@ -91,5 +100,6 @@ def report(*measures: Measure) -> Report:
         public_schema=schema,
         method=MethodFacts(name="datalens", spec={"epsilon": 1.0, "seed": 0}, plan=RELEASES),
         privacy=statement(),
-        measures=measures,
+        measures=evaluation.measures,
+        measured=evaluation.measured,
     )

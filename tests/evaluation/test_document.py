@@ -38,15 +38,16 @@ def full() -> Report:
     journal = JournalFacts.model_validate(
         {"opened_on": "2026-01-02", "opening_entry": "a" * 64, "entries": 7, "head": "b" * 64, "linked_datasets": []}
     )
-    given = report(
-        Measure(name="fid_domain", value=1.5, unit="distance", floor=3.0, ceiling=0.1, basis=BASIS, **shown),
-        Measure(name="accuracy", value=94.5, unit="percent", audience="owner", status="private", protocol="p"),
-    )
     line = ClassFigure(
         classifier="standard CNN", class_name="x", test_images=3, accuracy=None, ceiling=None, taken_for=None
     )
-    missing = Unavailable(figure="Fidelity", reason="No weights.")
-    return given.model_copy(update={"journal": journal, "per_class": (line,), "unavailable": (missing,)})
+    given = report(
+        Measure(name="fid_domain", value=1.5, unit="distance", floor=3.0, ceiling=0.1, basis=BASIS, **shown),
+        Measure(name="accuracy", value=94.5, unit="percent", audience="owner", status="private", protocol="p"),
+        per_class=(line,),
+        unavailable=(Unavailable(figure="Fidelity", reason="No weights."),),
+    )
+    return given.model_copy(update={"journal": journal})
 
 
 OWNER, SHARED = owner_view(full()), releasable_view(full())

@@ -8,16 +8,18 @@ import pytest
 from datalens_service.data.dataset import Split
 from datalens_service.errors import JobStopped
 from datalens_service.evaluation import METRICS, EvaluationSettings
-from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
+from datalens_service.evaluation.evaluate import Subject, evaluate
+from datalens_service.evaluation.measures import Measurements
 from datalens_service.evaluation.metrics import fidelity
 from datalens_service.evaluation.metrics.outcome import Outcome
 
 SMALL = EvaluationSettings(synthetic_images=900, epochs=3, seeds=2, fidelity=())
 
 
-def evaluated(generator, dataset, settings=SMALL, observe=lambda *_: None, **more) -> Evaluation:
+def evaluated(generator, dataset, settings=SMALL, observe=lambda *_: None, **more) -> Measurements:
     given = {"epsilon": 1.0, "delta": 1e-5, "device": "cpu", "folder": Path("/nowhere")} | more
-    return evaluate(Subject(generator, dataset, **given), settings, observe)
+    """Everything, as the owner sees it."""
+    return evaluate(Subject(generator, dataset, **given), settings, observe).measured.for_owner()
 
 
 def measured(generator, dataset, settings=SMALL, observe=lambda *_: None, **more):

@@ -9,7 +9,8 @@ import pytest
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation import METRICS, EvaluationSettings, Measure
-from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
+from datalens_service.evaluation.evaluate import Subject, evaluate
+from datalens_service.evaluation.measures import Measurements
 from datalens_service.evaluation.metrics.classifier_benchmark import Progress
 from datalens_service.evaluation.metrics.context import Context, Sources, UndeclaredRead
 from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
@@ -66,17 +67,17 @@ def add(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     return added
 
 
-def evaluated(generator: Generator, dataset: Dataset) -> tuple[Evaluation, list[tuple[str, int, int]]]:
+def evaluated(generator: Generator, dataset: Dataset) -> tuple[Measurements, list[tuple[str, int, int]]]:
     steps: list[tuple[str, int, int]] = []
     subject = Subject(generator, dataset, epsilon=1.0, delta=1e-5, device="cpu", folder=Path("/nowhere"))
-    return evaluate(subject, ONLY_IT, lambda *step: steps.append(step)), steps
+    return evaluate(subject, ONLY_IT, lambda *step: steps.append(step)).measured.for_owner(), steps
 
 
 def with_public_test(dataset: Dataset) -> Dataset:
     return dataclasses.replace(dataset, schema=dataset.schema.model_copy(update={"test_is_public": True}))
 
 
-def shown(evaluation: Evaluation) -> tuple[bool, bool]:
+def shown(evaluation: Measurements) -> tuple[bool, bool]:
     """Whether the owner's report has the metric, and whether the releasable one has."""
     made: Report = report(*evaluation.measures)
     pages = {"owner": owner_html(made), "releasable": releasable_html(made)}
@@ -121,7 +122,7 @@ def test_a_metric_cannot_look_at_images_that_it_does_not_name(add, generator, da
 def test_a_metric_without_its_images_is_left_out(add, generator, dataset):
     add("test", "test")
     evaluation, steps = evaluated(generator, dataclasses.replace(dataset, test=None))
-    assert (evaluation, steps) == (Evaluation(), [])
+    assert (evaluation, steps) == (Measurements(), [])
 
 
 @pytest.mark.parametrize("name", [name for name, metric in METRICS.items() if metric.reads == "training"])

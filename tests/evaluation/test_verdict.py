@@ -118,12 +118,10 @@ def finished() -> dict[str, Report]:
     )
     table = ConfusionTable(class_names=CLASS_NAMES, counts=((90, 5, 5), (8, 84, 8), (1, 2, 97)), reference="test")
     given = {
-        level: report(measured("accuracy", 70.0), measured("floor_averages", level)).model_copy(
-            update={"per_class": lines}
-        )
+        level: report(measured("accuracy", 70.0), measured("floor_averages", level), per_class=lines)
         for level in (83.0, 51.0)
     }
-    classifier = report(measured("classifier_accuracy", 90.3)).model_copy(update={"confusion": table})
+    classifier = report(measured("classifier_accuracy", 90.3), confusion=table)
     return {"worse": given[83.0], "useful": given[51.0], "classifier": classifier}
 
 

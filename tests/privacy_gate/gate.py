@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from datalens_service.disclosure import NotPublicError
 from datalens_service.errors import DatalensError, StoreUnavailable
 from datalens_service.mechanisms.private_records import WallBroken
 
@@ -82,7 +83,8 @@ def first_alarm(seed: int, likely: str = "", skipped: tuple[Detector, ...] = ())
         likely: Name of the detector that runs before all others, because it sounded the alarm the last time.
         skipped: Detectors that do not run.
 
-    A plant may also be stopped by the product: by the wall, by one of its errors or by a constraint of its database.
+    A plant may also be stopped by the product: by the wall, by what is public, by one of its errors or by a constraint
+    of its database.
     Any other exception, also a statement that the database does not understand, is a fault of the plant.
     """
     rng = np.random.default_rng(seed)
@@ -92,7 +94,7 @@ def first_alarm(seed: int, likely: str = "", skipped: tuple[Detector, ...] = ())
             detector(rng)
         except StoreUnavailable:
             raise
-        except (Alarm, WallBroken, DatalensError, IntegrityError) as alarm:
+        except (Alarm, WallBroken, NotPublicError, DatalensError, IntegrityError) as alarm:
             return Finding(detector.__name__, str(getattr(alarm, "orig", alarm)))
     return None
 

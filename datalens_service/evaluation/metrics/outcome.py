@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from datalens_service.disclosure import Public
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.strict import Frozen
 
@@ -36,13 +37,15 @@ OWNER_ONLY = Standing("owner", "private")
 class Basis(Frozen):
     """What a fidelity figure rests on; without it the figure means nothing."""
 
-    extractor: str = Field(description="Network whose features are compared.")
-    weights_sha256: str = Field(description="Of the extractor's weights, hexadecimal; of a plug-in, of its module.")
-    library: str = Field(description="What computed the figure, with its version.")
-    synthetic_images: int = Field(ge=1)
-    reference: str = Field(description="What the synthetic images were compared with.")
-    reference_kind: ReferenceKind
-    reference_images: int = Field(ge=0, description="0 where the figure does not look at real images.")
+    extractor: Public[str] = Field(description="Network whose features are compared.")
+    weights_sha256: Public[str] = Field(
+        description="Of the extractor's weights, hexadecimal; of a plug-in, of its module."
+    )
+    library: Public[str] = Field(description="What computed the figure, with its version.")
+    synthetic_images: Public[int] = Field(ge=1)
+    reference: Public[str] = Field(description="What the synthetic images were compared with.")
+    reference_kind: Public[ReferenceKind]
+    reference_images: Public[int] = Field(ge=0, description="0 where the figure does not look at real images.")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ docs/legal.md explains them for the person who signs.
 
 from typing import Final, NamedTuple
 
+from datalens_service.disclosure import Public
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
 from datalens_service.evaluation.report.result_wording import choose_wording
 from datalens_service.evaluation.report.summary import right_guesses, shown
@@ -68,17 +69,17 @@ QUESTIONS: Final = (SINGLING_OUT, LINKABILITY, INFERENCE)
 class Criterion(Frozen):
     """One of the three questions, and what a job has to say to it."""
 
-    name: str
-    question: str
-    speaks_for: str
-    speaks_against: str
+    name: Public[str]
+    question: Public[str]
+    speaks_for: Public[str]
+    speaks_against: Public[str]
 
 
 class Anonymity(Frozen):
     """For the reader's own decision."""
 
-    decision: str
-    criteria: tuple[Criterion, ...]
+    decision: Public[str]
+    criteria: Public[tuple[Criterion, ...]]
 
 
 def assess_anonymity(privacy: PrivacyStatement, result: str = "generator") -> Anonymity:

@@ -4,6 +4,7 @@ from typing import Final
 
 from pydantic import Field
 
+from datalens_service.disclosure import Public
 from datalens_service.strict import Finite
 
 OWNER_NOTICE: Final = (
@@ -48,5 +49,5 @@ class AttackFinding(Finite):
 class AttacksSection(Finite):
     """F23. In reports on jobs whose owner had asked for attacks when the report was written."""
 
-    notice: str
-    findings: tuple[AttackFinding, ...] = Field(description="In the owner's copy only.")
+    notice: Public[str]
+    findings: tuple[AttackFinding, ...] = Field(default=(), description="In the owner's copy only.")

@@ -1,16 +1,17 @@
 """The report of one job, and the two forms in which it may be read.
 
-`owner_view` holds every figure. `releasable_view` holds those that anybody may see; it is built from the allowed
-measures only, sentences included, so that a private figure has no way into it. Both have the shape of `document.py`.
+`owner_view` holds every figure. `releasable_view` is built, sentences included, from the fields that are public where
+they are defined, so that a private figure has no way into it. Both have the shape of `document.py`.
 """
 
 import datetime
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation.measures import ClassFigure, ConfusionTable, Measure, Unavailable
+from datalens_service.disclosure import AllPublic, Private, Public, public_part
+from datalens_service.evaluation.measures import Measure, Measurements
 from datalens_service.evaluation.report import attacks, disclosures, phrases
 from datalens_service.evaluation.report.anonymity import assess_anonymity
 from datalens_service.evaluation.report.attacks import AttackFinding, AttacksSection
@@ -59,13 +60,13 @@ def _today() -> datetime.date:
 class MethodFacts(Frozen):
     """What was asked for, with every default filled in, and what was planned before a record was read."""
 
-    name: str
-    spec: dict[str, Any]
-    plan: tuple[PlannedRelease, ...]
-    rationale: str = Field(default="", description="What its images look like.")
-    plugin: PluginOrigin | None = Field(default=None, description="The package that brought it, if it is a plug-in.")
-    working_size: str = Field(default="", description="How much of large images it sees; empty for whole images.")
-    encoder: PublicEncoder | None = Field(default=None, description="Public encoder through which it sees images.")
+    name: Public[str]
+    spec: AllPublic[dict[str, Any]]
+    plan: AllPublic[tuple[PlannedRelease, ...]]
+    rationale: Public[str] = Field(default="", description="What its images look like.")
+    plugin: AllPublic[PluginOrigin | None] = Field(default=None, description="Of a plug-in.")
+    working_size: Public[str] = Field(default="", description="How much of large images it sees, if not all.")
+    encoder: AllPublic[PublicEncoder | None] = Field(default=None, description="Through which it sees images.")
 
 
 class JournalFacts(Frozen):
@@ -81,46 +82,48 @@ class JournalFacts(Frozen):
 class Report(Frozen):
     """Everything that is known about one finished job, private measures included: for the owner."""
 
-    product: Product
-    date: datetime.date = Field(default_factory=_today)
-    contact: str | None = Field(default=None, description="Whom to ask.")
-    dataset_id: str | None = Field(description="Random; None for a run without a service behind it.")
-    public_schema: Schema
-    method: MethodFacts
-    privacy: PrivacyStatement
+    product: Public[Product]
+    date: Public[datetime.date] = Field(default_factory=_today)
+    contact: Public[str | None] = Field(default=None, description="Whom to ask.")
+    dataset_id: Public[str | None] = Field(description="Random; None for a run without a service behind it.")
+    public_schema: AllPublic[Schema]
+    method: Public[MethodFacts]
+    privacy: Public[PrivacyStatement]
     journal: JournalFacts | None = Field(default=None, description="None for a run without a service behind it.")
-    recomputation: Recomputation | None = Field(default=None, description="ε by a second program, if it was run.")
-    measures: tuple[Measure, ...] = ()
-    per_class: tuple[ClassFigure, ...] = ()
-    unavailable: tuple[Unavailable, ...] = ()
-    confusion: ConfusionTable | None = None
-    attacked: bool = Field(default=False, description="Whether the owner had asked for attacks by then.")
+    recomputation: Public[Recomputation | None] = Field(default=None, description="ε by a second program.")
+    measures: Public[tuple[Measure, ...]] = Field(default=(), description="Those that anybody may see.")
+    measured: Private[Measurements] = Field(default_factory=lambda: Private(Measurements()))
+    attacked: Public[bool] = Field(default=False, description="Whether the owner had asked for attacks by then.")
     attacks: tuple[AttackFinding, ...] = ()
-    result: str = Field(default="generator", description="Kind of the released model.")
-    individual: IndividualFigures | None = Field(default=None, description="Released statistics of individual epsilon.")
-    public_source: PublicSource | None = Field(default=None, description="Public images that training started from.")
-    served: bool = Field(default=True, description="Whether a service has the images; False for a run without one.")
+    result: Public[str] = Field(default="generator", description="Kind of the released model.")
+    individual: AllPublic[IndividualFigures | None] = Field(default=None, description="Released statistics.")
+    public_source: AllPublic[PublicSource | None] = Field(default=None, description="What training started from.")
+    served: Public[bool] = Field(default=True, description="Whether a service has the images.")
+
+    @field_validator("measures")
+    @classmethod
+    def _for_anybody(cls, measures: tuple[Measure, ...]) -> tuple[Measure, ...]:
+        if not all(measure.releasable for measure in measures):
+            raise ValueError("a measure for the owner is among those that anybody may see")
+        return measures
 
 
 def owner_view(report: Report) -> dict[str, Any]:
     """The whole report as JSON, for the owner of the private images; valid by `document.check`."""
-    return _document("owner", report).sealed()
+    return _document("owner", report, report.measured.for_owner()).sealed()
 
 
 def releasable_view(report: Report) -> dict[str, Any]:
-    """The report as JSON without any figure that is private or for the owner; valid by `document.check`.
+    """The report as JSON of public fields alone, and of what is made of them; valid by `document.check`.
 
     Nothing of the account is in it, shared with another upload or not: what other jobs spent and that two uploads
     share a record would otherwise show by what is there and what is not.
     """
-    shown = tuple(measure for measure in report.measures if measure.releasable)
-    privacy = report.privacy.model_copy(update={"lifetime": None})
-    withheld = {"journal": None, "per_class": (), "unavailable": (), "confusion": None, "attacks": ()}
-    without = {**withheld, "privacy": privacy, "measures": shown}
-    return _document("releasable", report.model_copy(update=without)).sealed()
+    shown = public_part(report)
+    return public_part(_document("releasable", shown, Measurements(measures=shown.measures))).sealed()
 
 
-def _document(view: View, report: Report) -> ReportDocument:
+def _document(view: View, report: Report, measured: Measurements) -> ReportDocument:
     """One of the two, not yet sealed."""
     method, journal, individual = report.method, report.journal, report.individual
     public = report.result == PUBLIC_IMAGES
@@ -140,13 +143,13 @@ def _document(view: View, report: Report) -> ReportDocument:
         ),
         index=tuple(IndexEntry(field=name, title=one.title, paths=one.paths) for name, one in REQUIRED_FIELDS.items()),
         summary=tuple(summary(method.name, report.privacy, report.result, _about_method(report))),
-        usefulness=tuple(_usefulness(view, report, images)),
+        usefulness=tuple(_usefulness(view, report, measured, images)),
         anonymity=assess_anonymity(report.privacy, report.result),
         measures_notice=phrases.OWNER_NOTICE if view == "owner" else phrases.WITHHELD,
-        measures=tuple(MeasureSection.from_measure(one, images) for one in report.measures),
-        per_class=report.per_class,
-        unavailable=report.unavailable,
-        confusion=report.confusion,
+        measures=tuple(MeasureSection.from_measure(one, images) for one in measured.measures),
+        per_class=measured.per_class,
+        unavailable=measured.unavailable,
+        confusion=measured.confusion,
         attacks=_attacks(view, report) if report.attacked else None,
         individual_epsilon=individual and IndividualSection(meaning=phrases.INDIVIDUAL, **individual.model_dump()),
         privacy=_privacy(view, report),
@@ -166,10 +169,10 @@ def _document(view: View, report: Report) -> ReportDocument:
     )
 
 
-def _usefulness(view: View, report: Report, images: str) -> list[str]:
+def _usefulness(view: View, report: Report, measured: Measurements, images: str) -> list[str]:
     if view == "releasable":
-        return usefulness(report.measures, images)
-    known = report.model_dump(include={"measures", "per_class", "confusion"})
+        return usefulness(measured.measures, images)
+    known = measured.model_dump()
     schema = report.public_schema.model_dump(include={"class_names"})
     return [judge(Figures.from_report({**known, "dataset": {"public_schema": schema}})).sentence]
 

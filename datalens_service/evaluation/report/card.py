@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from datalens_service.data.preparation_settings import PrepareSettings
+from datalens_service.disclosure import AllPublic, Public, public_part
 from datalens_service.evaluation.measures import Measure
 from datalens_service.evaluation.report.build import Report
 from datalens_service.evaluation.report.document import Product
@@ -27,11 +28,11 @@ FORMAT: Final = "datalens-card/1"
 class CardImages(Finite):
     """Shape and classes of the images."""
 
-    channels: int
-    height: int
-    width: int
-    class_names: tuple[str, ...]
-    preparation: PrepareSettings | None = Field(
+    channels: Public[int]
+    height: Public[int]
+    width: Public[int]
+    class_names: Public[tuple[str, ...]]
+    preparation: AllPublic[PrepareSettings | None] = Field(
         default=None, exclude_if=operator.not_, description="How the private images were brought to this size, if so."
     )
 
@@ -39,11 +40,11 @@ class CardImages(Finite):
 class CardMechanism(Finite):
     """Equal releases that were made."""
 
-    label: str
-    count: int = Field(ge=1)
-    noise_stddev: int
-    units: int = Field(description="Ledger units of all of them under zero-out.")
-    sampling: Block | None = Field(
+    label: Public[str]
+    count: Public[int] = Field(ge=1)
+    noise_stddev: Public[int]
+    units: Public[int] = Field(description="Ledger units of all of them under zero-out.")
+    sampling: AllPublic[Block | None] = Field(
         default=None, exclude_if=operator.not_, description="How batches were drawn, if they were."
     )
 
@@ -62,23 +63,25 @@ class CardMechanism(Finite):
 class CardPrivacy(Finite):
     """The guarantee; ε is rounded up."""
 
-    unit: str
-    num_units: int = Field(ge=1)
-    records_per_unit: int = Field(default=1, ge=1, description="Most training images of one unit.")
-    classes_per_unit: int = Field(default=1, ge=1, description="Most classes that one unit has images of.")
-    neighboring_relation: Literal["zero_out"]
-    epsilon: float = Field(ge=0)
-    delta: float = Field(gt=0, lt=1)
-    mu: float = Field(ge=0)
-    units: int = Field(ge=0, description="Charged, in 1e-15 of μ².")
-    slack: int = Field(default=0, ge=0, exclude_if=operator.not_, description="Charged beside it, in 1e-18 of δ.")
-    epsilon_replace_one: float = Field(ge=0)
-    individual: IndividualFigures | None = Field(
+    unit: Public[str]
+    num_units: Public[int] = Field(ge=1)
+    records_per_unit: Public[int] = Field(default=1, ge=1, description="Most training images of one unit.")
+    classes_per_unit: Public[int] = Field(default=1, ge=1, description="Most classes that one unit has images of.")
+    neighboring_relation: Public[Literal["zero_out"]]
+    epsilon: Public[float] = Field(ge=0)
+    delta: Public[float] = Field(gt=0, lt=1)
+    mu: Public[float] = Field(ge=0)
+    units: Public[int] = Field(ge=0, description="Charged, in 1e-15 of μ².")
+    slack: Public[int] = Field(
+        default=0, ge=0, exclude_if=operator.not_, description="Charged beside it, in 1e-18 of δ."
+    )
+    epsilon_replace_one: Public[float] = Field(ge=0)
+    individual: AllPublic[IndividualFigures | None] = Field(
         default=None, exclude_if=operator.not_, description="Released histogram of realised individual ε, if any."
     )
-    tier: Tier | FormerTier
-    mechanisms: tuple[CardMechanism, ...]
-    not_covered: tuple[str, ...]
+    tier: Public[Tier | FormerTier]
+    mechanisms: Public[tuple[CardMechanism, ...]]
+    not_covered: Public[tuple[str, ...]]
 
     @classmethod
     def from_report(cls, report: Report) -> CardPrivacy:
@@ -106,33 +109,36 @@ class CardPrivacy(Finite):
 class Card(Finite):
     """The public essence of a report."""
 
-    format: Literal["datalens-card/1"] = FORMAT
-    synthetic: bool = Field(default=True, description="Whether synthetic images are released.")
-    product: Product
-    date: datetime.date
-    method: str
-    plugin: PluginOrigin | None = Field(
+    format: Public[Literal["datalens-card/1"]] = FORMAT
+    synthetic: Public[bool] = Field(default=True, description="Whether synthetic images are released.")
+    product: Public[Product]
+    date: Public[datetime.date]
+    method: Public[str]
+    plugin: AllPublic[PluginOrigin | None] = Field(
         default=None, exclude_if=operator.not_, description="The package that brought the method, if it is a plug-in."
     )
-    public_images: PublicSource | None = Field(
+    public_images: AllPublic[PublicSource | None] = Field(
         default=None, exclude_if=operator.not_, description="Public images that went into it, if any."
     )
-    encoder: PublicEncoder | None = Field(
+    encoder: AllPublic[PublicEncoder | None] = Field(
         default=None, exclude_if=operator.not_, description="Public encoder through which images are seen, if any."
     )
-    working_size: str = Field(
+    working_size: Public[str] = Field(
         default="", exclude_if=operator.not_, description="How much of large images the method sees, if not all."
     )
-    appearance: str = Field(default="", exclude_if=operator.not_, description="What the images look like, if known.")
-    images: CardImages
-    privacy: CardPrivacy
-    measures: tuple[Measure, ...]
+    appearance: Public[str] = Field(
+        default="", exclude_if=operator.not_, description="What the images look like, if known."
+    )
+    images: Public[CardImages]
+    privacy: Public[CardPrivacy]
+    measures: Public[tuple[Measure, ...]]
 
     @classmethod
     def from_report(cls, report: Report) -> Card:
-        """The card of a report; measures are on it only if anybody may see them."""
+        """The card of a report, of its public fields alone."""
+        report = public_part(report)
         schema = report.public_schema
-        return cls(
+        made = cls(
             product=report.product,
             date=report.date,
             synthetic=choose_wording(report.result).synthetic,
@@ -144,8 +150,9 @@ class Card(Finite):
             appearance=report.method.rationale,
             images=CardImages(**schema.model_dump(include=set(CardImages.model_fields))),
             privacy=CardPrivacy.from_report(report),
-            measures=tuple(measure for measure in report.measures if measure.releasable),
+            measures=report.measures,
         )
+        return public_part(made)
 
 
 def card(report: Report) -> dict[str, Any]:

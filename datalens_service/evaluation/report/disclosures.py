@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from datalens_service.disclosure import Public
 from datalens_service.evaluation.report.private_reads import (
     PRIVATE_READS,
     TUNING,
@@ -18,66 +19,70 @@ from datalens_service.evaluation.report.private_reads import (
 )
 from datalens_service.strict import Frozen
 
+NOT_STATED: Final = "Stated in the owner's copy only: it can depend on private records."
+
 
 class Assumption(Frozen):
     """What the proof takes for granted, and whether the program makes it true."""
 
-    assumption: str
-    realised: bool
-    how: str
+    assumption: Public[str]
+    realised: Public[bool]
+    how: Public[str]
 
 
 class DataAccess(Frozen):
     """One way in which private images are read, what it costs, and who sees more than the guarantee covers."""
 
-    access: str
-    status: Status
-    audience: Audience = Field(description="Who sees what depends on the images, beyond what the guarantee covers.")
-    what: str
+    access: Public[str]
+    status: Public[Status]
+    audience: Public[Audience] = Field(
+        description="Who sees what depends on the images, beyond what the guarantee covers."
+    )
+    what: Public[str]
 
 
 class PublicData(Frozen):
     """Whether anything but the private images went into the generator."""
 
-    public_images_used: bool
-    pre_trained_weights_used: bool
-    provenance: str
+    public_images_used: Public[bool]
+    pre_trained_weights_used: Public[bool]
+    provenance: Public[str]
 
 
 class Hyperparameters(Frozen):
     """Where the parameters came from."""
 
-    origin: str
-    tuning_charged: str
+    origin: Public[str]
+    tuning_charged: Public[str]
 
 
 class Audit(Frozen):
     """An empirical attack; it bounds from below only."""
 
-    attack: str
-    lower_bound_epsilon: float | None
-    confidence: float | None
-    date: str | None
-    note: str
+    attack: Public[str]
+    lower_bound_epsilon: Public[float | None]
+    confidence: Public[float | None]
+    date: Public[str | None]
+    note: Public[str]
 
 
 class Recomputation(Frozen):
     """ε of the releases by a second program that shares no code with the accountant."""
 
-    by: str
-    epsilon: float | None = Field(description="Never below the true one.")
-    delta: float
-    agrees: bool | None = Field(description="Within rounding; null if it was not run.")
-    note: str
+    by: Public[str]
+    epsilon: Public[float | None] = Field(description="Never below the true one.")
+    delta: Public[float]
+    agrees: Public[bool | None] = Field(description="Within rounding; null if it was not run.")
+    note: Public[str]
 
 
 class Policy(Frozen):
     """Of the budget."""
 
-    refresh: Literal["never"]
-    set_by: str
-    set_on: str = Field(description="Date, or why it is not stated.")
-    rule: str
+    refresh: Public[Literal["never"]]
+    set_by: Public[str]
+    set_on: str = Field(default=NOT_STATED, description="Date, or why it is not stated.")
+    rule: Public[str]
 
 
 TRUST: Final = (
@@ -222,7 +227,6 @@ POLICY_RULE: Final = (
     "images again or by restoring a backup. Its owner can raise it, with a reason that the journal keeps."
 )
 
-NOT_STATED: Final = "Stated in the owner's copy only: it can depend on private records."
 UNKNOWN_CONTACT: Final = "The operator of this service named none."
 
 

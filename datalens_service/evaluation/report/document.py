@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from datalens_service.data.dataset import Schema
+from datalens_service.disclosure import AllPublic, Public
 from datalens_service.errors import ReportIncomplete
 from datalens_service.evaluation.measures import STATUS_LABELS, ClassFigure, ConfusionTable, Measure, Unavailable
 from datalens_service.evaluation.metrics import METRICS
@@ -62,9 +63,9 @@ SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: 
 class Product(Finite):
     """F1. What made the images."""
 
-    name: str
-    version: str
-    commit: str | None = Field(description="Of the source, or SHA-256 of its files where it is not known.")
+    name: Public[str]
+    version: Public[str]
+    commit: Public[str | None] = Field(description="Of the source, or SHA-256 of its files where it is not known.")
 
     @classmethod
     def at_commit(cls, commit: str | None) -> Product:
@@ -75,16 +76,16 @@ class Product(Finite):
 class Fingerprint(Finite):
     """F1. What ties the report to the records without telling anything of them."""
 
-    scheme: str
-    value: str | None
+    scheme: Public[str]
+    value: str | None = None
 
 
 class DatasetSection(Finite):
     """F1, F5. The public side of the private data set."""
 
-    id: str | None
-    fingerprint: Fingerprint
-    public_schema: Schema
+    id: Public[str | None]
+    fingerprint: Public[Fingerprint]
+    public_schema: AllPublic[Schema]
 
 
 class MechanismSection(BaseModel):
@@ -121,18 +122,18 @@ class PluginSection(PluginOrigin):
 class MethodSection(Finite):
     """What was asked for, with every default filled in, and what was planned before a record was read."""
 
-    name: str
-    spec: dict[str, Any]
-    plan: tuple[MechanismSection, ...]
-    plugin: PluginSection | None = Field(default=None, exclude_if=operator.not_)
+    name: Public[str]
+    spec: AllPublic[dict[str, Any]]
+    plan: AllPublic[tuple[MechanismSection, ...]]
+    plugin: AllPublic[PluginSection | None] = Field(default=None, exclude_if=operator.not_)
 
 
 class MeasureSection(Measure):
     """F21. A figure with its explanation."""
 
-    title: str
-    meaning: str
-    status_label: str
+    title: Public[str]
+    meaning: Public[str]
+    status_label: Public[str]
 
     @classmethod
     def from_measure(cls, measure: Measure, images: str = "synthetic") -> MeasureSection:
@@ -151,74 +152,76 @@ class IndividualSection(IndividualFigures):
 class PrivacySection(PrivacyFigures):
     """F2 to F20 and F22 to F25."""
 
-    trust: tuple[str, ...]
-    mechanisms: tuple[MechanismSection, ...]
-    recomputation: Recomputation
-    assumptions: tuple[Assumption, ...] = Field(min_length=1)
-    data_accesses: tuple[DataAccess, ...] = Field(min_length=1)
-    evidence: str
-    lifetime_note: str
-    linked_datasets: tuple[str, ...] | None
-    linked_note: str
-    policy: Policy
-    public_data: PublicData
-    hyperparameters: Hyperparameters
-    caveats: tuple[str, ...] = Field(min_length=1)
-    audit: Audit
-    limits: tuple[str, ...] = Field(min_length=1)
+    trust: Public[tuple[str, ...]]
+    mechanisms: AllPublic[tuple[MechanismSection, ...]]
+    recomputation: Public[Recomputation]
+    assumptions: Public[tuple[Assumption, ...]] = Field(min_length=1)
+    data_accesses: Public[tuple[DataAccess, ...]] = Field(min_length=1)
+    evidence: Public[str]
+    lifetime_note: Public[str]
+    linked_datasets: tuple[str, ...] | None = None
+    linked_note: Public[str]
+    policy: Public[Policy]
+    public_data: Public[PublicData]
+    hyperparameters: Public[Hyperparameters]
+    caveats: Public[tuple[str, ...]] = Field(min_length=1)
+    audit: Public[Audit]
+    limits: Public[tuple[str, ...]] = Field(min_length=1)
 
 
 class IndexEntry(Finite):
     """Where a required field stands."""
 
-    field: str
-    title: str
-    paths: tuple[str, ...]
+    field: Public[str]
+    title: Public[str]
+    paths: Public[tuple[str, ...]]
 
 
 class Seal(Finite):
     """F26. Whether the report is as it was written."""
 
-    scheme: str
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    scheme: Public[str]
+    sha256: Public[str] = Field(pattern=r"^[0-9a-f]{64}$")
     account_entries: int | None = Field(
-        description="Length of the account's journal when the report was written; for the owner."
+        default=None, description="Length of the account's journal when the report was written; for the owner."
     )
-    account_head: str | None = Field(description="Hash of its last entry then; for the owner.")
+    account_head: str | None = Field(default=None, description="Hash of its last entry then; for the owner.")
 
 
 class ReportDocument(Finite):
     """A privacy report. Losses are rounded up, what remains is rounded down."""
 
-    format: Literal["datalens-report/3"]
-    view: Literal["owner", "releasable"]
-    synthetic: bool = Field(description="Whether synthetic images are released; false for a classifier.")
-    public_images: Literal[True] | None = Field(
+    format: Public[Literal["datalens-report/3"]]
+    view: Public[Literal["owner", "releasable"]]
+    synthetic: Public[bool] = Field(description="Whether synthetic images are released; false for a classifier.")
+    public_images: Public[Literal[True] | None] = Field(
         default=None, description="Public images are released as they are; left out where they are not."
     )
-    product: Product
-    date: datetime.date
-    contact: str = Field(min_length=1)
-    dataset: DatasetSection
-    index: tuple[IndexEntry, ...] = Field(min_length=1)
-    summary: tuple[str, ...] = Field(min_length=1)
-    usefulness: tuple[str, ...]
-    measures_notice: str
-    measures: tuple[MeasureSection, ...]
-    per_class: tuple[ClassFigure, ...]
-    unavailable: tuple[Unavailable, ...]
-    anonymity: Anonymity | None = Field(
+    product: Public[Product]
+    date: Public[datetime.date]
+    contact: Public[str] = Field(min_length=1)
+    dataset: Public[DatasetSection]
+    index: Public[tuple[IndexEntry, ...]] = Field(min_length=1)
+    summary: Public[tuple[str, ...]] = Field(min_length=1)
+    usefulness: Public[tuple[str, ...]]
+    measures_notice: Public[str]
+    measures: Public[tuple[MeasureSection, ...]]
+    per_class: tuple[ClassFigure, ...] = ()
+    unavailable: tuple[Unavailable, ...] = ()
+    anonymity: Public[Anonymity | None] = Field(
         default=None, description="What speaks for and against; absent from reports of versions without it."
     )
     confusion: ConfusionTable | None = Field(default=None, description="Of a classifier, in the owner's copy only.")
-    attacks: AttacksSection | None = Field(default=None, description="If the owner had asked for attacks by then.")
-    individual_epsilon: IndividualSection | None = Field(
+    attacks: Public[AttacksSection | None] = Field(
+        default=None, description="If the owner had asked for attacks by then."
+    )
+    individual_epsilon: AllPublic[IndividualSection | None] = Field(
         default=None, description="Of a job that released a histogram of individual epsilon; covered by the guarantee."
     )
-    privacy: PrivacySection
-    method: MethodSection
-    seal: Seal
-    signature: Signature | None = Field(description="By the installation that made the report.")
+    privacy: Public[PrivacySection]
+    method: Public[MethodSection]
+    seal: Public[Seal]
+    signature: AllPublic[Signature | None] = Field(description="By the installation that made the report.")
 
     @model_validator(mode="after")
     def _others_see_nothing_private(self) -> ReportDocument:

@@ -15,6 +15,7 @@ from pydantic import Field
 from scipy.special import ndtr, ndtri
 
 from datalens_service.data.export.licence import describe_licence
+from datalens_service.disclosure import AllPublic, Public
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report import phrases
 from datalens_service.evaluation.report.result_wording import choose_wording
@@ -48,24 +49,26 @@ _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPL
 class Point(Frozen):
     """One point of the ε-δ curve; ε is rounded up."""
 
-    chosen: str = Field(description="Why this δ.")
-    delta: float
-    epsilon: float
+    chosen: Public[str] = Field(description="Why this δ.")
+    delta: Public[float]
+    epsilon: Public[float]
 
 
 class Guarantee(Frozen):
     """What the charged units bound under one neighbouring relation; every figure is rounded up."""
 
-    relation: NeighboringRelation
-    meaning: str
-    units: int = Field(description="Charged, in 1e-15 of μ².")
-    slack: int = Field(default=0, exclude_if=operator.not_, description="Charged beside the units, in 1e-18 of δ.")
-    mu: float = Field(description="Parameter of the Gaussian trade-off curve.")
-    points: tuple[Point, ...] = Field(description="ε at the requested δ, at 1e-6 and at n^-1.1.")
-    membership_advantage: float = Field(description="Largest true minus false positive rate of any attack.")
-    true_positive_rate_at_0_1_percent: float = Field(description="Largest at a false positive rate of 0.1 %.")
-    true_positive_rate_at_1_percent: float = Field(description="Largest at a false positive rate of 1 %.")
-    curve: tuple[CurvePoint, ...] = Field(description="ε over δ; all pairs hold at once.")
+    relation: Public[NeighboringRelation]
+    meaning: Public[str]
+    units: Public[int] = Field(description="Charged, in 1e-15 of μ².")
+    slack: Public[int] = Field(
+        default=0, exclude_if=operator.not_, description="Charged beside the units, in 1e-18 of δ."
+    )
+    mu: Public[float] = Field(description="Parameter of the Gaussian trade-off curve.")
+    points: Public[tuple[Point, ...]] = Field(description="ε at the requested δ, at 1e-6 and at n^-1.1.")
+    membership_advantage: Public[float] = Field(description="Largest true minus false positive rate of any attack.")
+    true_positive_rate_at_0_1_percent: Public[float] = Field(description="Largest at a false positive rate of 0.1 %.")
+    true_positive_rate_at_1_percent: Public[float] = Field(description="Largest at a false positive rate of 1 %.")
+    curve: Public[tuple[CurvePoint, ...]] = Field(description="ε over δ; all pairs hold at once.")
 
     @property
     def epsilon(self) -> float:
@@ -87,11 +90,11 @@ class Lifetime(Frozen):
 class Scope(Frozen):
     """What the guarantee is about, in plain sentences."""
 
-    public: tuple[str, ...]
-    covered: tuple[str, ...]
-    not_covered: tuple[str, ...]
-    released: tuple[str, ...]
-    never_released: tuple[str, ...]
+    public: Public[tuple[str, ...]]
+    covered: Public[tuple[str, ...]]
+    not_covered: Public[tuple[str, ...]]
+    released: Public[tuple[str, ...]]
+    never_released: Public[tuple[str, ...]]
 
     @classmethod
     def from_unit(
@@ -120,31 +123,33 @@ class Scope(Frozen):
 class PrivacyFigures(Frozen):
     """What a statement and the document made of it have in common."""
 
-    setting: str
-    unit: str
-    unit_declared_by: str
-    num_units: int
-    records_per_unit: int = Field(description="Most training images of one unit, declared.")
-    delta: float
-    delta_times_units: float = Field(description="n·δ, rounded up.")
-    epsilon_limit: float
-    limit_units: int
-    headline: Guarantee
-    replace_one: Guarantee
-    tier: Tier | FormerTier
-    tier_meaning: str
-    spend: tuple[SpendPoint, ...] = Field(min_length=1, description="The account release by release, thinned out.")
-    accountant: str
-    noise: str
-    scope: Scope
-    retention: str
-    lifetime: Lifetime | None = Field(description="None in a copy to pass on, and for a run without a service.")
+    setting: Public[str]
+    unit: Public[str]
+    unit_declared_by: Public[str]
+    num_units: Public[int]
+    records_per_unit: Public[int] = Field(description="Most training images of one unit, declared.")
+    delta: Public[float]
+    delta_times_units: Public[float] = Field(description="n·δ, rounded up.")
+    epsilon_limit: Public[float]
+    limit_units: Public[int]
+    headline: Public[Guarantee]
+    replace_one: Public[Guarantee]
+    tier: Public[Tier | FormerTier]
+    tier_meaning: Public[str]
+    spend: Public[tuple[SpendPoint, ...]] = Field(
+        min_length=1, description="The account release by release, thinned out."
+    )
+    accountant: Public[str]
+    noise: Public[str]
+    scope: Public[Scope]
+    retention: Public[str]
+    lifetime: Lifetime | None = Field(default=None, description="For the owner; None for a run without a service.")
 
 
 class PrivacyStatement(PrivacyFigures):
     """Everything a reader needs to judge and to recompute the guarantee of one job."""
 
-    releases: tuple[PlannedRelease, ...]
+    releases: AllPublic[tuple[PlannedRelease, ...]]
 
 
 def privacy_statement(

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from pydantic import Field
 
+from datalens_service.disclosure import Public
 from datalens_service.privacy.accounting import Charge, delta_beside, epsilon_of_charge, mu_of_units, round_up
 from datalens_service.strict import Frozen
 
@@ -31,18 +32,18 @@ class Spending(Protocol):
 class SpendPoint(Frozen):
     """What had been spent when so many releases were made; ε is rounded up."""
 
-    releases: int = Field(ge=0, description="Made so far.")
-    release: str = Field(description="The last of them.")
-    units: int = Field(ge=0, description="Charged so far, in 1e-15 of μ².")
-    mu: float
-    epsilon: float = Field(description="At the requested δ: a running account.")
+    releases: Public[int] = Field(ge=0, description="Made so far.")
+    release: Public[str] = Field(description="The last of them.")
+    units: Public[int] = Field(ge=0, description="Charged so far, in 1e-15 of μ².")
+    mu: Public[float]
+    epsilon: Public[float] = Field(description="At the requested δ: a running account.")
 
 
 class CurvePoint(Frozen):
     """A pair that holds; ε is rounded up."""
 
-    delta: float
-    epsilon: float
+    delta: Public[float]
+    epsilon: Public[float]
 
 
 def spend_path(releases: Sequence[Spending], charged: Charge, delta: float) -> tuple[SpendPoint, ...]:

@@ -1,19 +1,21 @@
 """What a tenant has used: counts, bytes and seconds."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TypedDict
 
 from sqlalchemy import BigInteger, ColumnElement, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from datalens_service.clock import utc_now
+from datalens_service.disclosure import Public
 from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX
 from datalens_service.store.database import Database
 from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.tables import ApiKeyRow, ArtifactRow, DatasetRow, JobRow
 
 
-class Usage(TypedDict):
+@dataclass(frozen=True)
+class Usage:
     """Of one tenant, all in all.
 
     Attributes:
@@ -21,13 +23,13 @@ class Usage(TypedDict):
         job_seconds: Of jobs that have ended, from first start to end; audits, which the owner sees alone, are none.
     """
 
-    datasets: int
-    jobs: dict[str, int]
-    generators: int
-    classifiers: int
-    api_keys: int
-    artifact_bytes: int
-    job_seconds: float
+    datasets: Public[int]
+    jobs: Public[dict[str, int]]
+    generators: Public[int]
+    classifiers: Public[int]
+    api_keys: Public[int]
+    artifact_bytes: Public[int]
+    job_seconds: Public[float]
 
 
 def _whole_second(session: Session, at: InstrumentedAttribute[datetime | None]) -> ColumnElement[int]:

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from sqlalchemy import select, update
@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
 from datalens_service.copies import copied
+from datalens_service.disclosure import Public, public_fields
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.paging import Page, list_page
@@ -86,6 +87,22 @@ class Delivery:
             "delivered_at": row.delivered_at and to_second(row.delivered_at),
         }
         return copied(cls, row, **times)
+
+
+@dataclass(frozen=True)
+class JobNews:
+    """What a message tells of a job."""
+
+    job_id: Public[str]
+    dataset_id: Public[str]
+    state: Public[str]
+
+
+@dataclass(frozen=True)
+class _Test:
+    """What a message tells that only has to arrive."""
+
+    webhook_id: Public[str]
 
 
 @dataclass(frozen=True)
@@ -183,8 +200,7 @@ def tell(session: Session, job: JobRow, event: str, at: datetime) -> None:
     query = select(WebhookRow).where(WebhookRow.tenant_id == job.tenant_id, WebhookRow.enabled)
     for row in session.scalars(query).all():
         if event in row.events.split():
-            data = {"job_id": job.id, "dataset_id": job.dataset_id, "state": str(job.state)}
-            session.add(_message(row, event, data, at))
+            session.add(_message(row, event, JobNews(job.id, job.dataset_id, str(job.state)), at))
     session.flush()
 
 
@@ -195,7 +211,7 @@ def send_test(database: Database, webhook_id: str) -> Delivery:
         NotFound: There is no such webhook.
     """
     with database.transaction() as session:
-        row = _message(_row(session, webhook_id), TEST_EVENT, {"webhook_id": webhook_id}, utc_now())
+        row = _message(_row(session, webhook_id), TEST_EVENT, _Test(webhook_id), utc_now())
         session.add(row)
         session.flush()
         return Delivery.from_row(row)
@@ -279,8 +295,9 @@ def _row(session: Session, webhook_id: str) -> WebhookRow:
     return row
 
 
-def _message(hook: WebhookRow, event: str, data: dict[str, Any], at: datetime) -> DeliveryRow:
-    payload = {"type": event, "timestamp": to_second(at).isoformat().replace("+00:00", "Z"), "data": data}
+def _message(hook: WebhookRow, event: str, news: JobNews | _Test, at: datetime) -> DeliveryRow:
+    sent_at = to_second(at).isoformat().replace("+00:00", "Z")
+    payload = {"type": event, "timestamp": sent_at, "data": public_fields(news)}
     return DeliveryRow(
         id=f"msg_{uuid4().hex}",
         tenant_id=hook.tenant_id,

@@ -15,6 +15,8 @@ from sqlalchemy import Table, insert, or_, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import entry_time, to_second, utc_now
+from datalens_service.copies import copied
+from datalens_service.disclosure import Public, public_part
 from datalens_service.phases import Phase
 from datalens_service.store.access import webhooks
 from datalens_service.store.database import Database
@@ -72,28 +74,19 @@ class Event:
             tell how long steps on private records take.
     """
 
-    seq: int
-    type: EventType
-    state: str
-    phase: str | None
-    value: int
-    maximum: int
-    charged_units: int
-    created_at: datetime
+    seq: Public[int]
+    type: Public[EventType]
+    state: Public[str]
+    phase: Public[str | None]
+    value: Public[int]
+    maximum: Public[int]
+    charged_units: Public[int]
+    created_at: Public[datetime]
 
     @classmethod
     def from_row(cls, row: JobEventRow) -> Event:
-        """A copy of the row."""
-        return cls(
-            row.seq,
-            EventType(row.type),
-            row.state,
-            row.phase,
-            row.value,
-            row.maximum,
-            row.charged_units,
-            row.created_at,
-        )
+        """What anybody may see of the row."""
+        return public_part(copied(cls, row, type=EventType(row.type)))
 
 
 class _Told(NamedTuple):

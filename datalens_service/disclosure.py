@@ -1,0 +1,103 @@
+"""Who may see a value: fields for anybody say so where they are defined; figures for the owner's eyes are sealed.
+
+Whatever leaves for others (reports, cards, events, messages, metrics) is built from `public_part`: what was not
+declared public is not in it, nor in anything that is made of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar, get_type_hints
+
+from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic_core import core_schema
+
+T = TypeVar("T")
+
+_BY_FIELD: Final = "anybody may see it; of a value with fields, those of them that are public"
+_WHOLE: Final = "anybody may see it with all that its type has and will have"
+_PLAIN: Final = (type(None), bool, int, float, str, datetime.date)
+
+Public = Annotated[T, _BY_FIELD]
+"""A field that anybody may see; of a value with fields, those of them that are public."""
+AllPublic = Annotated[T, _WHOLE]
+"""A field whose value is released or known before any record is read: public with all that its type will ever have."""
+
+
+class NotPublicError(TypeError):
+    """What is for the owner was to be shown to anybody."""
+
+
+class Private(Generic[T]):
+    """A figure for the owner's eyes: it can be neither printed nor written, and only `for_owner` reads it.
+
+    Args:
+        value: May depend on private records without a charge.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: T) -> None:
+        self._value: Final = value
+
+    def for_owner(self) -> T:
+        """The figure. A test has the list of functions that call this; what they make is for the owner alone."""
+        return self._value
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise NotPublicError("A figure for the owner is shown to nobody else.")
+
+    __repr__ = __str__ = __format__ = __reduce_ex__ = _refuse
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """A member of models; to write them is refused."""
+        refused = core_schema.plain_serializer_function_ser_schema(cls._refuse)
+        return core_schema.is_instance_schema(cls, serialization=refused)
+
+
+def public_fields(value: Any) -> dict[str, Any]:
+    """The public fields of a model or data class by name, each with its public part."""
+    declared = {name: (marker, getattr(value, name)) for name, marker in _declared(type(value)).items()}
+    return {name: one if marker is _WHOLE else public_part(one) for name, (marker, one) in declared.items()}
+
+
+def public_part(value: T) -> T:
+    """The value, with a default for every field that is not declared public.
+
+    Raises:
+        NotPublicError: Such a field has no default, or the value is of a type that has no fields and is not plain.
+    """
+    kind: Any = type(value)
+    part: Any = value
+    if isinstance(value, BaseModel):
+        part = kind.model_construct(**_with_defaults(value))
+    elif dataclasses.is_dataclass(value):
+        part = kind(**public_fields(value))
+    elif isinstance(value, tuple | list):
+        part = kind(map(public_part, value))
+    elif isinstance(value, Mapping):
+        part = {key: public_part(one) for key, one in value.items()}
+    elif not isinstance(value, _PLAIN):
+        raise NotPublicError(f"Nothing says what of {type(value).__name__} is public.")
+    return part  # type: ignore[no-any-return]
+
+
+def _with_defaults(value: BaseModel) -> dict[str, Any]:
+    shown = public_fields(value)
+    for name, field in type(value).model_fields.items():
+        if name not in shown and field.is_required():
+            raise NotPublicError(f"{type(value).__name__}.{name} is not declared public and has no default.")
+    return shown
+
+
+def _declared(kind: type) -> dict[str, str]:
+    """The marker of each public field of a class, by name."""
+    if issubclass(kind, BaseModel):
+        metadata = {name: field.metadata for name, field in kind.model_fields.items()}
+    else:
+        hints = get_type_hints(kind, include_extras=True)
+        metadata = {name: list(getattr(hint, "__metadata__", ())) for name, hint in hints.items()}
+    return {name: one for name, given in metadata.items() for one in given if one in (_BY_FIELD, _WHOLE)}
