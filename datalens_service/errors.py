@@ -204,6 +204,13 @@ class InsufficientStorage(StoreUnavailable):
     title = "Not enough room on the disk"
 
 
+class FileDamaged(DatalensError):
+    """A stored file is lost, or holds other bytes than were put there."""
+
+    slug = "file-damaged"
+    title = "A stored file is damaged"
+
+
 class ReportIncomplete(DatalensError):
     """A privacy report lacks a required part or was changed; it is not handed out."""
 

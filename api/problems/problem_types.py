@@ -67,6 +67,7 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
     (errors.JobStopped, None, "Nothing to do: the job was cancelled. What it charged stays charged."),
     (errors.LedgerCorrupt, 500, "Tell the operator: the account is frozen until the database is restored or repaired."),
     (errors.StoreUnavailable, 503, "Repeat later. If it stays, the operator looks at the database and its disk."),
+    (errors.FileDamaged, 503, "Tell the operator: the object has to be restored, or the upload repeated."),
     (
         errors.ReportIncomplete,
         500,

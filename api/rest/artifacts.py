@@ -25,7 +25,7 @@ router = APIRouter(route_class=StrictRoute, tags=["downloads"])
 _KEYED: Final = problems("unauthorized", "not-found", "invalid-input", "store-unavailable", "internal-error")
 _FILE: Final = {
     **file_content("The file.", "application/octet-stream"),
-    **problems("range-not-satisfiable"),
+    **problems("range-not-satisfiable", "store-unavailable", "file-damaged"),
 }
 FileName = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Of a file.")]
 

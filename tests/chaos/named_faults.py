@@ -11,6 +11,7 @@ from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, VOTES
 from disks import small_disk
 
+from .restored import failover, restored_backup
 from .served import Figures, ask, read, read_books, served, submit, summarize
 from .upgrade import upgrade
 
@@ -123,4 +124,6 @@ FAULTS: dict[str, Callable[[Path], Figures]] = {
     "wrong clocks": wrong_clocks,
     "job that kills its processes": job_that_kills_its_processes,
     "upgrade": upgrade,
+    "restored backup": restored_backup,
+    "failover": failover,
 }

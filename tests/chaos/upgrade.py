@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from sqlalchemy import make_url
 
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.jobs import jobs
@@ -39,10 +38,7 @@ class OlderStack(CeleryStack):
     def __init__(self, folder: Path, source: Path) -> None:
         super().__init__(folder)
         self._source = source
-        self.database.dispose()
-        name = make_url(self.database.url).database
-        self.postgresql.execute(f"DROP DATABASE {name}")
-        self.postgresql.execute(f"CREATE DATABASE {name} OWNER service")
+        self.empty_database()
 
     def serve(self) -> None:
         self.api = self.start_older(*self.api_command())

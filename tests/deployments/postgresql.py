@@ -28,6 +28,8 @@ class Cluster:
         # The server refuses to run as root.
         self._as_postgres = ["--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
         self._server: subprocess.Popen[bytes] | None = None
+        # Databases come and go: nobody vacuums, and no other server follows.
+        self._settings = ["autovacuum=off", "wal_level=minimal", "max_wal_senders=0"]
 
     def start(self) -> None:
         """Make the cluster and serve it."""
@@ -39,9 +41,7 @@ class Cluster:
 
     def serve(self) -> None:
         """Start the server on the cluster, again if it was stopped or killed."""
-        # Databases come and go: nobody vacuums, and no other server follows.
-        unneeded = ["autovacuum=off", "wal_level=minimal", "max_wal_senders=0"]
-        settings = ["listen_addresses=", "max_connections=200", *unneeded]
+        settings = ["listen_addresses=", "max_connections=200", *self._settings]
         options = ["-D", str(self._data), "-k", str(self._folder), *(part for one in settings for part in ("-c", one))]
         with (self._folder / "log").open("ab") as log:
             self._server = subprocess.Popen(
@@ -66,6 +66,32 @@ class Cluster:
                 os.kill(process_id, signal.SIGKILL)
         # A server does not start as long as one of them has the old shared memory.
         assert wait_until_gone(left, _PATIENCE) == []
+
+    def replicate(self, folder: Path) -> "Cluster":
+        """A server that follows this one, which is started again for it."""
+        self.kill()
+        self._settings = ["autovacuum=off", "wal_level=replica", "max_wal_senders=4"]
+        self.serve()
+        replica = Cluster(self._binaries, folder)
+        if self._as_postgres:
+            shutil.chown(folder, "postgres", "postgres")
+        source = ["-h", str(self._folder), "-U", "postgres", "-R", "--checkpoint=fast"]
+        subprocess.run(self._command("pg_basebackup", *source, "-D", str(replica._data)), check=True, cwd=folder)
+        replica._settings = self._settings
+        replica.serve()
+        return replica
+
+    def give_up(self) -> None:
+        """Follow the other server no more."""
+        self.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        self.execute("SELECT pg_reload_conf()")
+
+    def take_over(self, replica: "Cluster") -> None:
+        """Serve what a replica knows, in the place of this server, which is dead."""
+        replica.execute("SELECT pg_promote()")
+        replica.kill()
+        self._data = replica._data
+        self.serve()
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:

@@ -197,6 +197,12 @@ class CeleryStack(Stack):
         super().__init__(database, folder)
         self.changes |= {"DATALENS_EXECUTOR": "celery", "DATALENS_BROKER_URL": self.redis.url}
 
+    def empty_database(self) -> None:
+        """Put one without tables in the place of the database."""
+        self.database.dispose()
+        self.postgresql.execute("DROP DATABASE service")
+        self.postgresql.execute("CREATE DATABASE service OWNER service")
+
     def worker_command(self) -> tuple[str, ...]:
         return ("celery", *_WORKER, "-n", f"worker-{time.monotonic_ns()}@%h")
 

@@ -10,7 +10,7 @@ from moto.server import ThreadedMotoServer
 from pydantic import ValidationError
 from s3fs import S3FileSystem
 
-from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
+from datalens_service.errors import FileDamaged, NotFound, StaleLease, StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import files
@@ -135,7 +135,7 @@ def test_other_bytes_than_were_put_are_refused(store: ArtifactStore, lease: Leas
     put(store, lease, "card.json", b"whole")
     [key] = bucket.contents()
     bucket.replace(key, b"forged")
-    with pytest.raises(StoreUnavailable, match="other bytes"):
+    with pytest.raises(FileDamaged, match="other bytes"):
         _ = store.get(lease.job_id, "card.json").path
     bucket.client.delete_object(Bucket=bucket.name, Key=key)
     with pytest.raises(NotFound):

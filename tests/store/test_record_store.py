@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
+from datalens_service.errors import FileDamaged, InvalidInput, StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store.datasets import record_store
 from datalens_service.store.datasets.record_store import RecordStore
@@ -65,7 +65,7 @@ def test_removed_records_are_gone(settings: Settings, bucket: Bucket, folder: Pa
     for _ in range(2):
         store.remove(path)
         assert bucket.contents() == {}
-    with pytest.raises(NotFound):
+    with pytest.raises(FileDamaged):
         store.fetch(path, tmp_path / "records")
 
 
@@ -73,7 +73,7 @@ def test_exchanged_objects_are_refused(settings: Settings, bucket: Bucket, folde
     path = RecordStore(settings).keep(folder)
     contents = bucket.contents()
     bucket.replace("private/ds_1/schema.json", contents["private/ds_1/train_images.npy"])
-    with pytest.raises(StoreUnavailable, match="other bytes"):
+    with pytest.raises(FileDamaged, match="other bytes"):
         RecordStore(settings).fetch(path, tmp_path / "records")
 
 
@@ -97,7 +97,7 @@ def test_without_the_key_nothing_is_read(settings: Settings, folder: Path, tmp_p
         RecordStore(Settings(data_dir=settings.data_dir)).fetch(path, tmp_path / "records")
     other = tmp_path / "other.key"
     other.write_bytes(os.urandom(32))
-    with pytest.raises(StoreUnavailable, match="the key is another"):
+    with pytest.raises(FileDamaged, match="the key is another"):
         RecordStore(settings.model_copy(update={"records_key_file": other})).fetch(path, tmp_path / "records")
 
 

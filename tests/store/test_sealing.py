@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from datalens_service.errors import StoreUnavailable
+from datalens_service.errors import FileDamaged
 from datalens_service.store.datasets import sealing
 from datalens_service.store.datasets.sealing import seal, unseal
 
@@ -52,7 +52,7 @@ def test_each_changed_bit_is_noticed() -> None:
     for at in range(len(whole)):
         broken = bytearray(whole)
         broken[at] ^= 1
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(FileDamaged):
             opened(bytes(broken))
 
 
@@ -75,13 +75,13 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_chunks_are_neither_moved_nor_left_out_unseen(change: str) -> None:
     whole = sealed(os.urandom(THREE))
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(FileDamaged):
         opened(CHANGES[change](whole))
 
 
 def test_a_file_opens_under_its_own_name_and_key_only() -> None:
     whole = sealed(b"content")
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(FileDamaged):
         opened(whole, name="ds_2/train")
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(FileDamaged):
         opened(whole, key=bytes(32))

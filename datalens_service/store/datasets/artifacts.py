@@ -72,7 +72,8 @@ class Artifact:
 
         Raises:
             NotFound: The store has lost it.
-            StoreUnavailable: The store does not answer, or holds other bytes.
+            FileDamaged: The store holds other bytes.
+            StoreUnavailable: It does not answer.
         """
         return self.locate()
 
@@ -172,7 +173,8 @@ class ArtifactStore:
 
         Raises:
             NotFound: It was not stored here.
-            StoreUnavailable: The store does not answer, or holds other bytes.
+            FileDamaged: The store holds other bytes.
+            StoreUnavailable: It does not answer.
         """
         path = self._releasable.path(f"{_PUBLIC}/{sha256[:_DIGEST_LENGTH]}/{name}", sha256)
         if not path.exists():

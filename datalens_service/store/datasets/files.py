@@ -7,15 +7,22 @@ written afterwards never points to half a file. A copy from an object store is c
 import hashlib
 import os
 import tempfile
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from datalens_service.errors import NotFound, StoreUnavailable
+from datalens_service.errors import FileDamaged, NotFound, StoreUnavailable
 from datalens_service.store.disk import sync_folder, translated
 
 _KEPT_COPIES = 64
+_FETCHES = 8
+"""Most at once: a store that hardly answers must not have all threads that answer requests."""
+
+_TURN_SECONDS = 2.0
+_PATIENCE: dict[str, Any] = {"connect_timeout": 5, "read_timeout": 60, "retries": {"max_attempts": 1}}
+"""Of the library for S3, which tries again by itself, too."""
 
 
 class Files(Protocol):
@@ -33,7 +40,8 @@ class Files(Protocol):
 
         Raises:
             NotFound: It is not there.
-            StoreUnavailable: It cannot be read, or is not what was kept.
+            FileDamaged: It is not what was kept.
+            StoreUnavailable: It cannot be read.
         """
 
     def check(self) -> None:
@@ -79,11 +87,8 @@ class RemoteFiles:
     """
 
     def __init__(self, url: str, copies: Path, older: LocalFiles) -> None:
-        # Here, because most installations need none of it.
-        import fsspec
-
-        self._files: Any
-        self._files, self._root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        self._files, self._root = open_store(url)
+        self._turns = threading.BoundedSemaphore(_FETCHES)
         self._copies = copies
         self._older = older
 
@@ -103,7 +108,7 @@ class RemoteFiles:
         try:
             os.utime(copy)
         except FileNotFoundError:
-            self._fetch(name, sha256, copy)
+            self._fetch_in_turn(name, sha256, copy)
         return copy
 
     def check(self) -> None:
@@ -111,6 +116,14 @@ class RemoteFiles:
         with _translated("The artifact store does not answer"):
             if not self._files.exists(self._root.partition("/")[0]):
                 raise OSError("no bucket")
+
+    def _fetch_in_turn(self, name: str, sha256: str, copy: Path) -> None:
+        if not self._turns.acquire(timeout=_TURN_SECONDS):
+            raise StoreUnavailable("The artifact store is slow and many files wait for it; repeat.")
+        try:
+            self._fetch(name, sha256, copy)
+        finally:
+            self._turns.release()
 
     def _fetch(self, name: str, sha256: str, copy: Path) -> None:
         self._copies.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -121,7 +134,7 @@ class RemoteFiles:
                 with fetched.open("rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
             if digest != sha256:
-                raise StoreUnavailable("The artifact store holds other bytes than were put there; restore the object.")
+                raise _altered()
             fetched.replace(copy)
         self._remove_oldest()
 
@@ -141,6 +154,25 @@ def files_at(url: str, data_dir: Path) -> Files:
     return RemoteFiles(url, data_dir / "cache" / "artifacts", local) if url else local
 
 
+def open_store(url: str) -> tuple[Any, str]:
+    """The file system of an object store and the path in it, without a cache of names."""
+    # Here, because most installations need none of it.
+    import fsspec
+
+    options = {"config_kwargs": _PATIENCE} if url.startswith("s3://") else {}
+    opened: tuple[Any, str] = fsspec.core.url_to_fs(url, use_listings_cache=False, **options)
+    return opened
+
+
+def was_altered(error: Exception) -> bool:
+    """Whether the library for S3 compared what came with the checksum of the store."""
+    return type(error).__name__.endswith("ChecksumError")
+
+
+def _altered() -> FileDamaged:
+    return FileDamaged("The artifact store holds other bytes than were put there; restore the object.")
+
+
 @contextmanager
 def _translated(what: str) -> Generator[None]:
     try:
@@ -148,6 +180,8 @@ def _translated(what: str) -> Generator[None]:
     except FileNotFoundError as error:
         raise NotFound("There is no such file; the artifact store has lost or removed it.") from error
     except Exception as error:  # (each store's library has errors of its own)
+        if was_altered(error):
+            raise _altered() from error
         raise StoreUnavailable(f"{what}; look at ⟦DATALENS_ARTIFACT_URL⟧, credentials and network.") from error
 
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from datalens_service.clock import utc_now
-from datalens_service.errors import DatalensError, InvalidInput, NotFound, StoreUnavailable
+from datalens_service.errors import DatalensError, FileDamaged, InvalidInput, StoreUnavailable
 from datalens_service.settings import Settings
-from datalens_service.store.datasets.sealing import KEY_BYTES, seal, unseal
+from datalens_service.store.datasets.files import open_store, was_altered
+from datalens_service.store.datasets.sealing import KEY_BYTES, altered_records, seal, unseal
 from datalens_service.store.disk import translated
 
 _YOUNG: Final = timedelta(days=1)
@@ -61,8 +62,8 @@ class RecordStore:
             folder: Private; where they go if they are not here. It is made, and is the caller's to remove.
 
         Raises:
-            NotFound: The object store has lost them.
-            StoreUnavailable: It does not answer, holds other bytes, or is not set up here.
+            FileDamaged: The object store has lost them, or holds other bytes.
+            StoreUnavailable: It does not answer, or is not set up here.
         """
         if not records_path.startswith(_SEALED):
             return Path(records_path)
@@ -70,7 +71,7 @@ class RecordStore:
         shutil.rmtree(folder, ignore_errors=True)
         names = objects.list_names(records_path.removeprefix(_SEALED))
         if not names:
-            raise NotFound("The records of this data set are not stored here.")
+            raise _lost()
         with translated("The records could not be fetched; free the disk of ⟦DATALENS_DATA_DIR⟧."):
             folder.mkdir(parents=True, mode=0o700)
             for name in names:
@@ -121,11 +122,7 @@ class _Objects:
     """Sealed files below a URL; an object is visible once all of it is there."""
 
     def __init__(self, url: str, key: bytes) -> None:
-        # Here, because most installations need none of it.
-        import fsspec
-
-        self._files: Any
-        self._files, self._root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        self._files, self._root = open_store(url)
         self._key = key
 
     def put(self, source: Path, name: str) -> None:
@@ -144,7 +141,10 @@ class _Objects:
     def get(self, name: str, target: Path) -> None:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".sealed-") as sealed:
             with _answering():
-                self._files.get_file(f"{self._root}/{name}", sealed.name)
+                try:
+                    self._files.get_file(f"{self._root}/{name}", sealed.name)
+                except FileNotFoundError as error:
+                    raise _lost() from error
             with Path(sealed.name).open("rb") as file, target.open("xb") as plain:
                 unseal(file, plain, self._key, name)
 
@@ -182,6 +182,10 @@ def _read_key(path: Path) -> bytes:
     return key
 
 
+def _lost() -> FileDamaged:
+    return FileDamaged("Records of this data set are not in the object store; restore its bucket.")
+
+
 @contextmanager
 def _answering() -> Generator[None]:
     try:
@@ -189,6 +193,8 @@ def _answering() -> Generator[None]:
     except DatalensError:
         raise
     except Exception as error:  # (each store's library has errors of its own)
+        if was_altered(error):
+            raise altered_records() from error
         raise StoreUnavailable(
             "The object store of the records does not answer; look at ⟦DATALENS_RECORDS_URL⟧, credentials and network."
         ) from error

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from datalens_service.errors import StoreUnavailable
+from datalens_service.errors import FileDamaged
 
 KEY_BYTES: Final = 32
 CHUNK_BYTES: Final = 2**20
@@ -50,11 +50,11 @@ def unseal(source: IO[bytes], target: IO[bytes], key: bytes, name: str) -> None:
     """Decrypt what `seal` wrote. What `target` holds counts only when this has returned.
 
     Raises:
-        StoreUnavailable: It is not what was sealed under this name with this key.
+        FileDamaged: It is not what was sealed under this name with this key.
     """
     head = source.read(len(_MAGIC) + _SALT_BYTES)
     if not head.startswith(_MAGIC) or len(head) != len(_MAGIC) + _SALT_BYTES:
-        raise _refused()
+        raise altered_records()
     cipher = _cipher(key, head[len(_MAGIC) :], name)
     number, chunk = 0, source.read(CHUNK_BYTES + _TAG_BYTES)
     while following := source.read(CHUNK_BYTES + _TAG_BYTES):
@@ -78,10 +78,11 @@ def _opened(cipher: AESGCM, nonce: bytes, chunk: bytes) -> bytes:
     try:
         return cipher.decrypt(nonce, chunk, None)
     except (InvalidTag, ValueError) as error:
-        raise _refused() from error
+        raise altered_records() from error
 
 
-def _refused() -> StoreUnavailable:
-    return StoreUnavailable(
+def altered_records() -> FileDamaged:
+    """What is raised where the store holds other bytes."""
+    return FileDamaged(
         "The object store holds other bytes than were put there, or the key is another; restore the object or the key."
     )

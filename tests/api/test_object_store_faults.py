@@ -1,0 +1,105 @@
+"""An object store that fails in every way, while records come in, while a job runs, and while a file is fetched.
+
+Nothing that fails is an error of the service, nothing is half there afterwards, and no job is lost to what passes.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from api_builders import CONFIRMED, npz, training
+from s3fs import S3FileSystem
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from datalens_service.errors import StoreUnavailable
+from datalens_service.jobs.execute import execute
+from datalens_service.settings import Settings
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
+from deployments.object_store import FAULTS, ObjectStore
+
+PASSING = ("broken", "expired", "truncated")
+LOST = ("missing", "altered")
+"""What no later try mends."""
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    started = ObjectStore(slow_seconds=0.3)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def settings(settings: Settings, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    names = {"AWS_ENDPOINT_URL": store.url, "AWS_ACCESS_KEY_ID": "canary", "AWS_SECRET_ACCESS_KEY": "canary0secret"}
+    for name, value in {**names, "AWS_DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    S3FileSystem.clear_instance_cache()
+    boto3.client("s3", endpoint_url=store.url).create_bucket(Bucket="bucket")
+    key = tmp_path / "records.key"
+    key.write_bytes(os.urandom(32))
+    remote = {"artifact_url": "s3://bucket/files", "records_url": "s3://bucket/records", "records_key_file": key}
+    return settings.model_copy(update=remote)
+
+
+def upload(client: TestClient) -> tuple[int, str]:
+    reply = client.post("/v1/datasets", files={"file": npz()}, data={**CONFIRMED, "epsilon": "10"})
+    return reply.status_code, reply.json().get("code", "")
+
+
+@pytest.fixture
+def job_id(client: TestClient, dataset_id: str) -> str:
+    made = client.post("/v1/jobs", json=training(dataset_id, evaluation={"enabled": False}))
+    return str(made.json()["id"])
+
+
+def run(services: Services, job_id: str) -> JobState:
+    """The state of the job after one process has tried it."""
+    lease = leases.claim(services.database, job_id, "test", 600)
+    assert lease is not None
+    try:
+        return execute(services.database, services.artifacts, services.settings, lease).state
+    except StoreUnavailable:
+        return leases.release(services.database, lease).state
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_upload_is_refused_or_kept_as_a_whole(client: TestClient, store: ObjectStore, fault: str) -> None:
+    refused = fault in ("broken", "expired")
+    with store.spoiled(fault):
+        assert upload(client) == ((503, "store-unavailable") if refused else (201, ""))
+    assert len(client.get("/v1/datasets").json()["items"]) == (not refused)
+    assert upload(client) == (201, "")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_job_waits_for_what_passes_and_fails_for_what_is_lost(
+    services: Services, job_id: str, store: ObjectStore, fault: str
+) -> None:
+    expected = {
+        "slow": JobState.SUCCEEDED,
+        **dict.fromkeys(PASSING, JobState.QUEUED),
+        **dict.fromkeys(LOST, JobState.FAILED),
+    }
+    with store.spoiled(fault):
+        assert run(services, job_id) == expected[fault]
+    if fault in LOST:
+        assert (jobs.get(services.database, job_id).error or {})["type"] == "file-damaged"
+    elif fault in PASSING:
+        assert run(services, job_id) == JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_download_is_whole_or_refused(
+    client: TestClient, services: Services, job_id: str, store: ObjectStore, fault: str
+) -> None:
+    run(services, job_id)
+    address = f"/v1/jobs/{job_id}/generator"
+    expected = {"slow": 200, "missing": 404}
+    with store.spoiled(fault):
+        assert client.get(address).status_code == expected.get(fault, 503)
+    assert client.get(address).status_code == 200
