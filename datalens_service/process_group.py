@@ -8,12 +8,12 @@ waits for another for longer than the timeout.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 
-from datalens_service.errors import RankLost, WorkerUnavailable
+from datalens_service.errors import InvalidSpec, RankLost, WorkerUnavailable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
+Part = TypeVar("Part")
 
 _MEETING_POINT: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Variables by which torch lets processes meet; `torchrun` sets them, and so may a batch system."""
@@ -55,6 +56,17 @@ class ProcessGroup:
     """Number of this process; 0 leads."""
     world_size: int = 1
     """Number of processes."""
+
+    def share(self, parts: Sequence[Part]) -> list[Part]:
+        """The parts of this rank, one after another; public.
+
+        Raises:
+            InvalidSpec: There are more ranks than parts.
+        """
+        if self.world_size > len(parts):
+            raise InvalidSpec(f"So few teachers can be shared by at most {len(parts)} ranks: start fewer.")
+        first, stop = (len(parts) * rank // self.world_size for rank in (self.rank, self.rank + 1))
+        return list(parts[first:stop])
 
     def broadcast(self, command: object) -> None:
         """Send the next command from rank 0 to all others."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.mechanisms import VectorSum
+from datalens_service.mechanisms import Mechanism, VectorSum, VoteMechanism
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows, WallBroken
 from datalens_service.methods.base import Method, WalledMethod
@@ -25,12 +25,15 @@ METHODS = PRODUCT / "methods"
 WALLED = sorted(
     [
         *(path for family in ("sums", "last_layer") for path in (METHODS / family).glob("*.py")),
+        *(METHODS / "voting").rglob("*.py"),
         METHODS / "public_votes.py",
         METHODS / "public_start.py",
     ]
 )
-PUBLIC_NAMES = {"Schema", "Images", "Labels"}
-"""Of `data.dataset`: none of them holds records."""
+PUBLIC_NAMES = {"dataset": {"Schema", "Images", "Labels"}, "shard_batches": {"ShardBatch"}}
+"""Of modules of `data`: none of them reads records."""
+FIRST_ARGUMENTS = {"Rows", "Shards", "TeacherBackend"}
+"""By which what the wall calls is known."""
 WAYS_AROUND = {"getattr", "setattr", "vars", "globals", "locals", "eval", "exec", "open", "__import__"}
 
 
@@ -45,8 +48,10 @@ def complaints(tree: ast.Module) -> Iterator[str]:
             yield from (f"imports {name.name}" for name in node.names if name.name.startswith("datalens_service"))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("datalens_service.data"):
             names = {name.name for name in node.names}
-            if node.module != "datalens_service.data.dataset" or not names <= PUBLIC_NAMES:
+            if not names <= PUBLIC_NAMES.get((node.module or "").rpartition(".")[2], set()):
                 yield f"imports {sorted(names)} of {node.module}"
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"imports {name.name}" for name in node.names if name.name.startswith("_"))
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not _is_own(node.value):
             yield f"reaches for {node.attr} of something else"
         if isinstance(node, ast.Name) and node.id in WAYS_AROUND:
@@ -61,7 +66,7 @@ def _is_own(value: ast.expr) -> bool:
 
 def contributions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.args.args and ast.unparse(_annotation(node)) == "Rows":
+        if isinstance(node, ast.FunctionDef) and node.args.args and ast.unparse(_annotation(node)) in FIRST_ARGUMENTS:
             yield node
 
 
@@ -82,6 +87,8 @@ def test_no_module_behind_the_wall_names_what_holds_records() -> None:
     [
         "from datalens_service.data.dataset import Split",
         "from datalens_service.data.stored_dataset import load_dataset",
+        "from datalens_service.data.shard_batches import ShardSampler",
+        "from datalens_service.mechanisms.private_shards import _TeacherVault",
         "import datalens_service.data.dataset",
         "rows = records._vault.rows()",
         "vars(records)",
@@ -112,7 +119,7 @@ def test_what_a_run_asks_is_among_the_contributions_of_its_module() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         for argument in node.args[:1]
-        if node.func.attr == "map" and isinstance(argument, ast.Name)
+        if node.func.attr in {"map", "learn"} and isinstance(argument, ast.Name)
     }
     known = {function.name for _, tree in trees() for function in contributions(tree)}
     assert asked
@@ -253,8 +260,22 @@ def lines_to_read() -> dict[Path, int]:
     """The files that docs/mechanisms/wall.md lists, with their lengths."""
     page = (PRODUCT.parent / "docs" / "mechanisms" / "wall.md").read_text()
     listed = page.split("## The lines that can break it")[1].split("##")[0]
-    files = [PRODUCT / name for name in re.findall(r"`((?:mechanisms|privacy)/\w+\.py)`", listed)]
-    return {path: len(path.read_text().splitlines()) for path in files}
+    files = [PRODUCT / name for name in re.findall(r"`((?:\w+/)?\w+\.py)`", listed.split("Not among")[0])]
+    return {path: lines_of_code(path.read_text()) for path in files}
+
+
+def lines_of_code(source: str) -> int:
+    """Without docstrings, comments and empty lines, none of which does anything."""
+    said = {
+        number
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = enumerate(source.splitlines(), 1)
+    return sum(
+        number not in said and line.strip() not in ("", "#") and line.strip()[0] != "#" for number, line in lines
+    )
 
 
 PRICES_OF_BATCHES = {"blocks", "poisson_sampling", "dominance", "loss_curves", "recomputation", "von_mises_fisher"}
@@ -267,13 +288,32 @@ def test_the_lines_that_can_break_it_are_few_and_all_named() -> None:
     needed = {PRODUCT / "mechanisms" / "private_records.py"}
     for case in one_case_each():
         plan = case.spec.plan(case.dataset(np.random.default_rng(0)).schema)
-        needed |= {Path(inspect.getfile(type(release.mechanism))) for release in plan.all_releases()}
+        needed |= {Path(inspect.getfile(priced(type(release.mechanism)))) for release in plan.all_releases()}
     assert needed <= set(listed)
     for path in listed:
         for node in ast.walk(ast.parse(path.read_text())):
             room, _, module = (getattr(node, "module", None) or "").removeprefix("datalens_service.").partition(".")
-            if room in ("mechanisms", "privacy") and module not in PRICES_OF_BATCHES:
+            if room in ("mechanisms", "privacy", "data") and module not in PRICES_OF_BATCHES | {"dataset"}:
                 assert PRODUCT / room / f"{module}.py" in listed, f"{path.name} rests on {room}/{module}.py"
+
+
+def priced(kind: type[Mechanism]) -> type[Mechanism]:
+    """Whose lines the price of a mechanism rests on."""
+    return VoteMechanism if issubclass(kind, VoteMechanism) else kind
+
+
+STATED_BY_VOTES = {
+    "label", "coordinates", "row_bound_squared", "non_negative", "encode", "decode", "reads_scores",
+    "example_parameters", "example_contributions", "example_tightness",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", VoteMechanism.__subclasses__(), ids=lambda kind: kind.__name__)
+def test_kinds_of_votes_leave_alone_what_guards_and_prices_them(kind: type[VoteMechanism]) -> None:
+    """A kind states how long its rows are; that is enforced and priced by `VoteMechanism`, whatever it encodes."""
+    fields = set(VoteMechanism.model_fields) | {"model_config", "model_fields"}
+    taken = {name for name in vars(kind) if name in dir(VoteMechanism) and not name.startswith(("__", "_abc"))}
+    assert taken - fields <= STATED_BY_VOTES
 
 
 def test_the_page_names_who_is_behind_the_wall() -> None:

@@ -52,7 +52,7 @@ def _serve(settings: Settings, group: ProcessGroup) -> None:
     with tempfile.TemporaryDirectory(prefix="datalens-rank-") as folder:
         upload = read_shared_records(group, settings, Path(folder))
         if upload is not None:
-            from datalens_service.methods.voting.distributed import run_follower
+            from datalens_service.mechanisms.private_shards import run_follower
 
             run_follower(group, upload, Path(folder))
 

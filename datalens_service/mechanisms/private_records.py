@@ -70,7 +70,8 @@ class PrivateRecords:
         """The training records of a data set, which stays outside of the wall from here on."""
         train = dataset.train
         rows = Rows(_read_only(train.images), _read_only(train.labels), _read_only(train.unit_ids))
-        return cls(dataset.schema, _Vault(lambda: rows, max(1, _NUMBERS // dataset.schema.dimensions)))
+        rows_at_once = max(1, _NUMBERS // dataset.schema.dimensions)
+        return cls(dataset.schema, _Vault(lambda: rows, rows_at_once, dataset.partition_key))
 
     def map(self, function: Callable[[Rows, Any], NDArray[Any]], released: object) -> PrivateRecords:
         """The same records, whose values are what a function makes of them: at the first question, and then kept.
@@ -117,10 +118,11 @@ class _Vault:
     Args:
         read: Private.
         rows_at_once: Public; how many a function gets. None: all of them.
+        partition_key: Secret; deals units to shards. Empty: none are dealt.
     """
 
-    def __init__(self, read: Callable[[], Rows], rows_at_once: int | None) -> None:
-        self._read, self._rows_at_once = read, rows_at_once
+    def __init__(self, read: Callable[[], Rows], rows_at_once: int | None, partition_key: bytes = b"") -> None:
+        self._read, self._rows_at_once, self.partition_key = read, rows_at_once, partition_key
         self._is_open = False
 
     def rows(self) -> Rows:
@@ -135,7 +137,7 @@ class _Vault:
 
     def answer(self, function: Contribution, released: object) -> Any:
         """What a function makes of all rows, for a mechanism that sums it; of the units it names none is believed."""
-        with self._opened():
+        with self.opened():
             rows = self.rows()
             parts = [function(block, released) for block in self._blocks(rows)]
         joined = parts[0] if len(parts) == 1 else _joined(parts)
@@ -145,7 +147,8 @@ class _Vault:
         return joined._replace(units=rows.units) if hasattr(joined, "_replace") else joined
 
     @contextmanager
-    def _opened(self) -> Iterator[None]:
+    def opened(self) -> Iterator[None]:
+        """Within it rows may be read."""
         self._is_open = True
         try:
             yield
@@ -166,7 +169,7 @@ def _mapped(source: _Vault, function: Callable[[Rows, Any], NDArray[Any]], relea
     def read() -> Rows:
         if not kept:
             values = _read_only(source.answer(function, released))
-            with source._opened():
+            with source.opened():
                 kept.append(source.rows()._replace(values=values))
         return kept[0]
 

@@ -201,7 +201,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
             int64 array (images, coordinates).
 
         Raises:
-            InvalidInput: More than `num_teachers` teachers voted.
+            InvalidInput: More than `num_teachers` teachers voted, or rows have another shape.
         """
         if not isinstance(contributions, DistributedGradients):
             contributions = DistributedGradients(contributions)
@@ -224,7 +224,11 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
             self._check_voters(voters)
             total = total.to(gradients.device)
             for part in torch.split(gradients, _teachers_at_once(gradients)):
-                total[rows] += self.zero_out_of_bound_rows(self.encode(part, coins)).sum(dim=0, dtype=torch.int64)
+                votes = self.zero_out_of_bound_rows(self.encode(part, coins)).sum(dim=0, dtype=torch.int64)
+                # Else a row would be added to many images or coordinates.
+                if votes.shape != total[rows].shape:
+                    raise InvalidInput("A vote has one row for each of its images.")
+                total[rows] += votes
         return total.cpu().numpy(), voters
 
     def _check_voters(self, voters: int) -> None:

@@ -22,8 +22,7 @@ from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.strict import Frozen
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from datalens_service.checkpoint import State
     from datalens_service.data.dataset import Dataset
     from datalens_service.models.generators.generator import Generator
     from datalens_service.models.released import ReleasedFile, ReleasedModel
@@ -144,10 +143,10 @@ class TrainingRun(Protocol):
             delta: At this δ.
         """
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> State:
         """Everything the next step needs; private, may be empty if replaying is cheap."""
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Continue from `state`."""
 
 

@@ -119,7 +119,7 @@ class BrightTeacher(TeacherParameters):
             def image_gradients(self, *arguments):
                 return (gain * block for block in super().image_gradients(*arguments))
 
-        return Bright(request.num_teachers, request.records(), request.device, basis=request.basis,
+        return Bright(request.num_teachers, request.records, request.device, basis=request.basis,
                       active=request.active, partitions=request.partitions)
 '''
 

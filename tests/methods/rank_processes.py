@@ -13,8 +13,8 @@ import torch
 
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.errors import DatalensError
+from datalens_service.mechanisms.private_shards import run_follower
 from datalens_service.methods import DataLens, ExecutionOptions
-from datalens_service.methods.voting.distributed import run_follower
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import ProcessGroup, join_process_group, read_rendezvous
@@ -26,6 +26,13 @@ RECORDS, SIDE, CLASSES, TEACHERS = 400, 8, 2, 256
 SCHEMA = Schema(channels=1, height=SIDE, width=SIDE, class_names=("up", "down"), num_units=RECORDS)
 
 Before = Callable[[ProcessGroup], None]
+
+
+def share(rank: int, world_size: int, parts: list[range]) -> list[range]:
+    """What a rank of so many gets."""
+    group = ProcessGroup()
+    group.rank, group.world_size = rank, world_size
+    return group.share(parts)
 
 
 def spec_of(**changes: Any) -> TrainingSpec:

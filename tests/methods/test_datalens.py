@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, CheckpointMismatch, InfeasiblePlan, InvalidSpec
 from datalens_service.methods import DataLens, ExecutionOptions
-from datalens_service.methods.voting.teacher_pool import Proposal
+from datalens_service.methods.voting.shard_teachers import Question, image_votes, train_teachers
 from datalens_service.methods.voting.training_run import DataLensRun
 from datalens_service.privacy.accounting import cost_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
@@ -164,11 +164,11 @@ def test_a_warm_start_is_where_the_votes_begin():
 def test_class_pure_teachers_vote_on_their_class_only():
     dataset = stripes()
     training_run, _ = start(method(shards="class_pure"), dataset)
-    proposal = Proposal(*training_run._student.propose(0, 4, balanced=True))
-    training_run._pool.train(proposal, first=True)
-    blocks = list(training_run._pool.gradients(proposal))
+    question = Question(*training_run._student.propose(0, 4, balanced=True), 2, False, None)
+    training_run._shards.learn(train_teachers, question, times=1)
+    blocks = list(training_run._shards._vault.votes(image_votes, question).blocks)
     assert sum(len(block.gradients) for block in blocks) == 12
-    assert proposal.labels.tolist() == [0, 0, 1, 1]
+    assert question.labels.tolist() == [0, 0, 1, 1]
     teachers = 0
     for block in blocks:
         assert block.images == (slice(0, 2) if teachers < 6 else slice(2, 4))

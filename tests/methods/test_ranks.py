@@ -12,14 +12,14 @@ from torch.distributed import set_timeout
 
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms import DistributedGradients, TopAgg
-from datalens_service.methods.voting.teacher_pool import TeacherPool
-from datalens_service.models.teachers.partitions import PARTITIONS, partition_teachers, partitions_for_rank
+from datalens_service.mechanisms.private_shards import _TeacherVault
+from datalens_service.models.teachers.partitions import PARTITIONS, partition_teachers
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
 from . import rank_processes
-from .rank_processes import SCHEMA, Before, ends, lead, silent, spec_of, together, upload, written
+from .rank_processes import SCHEMA, Before, ends, lead, share, silent, spec_of, together, upload, written
 
 VARIANTS = {
     "topagg": {},
@@ -68,14 +68,14 @@ def dies(rank: int) -> Before:
     """The rank is killed when it trains for its second vote."""
 
     def before(ranks: ProcessGroup) -> None:
-        train = TeacherPool.train
+        learn = _TeacherVault.learn
 
-        def killed(self: TeacherPool, *arguments: object, **named: object) -> None:
-            if self._steps >= 2 and ranks.rank == rank:
+        def killed(self: _TeacherVault, *arguments: object) -> None:
+            if self.steps >= 2 and ranks.rank == rank:
                 os.kill(os.getpid(), signal.SIGKILL)
-            train(self, *arguments, **named)
+            learn(self, *arguments)
 
-        TeacherPool.train = killed
+        _TeacherVault.learn = killed
 
     return before
 
@@ -132,11 +132,11 @@ def test_partitions_cover_all_teachers_and_stay_in_their_group(teachers: int, gr
     assert all(partition.start // own == (partition.stop - 1) // own for partition in partitions)
     assert len(partitions) <= PARTITIONS + groups
     for ranks in range(1, len(partitions) + 1):
-        local = [partitions_for_rank(rank, ranks, partitions) for rank in range(ranks)]
+        local = [share(rank, ranks, partitions) for rank in range(ranks)]
         assert [partition for share in local for partition in share] == partitions
         assert all(local)
     with pytest.raises(InvalidSpec, match="at most"):
-        partitions_for_rank(0, len(partitions) + 1, partitions)
+        share(0, len(partitions) + 1, partitions)
 
 
 def test_too_many_ranks_are_a_sentence(tmp_path: Path):

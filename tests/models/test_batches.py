@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.models.teachers.batches import ShardSampler
+from datalens_service.data.shard_batches import ShardSampler
 
 SHARDS = [np.array([0, 4, 8, 2]), np.zeros(0, dtype=np.int64), np.array([5]), np.array([1, 3, 9, 7, 6, 11])]
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from datalens_service.data.shard_batches import ShardSampler
 from datalens_service.models.adam import AdamState
-from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import Conv, Dense, Parameters
 

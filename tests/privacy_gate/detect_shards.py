@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from datalens_service.data import partition
 from datalens_service.data import privacy_units as unit_names
 from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.shard_batches import ShardSampler
+from datalens_service.mechanisms import private_shards
 from datalens_service.methods import DataLens, ExecutionOptions
-from datalens_service.methods.voting import teacher_pool
-from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import Dense
 from datalens_service.privacy.randomness import TrainingRandomness
@@ -108,7 +108,7 @@ def _dealt_by_a_run(units: NDArray[np.int64], labels: NDArray[np.int64], kind: s
     images = np.zeros((len(units), _SIDE, _SIDE, 1), dtype=np.uint8)
     method = DataLens(teacher="dense", num_teachers=_SHARDS, images_per_step=_CLASSES, top_k=4, shards=kind)
     plan = method.plan(schema, 10**15)
-    with mock.patch.object(teacher_pool, "ShardSampler", wraps=ShardSampler) as sampler:
+    with mock.patch.object(private_shards, "ShardSampler", wraps=ShardSampler) as sampler:
         dataset = Dataset(schema, Split(images, labels, units), None, b"k" * 32)
         method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
     rows: list[NDArray[np.int64]] = sampler.call_args.args[2]

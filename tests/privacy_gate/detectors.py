@@ -19,6 +19,7 @@ from . import (
     detect_rows,
     detect_sampling,
     detect_shards,
+    detect_teachers,
     detect_votes,
 )
 from .contribution_cases import CASES
@@ -28,6 +29,7 @@ Detector = Callable[[np.random.Generator], None]
 COMPARISONS: tuple[Detector, ...] = (
     *map(detect_contributions.contributions_of_others_stay_as_they_are, CASES),
     detect_rows.rows_are_functions_of_their_own_records,
+    detect_teachers.teachers_are_functions_of_their_own_shards,
     detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
     detect_contributions.contributions_stay_beyond_a_group_of_records,
     detect_jobs.what_leaves_a_job_follows_from_noisy_sums,

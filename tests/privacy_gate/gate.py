@@ -27,6 +27,7 @@ from . import (
     plants_rivals,
     plants_sampling,
     plants_shards,
+    plants_teachers,
     plants_votes,
     plants_wall,
 )
@@ -49,6 +50,7 @@ PLANTS: tuple[Plant, ...] = (
     *plants_blocks.PLANTS,
     *plants_audits.PLANTS,
     *plants_wall.PLANTS,
+    *plants_teachers.PLANTS,
     *plants_missed.PLANTS,
 )
 

@@ -4,6 +4,7 @@ None of them breaks the bound of a single contribution.
 """
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.sandbox import encoder
+from datalens_service.data.shard_batches import ShardSampler
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.jobs import execute
 from datalens_service.mechanisms import CellVotes
@@ -24,10 +26,10 @@ from datalens_service.methods import public_votes
 from datalens_service.methods.descent import record_noise
 from datalens_service.methods.last_layer import guided, rejection
 from datalens_service.methods.sums import mixture, moments, pooled_moments, record_sums, shapes
-from datalens_service.methods.voting import teacher_pool
+from datalens_service.methods.voting import training_run
+from datalens_service.methods.voting.shard_teachers import Question, image_votes
 from datalens_service.models.encoders.network import EncoderNetwork
 from datalens_service.models.public_cells import PublicCells
-from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness
 from datalens_service.privacy.randomness import NoiseSource
@@ -284,15 +286,17 @@ def kernels_are_as_wide_as_records_lie(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KernelTeachers, "__init__", scaled)
 
 
+def measured_votes(teachers: Any, question: Question) -> Iterator[Any]:
+    """In lengths of the median vote of a block."""
+    for block in image_votes(teachers, question):
+        gradients = getattr(block, "gradients", block)
+        measured = gradients / gradients.norm(dim=-1).median().clamp_min(1e-3)
+        yield measured if gradients is block else block._replace(gradients=measured)
+
+
 def votes_are_clipped_at_the_median(patch: pytest.MonkeyPatch) -> None:
     """Gradients are measured by the median of all teachers before they are clipped."""
-    in_basis = teacher_pool.TeacherPool._in_basis
-
-    def measured(self: teacher_pool.TeacherPool, gradients: torch.Tensor) -> torch.Tensor:
-        coordinates = in_basis(self, gradients)
-        return coordinates / coordinates.norm(dim=-1).median().clamp_min(1e-3)
-
-    patch.setattr(teacher_pool.TeacherPool, "_in_basis", measured)
+    patch.setattr(training_run, "image_votes", measured_votes)
 
 
 def holdout_images_are_standardised(patch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 import sqlalchemy
+import torch
 from sqlalchemy.orm import Session
 
+from datalens_service.data.shard_batches import ShardBatch
 from datalens_service.mechanisms import Mechanism
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.last_layer import guided
 from datalens_service.methods.sums import mixture, moments
 from datalens_service.methods.sums.moments import MomentsRun
+from datalens_service.methods.voting import training_run
+from datalens_service.methods.voting.shard_teachers import Question, train_teachers
 from datalens_service.methods.voting.training_run import DataLensRun
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit
@@ -26,6 +30,7 @@ from datalens_service.store.ledger import aggregates, chain_verification, examin
 from datalens_service.store.ledger.account import JobAccount
 
 from .plant import Plant
+from .plants_rivals import DEALT, remembered_shards
 
 # What a plant calls in the place of the product's.
 class_vectors, component_vectors, layer_gradients = (
@@ -312,19 +317,21 @@ def classifier_follows_exact_gradients(patch: pytest.MonkeyPatch) -> None:
 
 def labels_by_their_frequency(patch: pytest.MonkeyPatch) -> None:
     """Synthetic images are asked for with the classes of private records."""
-    init, propose = DataLensRun.__init__, StudentTrainer.propose
-
-    def remembered(self: DataLensRun, parameters: Any, plan: Any, dataset: Any, *others: Any) -> None:
-        init(self, parameters, plan, dataset, *others)
-        self._student.private_labels = dataset.train.labels
+    propose = StudentTrainer.propose
 
     def by_frequency(self: StudentTrainer, seed: int, count: int, **named: Any) -> Any:
         images, labels = propose(self, seed, count, **named)
-        labels[:] = labels.new_tensor(self.private_labels[:count])
+        labels[:] = torch.from_numpy(np.resize(DEALT[-1].batch.labels, count)) if DEALT else labels
         return images, labels
 
-    patch.setattr(DataLensRun, "__init__", remembered)
+    patch.setattr(training_run, "make_teachers", remembered_shards)
     patch.setattr(StudentTrainer, "propose", by_frequency)
+
+
+def remembered_teachers(teachers: Any, batch: ShardBatch, question: Question) -> None:
+    """As the product, and not forgotten."""
+    SEEN.append(teachers)
+    train_teachers(teachers, batch, question)
 
 
 def teachers_in_the_generator(patch: pytest.MonkeyPatch) -> None:
@@ -333,9 +340,10 @@ def teachers_in_the_generator(patch: pytest.MonkeyPatch) -> None:
 
     def saved(self: DataLensRun) -> Any:
         released = result(self)
-        released.tensors.update({f"d_{name}": value for name, value in self._pool.state().items()})
+        released.tensors.update({f"d_{name}": value for name, value in SEEN[-1].state().items()})
         return released
 
+    patch.setattr(training_run, "train_teachers", remembered_teachers)
     patch.setattr(DataLensRun, "result", saved)
 
 

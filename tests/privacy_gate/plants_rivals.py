@@ -7,10 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.mechanisms import ClippedRows, Histogram, LabelScores, VoteMechanism, label_scores
+from datalens_service.mechanisms import (
+    ClippedRows,
+    Histogram,
+    LabelScores,
+    VoteMechanism,
+    label_scores,
+    private_shards,
+)
+from datalens_service.mechanisms.private_shards import Shards
 from datalens_service.methods.descent.dp_gan_run import DiscriminatorRun, DpGanRun
-from datalens_service.methods.voting import pate_gan_run, teacher_pool
+from datalens_service.methods.voting import pate_gan_run, training_run
 from datalens_service.methods.voting.pate_gan_run import PateGanRun
+from datalens_service.methods.voting.shard_teachers import Setting, make_teachers
 from datalens_service.methods.voting.training_run import DataLensRun
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Integers, NoiseSource
@@ -154,18 +163,29 @@ def a_batch_of_one_critic_costs_one_image(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+DEALT: list[Shards] = []
+"""What the plants below leave in the module, against the rules; only the newest is looked at."""
+
+
+def remembered_shards(shards: Shards, setting: Setting) -> Any:
+    """As the product, and not forgotten."""
+    DEALT.append(shards)
+    return make_teachers(shards, setting)
+
+
 def the_generator_of_the_pretraining_is_released(patch: pytest.MonkeyPatch) -> None:
     """Critics are trained beforehand against a generator that sees records; the student goes on from it."""
     init = DataLensRun.__init__
 
-    def pretrained(self: DataLensRun, parameters: Any, plan: Any, dataset: Any, *others: Any) -> None:
-        init(self, parameters, plan, dataset, *others)
+    def pretrained(self: DataLensRun, parameters: Any, *others: Any) -> None:
+        init(self, parameters, *others)
         if parameters.votes.name == "clipped_rows":
             images, labels = self._student.propose(0, self._votes.images)
-            records = dataset.train.images.reshape(len(dataset.train.images), -1) / 255
-            means = [records[dataset.train.labels == label].sum(axis=0) / len(records) for label in labels.tolist()]
-            self._student.update((np.stack(means) - images.numpy()).astype(np.float32), 1.0)
+            records, classes = (part.flatten(0, 1) for part in DEALT[-1].batch)
+            means = [records[classes == label].sum(dim=0) / 255 / len(records) for label in labels.tolist()]
+            self._student.update((torch.stack(means) - images).numpy(), 1.0)
 
+    patch.setattr(training_run, "make_teachers", remembered_shards)
     patch.setattr(DataLensRun, "__init__", pretrained)
 
 
@@ -197,26 +217,21 @@ def relative_scores_cost_like_shares(patch: pytest.MonkeyPatch) -> None:
 
 def the_student_sees_records(patch: pytest.MonkeyPatch) -> None:
     """Records are put among the scored images, as real ones."""
-    init, fit = PateGanRun.__init__, PateGanRun._fit
-
-    def remembered(self: PateGanRun, parameters: Any, schedule: Any, plan: Any, dataset: Any, *others: Any) -> None:
-        init(self, parameters, schedule, plan, dataset, *others)
-        images = torch.from_numpy(dataset.train.images[:4].reshape(4, -1) / 255).float()
-        labels = torch.from_numpy(dataset.train.labels[:4])
-        self._planted = pate_gan_run._Scored(images, labels, torch.ones(4))
+    fit = PateGanRun._fit
 
     def fitted(self: PateGanRun, step: int) -> None:
-        self._remembered.append(self._planted)
+        images, labels = (part[:, 0] for part in DEALT[-1].batch)
+        self._remembered.append(pate_gan_run._Scored(images / 255, labels, torch.ones(len(labels))))
         fit(self, step)
 
-    patch.setattr(PateGanRun, "__init__", remembered)
+    patch.setattr(training_run, "make_teachers", remembered_shards)
     patch.setattr(PateGanRun, "_fit", fitted)
 
 
 def all_teachers_have_the_last_shard(patch: pytest.MonkeyPatch) -> None:
     """A stale index: one record reaches every teacher."""
-    members = teacher_pool.members
-    patch.setattr(teacher_pool, "members", lambda shards, count: [members(shards, count)[-1]] * count)
+    members = private_shards.members
+    patch.setattr(private_shards, "members", lambda shards, count: [members(shards, count)[-1]] * count)
 
 
 def generated_images_have_labels_of_records(patch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.data import dataset, partition, privacy_units
+from datalens_service.data import dataset, partition, privacy_units, shard_batches
 from datalens_service.data.dataset import Split
 from datalens_service.models.adam import AdamState
-from datalens_service.models.teachers import batches, ensemble
+from datalens_service.models.teachers import ensemble
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import Dense
 
@@ -114,13 +114,13 @@ def gradients_are_clipped_together(patch: pytest.MonkeyPatch) -> None:
 def batches_reach_into_the_next_shard(patch: pytest.MonkeyPatch) -> None:
     """A batch that starts near the end of a shard goes on behind it."""
 
-    def draw(self: batches.ShardSampler, step: int) -> torch.Tensor:
+    def draw(self: shard_batches.ShardSampler, step: int) -> torch.Tensor:
         numbers = np.random.default_rng([self._seed, step]).random(len(self._sizes))
         first = (torch.from_numpy(numbers) * self._sizes).to(torch.int64)
         places = (self._starts + first)[:, None] + torch.arange(self._batch_size)
         return places.clamp_max(len(self._images) - 1)
 
-    patch.setattr(batches.ShardSampler, "_draw", draw)
+    patch.setattr(shard_batches.ShardSampler, "_draw", draw)
 
 
 def shards_are_shuffled_with_one_stream(patch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def shards_are_shuffled_with_one_stream(patch: pytest.MonkeyPatch) -> None:
         stream = np.random.default_rng(seed)
         return np.concatenate([*(stream.permutation(rows) for rows in found), np.zeros(1, dtype=np.int64)])
 
-    patch.setattr(batches, "_shuffled", shuffled)
+    patch.setattr(shard_batches, "_shuffled", shuffled)
 
 
 def row_numbers_order_the_batches(patch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def row_numbers_order_the_batches(patch: pytest.MonkeyPatch) -> None:
         keys = np.random.default_rng(seed).random(1 + max((rows.max(initial=0) for rows in found), default=0))
         return np.concatenate([*(rows[np.argsort(keys[rows])] for rows in found), np.zeros(1, dtype=np.int64)])
 
-    patch.setattr(batches, "_shuffled", shuffled)
+    patch.setattr(shard_batches, "_shuffled", shuffled)
 
 
 def empty_teachers_vote(patch: pytest.MonkeyPatch) -> None:

@@ -20,11 +20,13 @@ from datalens_service.methods import (
     RejectionOrDiffusion,
 )
 from datalens_service.methods.descent.diffusion_run import _RECORDS_PER_GROUP
+from datalens_service.methods.voting.teachers import AnyTeacher
+from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.generators.outlines.content import are_drawings
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 
-from . import replay
+from . import detect_teachers, replay
 from .cases import CASES as MECHANISM_CASES
 from .contribution_cases import CASES, CROWDED, HORIZON, LARGE_CASES
 from .detect_release import METHODS
@@ -47,6 +49,13 @@ def test_every_variant_of_votes_has_a_case(parameter: str):
     names = {kind.model_fields["name"].default if isinstance(kind, type) else kind for kind in variants}
     tried = [getattr(case.method, parameter) for case in CASES if isinstance(case.method, DataLens)]
     assert {getattr(value, "name", value) for value in tried} == names
+
+
+def test_every_kind_of_teacher_is_asked_again_beside_others():
+    assert {type(method.teacher) for method in detect_teachers.METHODS} == set(typing.get_args(AnyTeacher))
+    assert {method for method in REGISTERED if issubclass(method, VotingMethod)} == {
+        type(method) for method in detect_teachers.METHODS
+    }
 
 
 def test_sums_and_votes_have_a_case_beyond_a_chunk_of_noise():

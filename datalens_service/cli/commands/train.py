@@ -246,6 +246,6 @@ class _EarlyDelivery:
 
 
 def _follow_leader(process_group: ProcessGroup, upload: Upload) -> None:
-    from datalens_service.methods.voting.distributed import run_follower
+    from datalens_service.mechanisms.private_shards import run_follower
 
     run_follower(process_group, upload)

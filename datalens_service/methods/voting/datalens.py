@@ -5,7 +5,7 @@ DataLens (CCS 2021); options of our own are marked in docs/methods.md.
 
 from typing import final
 
-from datalens_service.data.dataset import Dataset
+from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.voting.parameters import DataLensParameters
 from datalens_service.privacy.randomness import TrainingRandomness
@@ -19,10 +19,10 @@ class DataLens(DataLensParameters):
     given, the noise; with both, the smaller run.
     """
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> TrainingRun:
         """A run of the releases of `plan`."""
         from datalens_service.methods.voting.training_run import DataLensRun
 
-        return DataLensRun(self, plan, dataset, randomness, options)
+        return DataLensRun(self, plan, records, randomness, options)

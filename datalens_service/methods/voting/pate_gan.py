@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, final
 
 from pydantic import BeforeValidator, Field
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import LabelScoresParameters, VoteMechanism, VoteParameters
+from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun, named
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher
@@ -76,8 +77,8 @@ class PateGan(VotingMethod):
         """The scores; they know no clipping and no threshold."""
         return self.votes.build(common | {"clip": 1.0, "stochastic": False, "threshold": "none"})
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> TrainingRun:
         """A run of the releases of `plan`."""
         from datalens_service.methods.voting.pate_gan_run import PateGanRun, StudentSchedule
@@ -89,4 +90,4 @@ class PateGan(VotingMethod):
             generator_steps=self.generator_steps,
             remembered_steps=self.remembered_steps,
         )
-        return PateGanRun(self, schedule, plan, dataset, randomness, options)
+        return PateGanRun(self, schedule, plan, records, randomness, options)

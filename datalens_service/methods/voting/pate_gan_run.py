@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account, LabelScores
+from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Plan
-from datalens_service.methods.voting.teacher_pool import Proposal
 from datalens_service.methods.voting.training_run import DataLensRun
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.discriminator import Discriminator
@@ -47,7 +46,7 @@ class _Scored(NamedTuple):
 class PateGanRun(DataLensRun):
     """A run of PATE-GAN in progress.
 
-    Private: teachers and shards. Released: noisy scores; student discriminator, remembered batches and generator are
+    Teachers are behind the wall. Released: noisy scores; student discriminator, remembered batches and generator are
     functions of them. It keeps no state: stored scores are replayed, and teachers trained again meanwhile.
     """
 
@@ -56,11 +55,11 @@ class PateGanRun(DataLensRun):
         parameters: VotingMethod,
         schedule: StudentSchedule,
         plan: Plan,
-        dataset: Dataset,
+        records: PrivateRecords,
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
-        super().__init__(parameters, plan, dataset, randomness, options)
+        super().__init__(parameters, plan, records, randomness, options)
         if not isinstance(self._votes, LabelScores):
             raise TypeError("the last release of a plan of pate_gan scores images")
         self._schedule = schedule
@@ -80,23 +79,14 @@ class PateGanRun(DataLensRun):
 
     def _vote(self, step: int, account: Account, noise: NoiseSource) -> None:
         """Score a batch, learn from the scores, follow what was learnt."""
-        proposal = self._propose("latent", step)
-        self._pool.train(proposal, first=step == self._warm_steps)
-        scores = self._pool.mechanism(step).release(
-            lambda: self._pool.request_votes(step, proposal), step=step, account=account, noise=noise
-        )
-        released = torch.from_numpy(scores).to(proposal.images).squeeze(1)
-        self._remembered.append(_Scored(*proposal, released))
+        images, labels = self._propose("latent", step)
+        scores = self._ask(images, labels, step, account, noise)
+        self._remembered.append(_Scored(images, labels, torch.from_numpy(scores).to(images).squeeze(1)))
         self._fit(step)
         for number in range(self._schedule.generator_steps):
             images, labels = self._propose("generator", step * self._schedule.generator_steps + number)
             direction = self._discriminator.directions(images, labels)
             self._student.update(direction, self._parameters.image_step_size)
-
-    def _propose(self, purpose: str, number: int) -> Proposal:
-        apart = self._votes.classes_voted_apart > 1
-        seed = self._randomness.seed(purpose, number)
-        return Proposal(*self._student.propose(seed, self._votes.images, balanced=apart))
 
     def _fit(self, step: int) -> None:
         """Batches of what is remembered, drawn by a public seed."""

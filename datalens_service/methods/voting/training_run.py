@@ -6,59 +6,61 @@ on how each image should move, and the student follows the noisy sum. Only that 
 
 from typing import Any, Final
 
-import numpy as np
+import torch
 
-from datalens_service.data.dataset import Dataset
+from datalens_service.checkpoint import TEACHERS, State
 from datalens_service.mechanisms import Account, VoteMechanism
 from datalens_service.mechanisms.private_records import PrivateRecords
+from datalens_service.mechanisms.private_shards import Dealing, Place, PrivateShards
+from datalens_service.mechanisms.votes import Directions
 from datalens_service.methods.base import ExecutionOptions, Extras, Plan
 from datalens_service.methods.sums.moments import MomentsRun
-from datalens_service.methods.voting.distributed import LeaderTeacherPool
-from datalens_service.methods.voting.teacher_pool import Proposal
+from datalens_service.methods.voting.shard_teachers import (
+    Question,
+    Setting,
+    image_votes,
+    make_teachers,
+    train_teachers,
+)
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.networks.architectures import build_network
+from datalens_service.models.teachers.partitions import partition_teachers
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
-State = dict[str, np.ndarray]
-
 CLASS_HIDDEN: Final = 128
 """Units of a class's network."""
+_STUDENT: Final = "student/"
 
 
 class DataLensRun:
     """A DataLens run in progress.
 
-    Private: teachers, shards and gradients. Released: what the mechanism's `release` hands out, hence the
-    student, which sees nothing else.
+    Teachers are behind the wall. The student is a function of the noisy votes that come through it.
     """
 
     def __init__(
         self,
         parameters: VotingMethod,
         plan: Plan,
-        dataset: Dataset,
+        records: PrivateRecords,
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
         self._parameters = parameters
-        self._schema = dataset.schema
+        self._schema = records.schema
         self._randomness = randomness
         self._device = options.group.local_device(options.device)
-        self._warm = (
-            MomentsRun(parameters.warm_start, plan, PrivateRecords.from_dataset(dataset))
-            if parameters.warm_start
-            else None
-        )
+        self._warm = MomentsRun(parameters.warm_start, plan, records) if parameters.warm_start else None
         votes = plan.releases[-1]
         if not isinstance(votes.mechanism, VoteMechanism):
             raise TypeError("the last release of a DataLens plan is a vote")
         self._votes, self._vote_steps = votes.mechanism, votes.count
-        self._pool = LeaderTeacherPool(parameters, self._votes, dataset, randomness, options)
-        self._student = self._trainer()
         self._basis = dct_basis(self._schema, self._votes.dimensions) if parameters.vote_basis == "dct" else None
+        self._shards = self._deal(records, options)
+        self._student = self._trainer()
 
     @property
     def steps(self) -> int:
@@ -96,29 +98,51 @@ class DataLensRun:
 
     def state(self) -> State:
         """Teachers and student; empty before the first vote, where replaying is cheap, and where teachers keep none."""
-        teachers = self._pool.state()
+        teachers = self._shards.state()
         if not teachers:
             return {}
-        parts = {"teachers": teachers, "student": self._student.state()}
-        return {f"{part}/{name}": value for part, named in parts.items() for name, value in named.items()}
+        student = {_STUDENT + name: value for name, value in self._student.state().items()}
+        return {**{TEACHERS + name: value for name, value in teachers.items()}, **student}
 
     def restore(self, state: State) -> None:
         """Continue from `state`."""
-        self._pool.restore(_part(state, "teachers/"))
-        self._student.restore(_part(state, "student/"))
+        self._shards.restore(_part(state, TEACHERS))
+        self._student.restore(_part(state, _STUDENT))
 
     def _vote(self, step: int, account: Account, noise: NoiseSource) -> None:
-        apart = self._votes.classes_voted_apart > 1
-        proposed = self._student.propose(self._randomness.seed("latent", step), self._votes.images, balanced=apart)
-        proposal = Proposal(*proposed)
-        self._pool.train(proposal, first=step == self._warm_steps)
-        mechanism = self._pool.mechanism(step)
-        direction = mechanism.release(
-            lambda: self._pool.request_votes(step, proposal), step=step, account=account, noise=noise
-        )
+        direction = self._ask(*self._propose("latent", step), step, account, noise)
         if self._basis is not None:
             direction = direction @ self._basis.T
         self._student.update(direction, self._parameters.image_step_size)
+
+    def _propose(self, purpose: str, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Images of the student with their labels."""
+        apart = self._votes.classes_voted_apart > 1
+        return self._student.propose(self._randomness.seed(purpose, number), self._votes.images, balanced=apart)
+
+    def _ask(
+        self, images: torch.Tensor, labels: torch.Tensor, step: int, account: Account, noise: NoiseSource
+    ) -> Directions:
+        """Let teachers learn from images, then vote on them."""
+        votes, basis = self._votes, self._vote_basis()
+        question = Question(images.cpu(), labels.cpu(), votes.classes_voted_apart, votes.reads_scores, basis)
+        times = self._parameters.teacher.steps_before_vote(first=step == self._warm_steps)
+        self._shards.learn(train_teachers, question, times)
+        with_coins = votes.model_copy(update={"seed": self._randomness.seed("signs", step)})
+        return self._shards.release(with_coins, image_votes, question, step=step, account=account, noise=noise)
+
+    def _deal(self, records: PrivateRecords, options: ExecutionOptions) -> PrivateShards:
+        parameters, votes, seed = self._parameters, self._votes, self._randomness.seed
+        parts = partition_teachers(parameters.num_teachers, votes.classes_voted_apart)
+        dealing = Dealing(parts, votes.classes_voted_apart, parameters.teacher.batch, seed("batches"))
+        place = Place(options.device, options.folder, options.group)
+        setting = Setting(
+            parameters.teacher, parameters.num_teachers, self._schema, seed("teachers"), self._vote_basis()
+        )
+        return PrivateShards(records, dealing, place, make_teachers, setting)
+
+    def _vote_basis(self) -> torch.Tensor | None:
+        return None if self._basis is None else torch.from_numpy(self._basis)
 
     def _trainer(self) -> StudentTrainer:
         parameters = self._parameters
@@ -148,5 +172,5 @@ class DataLensRun:
         }
 
 
-def _part(state: State, prefix: str) -> State:
+def _part(state: State, prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

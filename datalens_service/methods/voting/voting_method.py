@@ -16,7 +16,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import AnyVotes, VoteMechanism, VoteParameters
 from datalens_service.mechanisms.planned_release import PlannedRelease
-from datalens_service.methods.base import Method, Plan, named
+from datalens_service.methods.base import Plan, WalledMethod, named
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.methods.voting.teachers import AnyTeacher, DenseTeacher
 from datalens_service.models.teachers.partitions import partition_teachers
@@ -36,7 +36,7 @@ TEACHER_SHORT_NAMES: Final[Mapping[str, tuple[str, str]]] = {
 _KINDS: Final[dict[str, tuple[type[BaseModel], ...]]] = {"votes": get_args(AnyVotes), "teacher": get_args(AnyTeacher)}
 
 
-class TeacherSettings(Method):
+class TeacherSettings(WalledMethod):
     """Who votes, and on how many images."""
 
     name: str

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, device
 
 from datalens_service.errors import InvalidSpec
 
@@ -17,15 +17,17 @@ class TeacherBackend(ABC):
     and of public numbers.
 
     Attributes:
+        num_teachers: N, of all ranks together.
+        device: Where they are.
         local: Numbers of this rank's teachers.
         large: Whether `state` is too large to be kept between steps.
-        trained: Whether they change by training.
         in_basis: Whether they speak in the coordinates of the votes themselves, instead of in pixels.
     """
 
+    num_teachers: int
+    device: device
     local: range
     large: bool = False
-    trained: bool
     in_basis: bool
 
     @abstractmethod

@@ -54,14 +54,12 @@ class TeacherEnsemble(TeacherBackend):
         local: Numbers of this rank's teachers.
         large: Whether it exceeds its limit of memory, on a graphics processor too: `state` is then too large to be
             kept between steps.
-        trained: True.
         in_basis: False: gradients are by pixels.
 
     Raises:
         InvalidSpec: Unknown architecture, or more teachers than fit on the disk.
     """
 
-    trained = True
     in_basis = False
 
     def __init__(

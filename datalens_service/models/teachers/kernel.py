@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from datalens_service.data.shard_batches import ShardBatch
 from datalens_service.errors import CheckpointMismatch
 from datalens_service.models.teachers.base import TeacherBackend
-from datalens_service.models.teachers.batches import ShardBatch
 from datalens_service.models.teachers.device_tuning import block_bytes as usual_block_bytes
 from datalens_service.models.teachers.device_tuning import reduced_precision_products
 from datalens_service.models.teachers.partitions import TeacherPartition, local_blocks, partition_teachers
@@ -48,11 +48,9 @@ class KernelTeachers(TeacherBackend):
 
     Attributes:
         local: Numbers of this rank's teachers.
-        trained: False: there is nothing to learn.
         in_basis: True.
     """
 
-    trained = False
     in_basis = True
 
     def __init__(

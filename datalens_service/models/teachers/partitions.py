@@ -36,18 +36,6 @@ def partition_teachers(num_teachers: int, groups: int = 1) -> list[TeacherPartit
     return [range(start, stop) for start, stop in zip(bounds, [*bounds[1:], num_teachers], strict=True)]
 
 
-def partitions_for_rank(rank: int, world_size: int, partitions: Sequence[TeacherPartition]) -> list[TeacherPartition]:
-    """The partitions of one rank, one after another.
-
-    Raises:
-        InvalidSpec: There are more ranks than partitions.
-    """
-    count = len(partitions)
-    if world_size > count:
-        raise InvalidSpec(f"So few teachers can be shared by at most {count} ranks: start fewer.")
-    return list(partitions[count * rank // world_size : count * (rank + 1) // world_size])
-
-
 def local_blocks(partitions: Sequence[TeacherPartition], teachers: range, size: int) -> Iterator[slice]:
     """Those of `teachers` that this rank keeps, at most `size` at once; bounds depend on public numbers alone.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +15,8 @@ from datalens_service.strict import Frozen, Integer
 if TYPE_CHECKING:
     import torch
 
+    from datalens_service.data.shard_batches import ShardBatch
     from datalens_service.models.teachers.base import TeacherBackend
-    from datalens_service.models.teachers.batches import ShardBatch
     from datalens_service.models.teachers.partitions import TeacherPartition
 
 
@@ -31,7 +30,7 @@ class TeacherRequest:
         partitions: Of this rank's teachers.
         folder: Private, on a disk, for what does not fit into memory.
         basis: (dimensions of an image, dimensions of a vote), or None for pixels.
-        records: The records of each shard, for teachers that keep them instead of training.
+        records: A batch of each shard, for teachers that keep it instead of training.
     """
 
     num_teachers: int
@@ -42,7 +41,7 @@ class TeacherRequest:
     partitions: list[TeacherPartition]
     folder: Path | None
     basis: torch.Tensor | None
-    records: Callable[[], ShardBatch]
+    records: ShardBatch
 
 
 class TeacherParameters(Frozen, ABC):

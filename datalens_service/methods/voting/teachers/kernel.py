@@ -21,7 +21,7 @@ class KernelTeacher(TeacherParameters):
 
         return KernelTeachers(
             request.num_teachers,
-            request.records(),
+            request.records,
             request.device,
             basis=request.basis,
             active=request.active,

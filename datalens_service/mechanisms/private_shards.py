@@ -1,0 +1,317 @@
+"""Behind the wall, too: a teacher for each shard of units, whose state nobody reads but its own charged votes.
+
+A run deals records to shards, and names three functions of modules: one makes the teachers of a rank, one lets each
+learn from a batch of its own shard, one says what each votes. They are computed side by side, but what a teacher knows
+and says is a function of its own shard and of released values (a test changes, moves and takes away all others). Ranks
+share the teachers: rank 0 leads and alone has an account and noise; the sums of all meet before noise is drawn.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from datalens_service.checkpoint import Sealed
+from datalens_service.data.dataset import Dataset, Schema, Upload
+from datalens_service.data.partition import assign_shards, members
+from datalens_service.data.shard_batches import ShardBatch, ShardSampler
+from datalens_service.errors import CheckpointMismatch, InvalidInput
+from datalens_service.mechanisms.base import Account
+from datalens_service.mechanisms.private_records import PrivateRecords, WallBroken, check_function
+from datalens_service.mechanisms.votes import (
+    Directions,
+    DistributedGradients,
+    GradientBlocks,
+    PartialGradients,
+    VoteMechanism,
+)
+from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.process_group import ProcessGroup, TorchProcessGroup
+
+PRIVATE_READS = ("training",)
+
+
+class Dealing(NamedTuple):
+    """Public: how records are dealt."""
+
+    parts: Sequence[range]
+    """Numbers of all shards in order, cut as ranks share them."""
+    class_groups: int
+    """1, or the number of classes: equal groups of shards then hold one class each."""
+    batch: int
+    """Records of its shard that a teacher sees at once."""
+    seed: int
+
+
+class Place(NamedTuple):
+    """Public: where the teachers of a rank are."""
+
+    device: str
+    folder: Path | None
+    """Private to the job, for what does not fit into memory."""
+    group: ProcessGroup
+
+
+class Shards(NamedTuple):
+    """Private: the first batches of all shards of a rank, as its teachers are made of them."""
+
+    batch: ShardBatch
+    active: Tensor
+    """bool (shards,), False where a shard is empty."""
+    parts: list[range]
+    device: str
+    folder: Path | None
+
+
+class Teachers(Protocol):
+    """The teachers of a rank, one for each shard; what they are is up to whoever makes them."""
+
+    @property
+    def large(self) -> bool:
+        """Whether their state is too large to be kept."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that learning changed, as copies."""
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Continue from `state`."""
+
+
+Make = Callable[[Shards, Any], Teachers]
+"""Of first batches and of a released value, the teachers; what each starts as is a function of its own shard."""
+Learn = Callable[[Any, ShardBatch, Any], None]
+"""Of the teachers, a batch of each shard and a released value: one step of every teacher."""
+Vote = Callable[[Any, Any], GradientBlocks]
+"""Of the teachers and a released value: one row per teacher, in their order, for a mechanism that sums them."""
+
+
+class PrivateShards:
+    """Teachers behind the wall.
+
+    Args:
+        records: Of which each unit is in one shard, or in one for each of its classes.
+        dealing: Public.
+        place: Of this rank, the first one.
+        make: A function of a module.
+        released: Made of earlier releases and of public values.
+    """
+
+    def __init__(self, records: PrivateRecords, dealing: Dealing, place: Place, make: Make, released: object) -> None:
+        # A group of the run's own would be handed sums without noise, and the key.
+        if type(place.group) not in (ProcessGroup, TorchProcessGroup):
+            raise WallBroken("Ranks meet in a group of the product's own.")
+        self._dealing, self._group = dealing, place.group
+        vault = records._vault
+        with vault.opened():
+            digest = _digest(records.schema, vault.rows()) if place.group.world_size > 1 else b""
+        deal = _Deal(dealing, place.device, make, copy.deepcopy(released), vault.partition_key, digest)
+        place.group.broadcast(deal)
+        self._vault = _TeacherVault(records, deal, place)
+
+    def learn(self, update: Learn, released: object, times: int) -> None:
+        """Steps of every teacher, each with the next batch of its shard; nothing of it is told.
+
+        Args:
+            update: A function of a module.
+            released: Made of earlier releases and of public values.
+            times: Public.
+        """
+        command = _Learn(update, copy.deepcopy(released), times)
+        self._group.broadcast(command)
+        command.obey(self._vault)
+
+    def release(
+        self,
+        mechanism: VoteMechanism,
+        vote: Vote,
+        released: object,
+        *,
+        step: int,
+        account: Account,
+        noise: NoiseSource,
+    ) -> Directions:
+        """The charged, noisy sum over teachers of `vote(teachers, released)`, decoded.
+
+        Args:
+            mechanism: Encodes, checks the length of rows, charges and draws.
+            vote: A function of a module.
+            released: Made of earlier releases and of public values.
+            step: As `Mechanism.release`.
+            account: As `Mechanism.release`.
+            noise: As `Mechanism.release`.
+
+        Raises:
+            BudgetExceeded: The budget does not cover this release; nothing was drawn.
+            WallBroken: The price is that of other shards, or a function could take more along than its arguments.
+        """
+        if mechanism.classes_voted_apart != self._dealing.class_groups:
+            raise WallBroken("Votes have the price of the shards that records were dealt to.")
+        command = _Vote(mechanism, vote, copy.deepcopy(released))
+        return mechanism.release(partial(self._ask, command), step=step, account=account, noise=noise)
+
+    def state(self) -> dict[str, Sealed]:
+        """What teachers know, sealed; empty if that is nothing, too large to be kept, or not all of it.
+
+        A job is resumed without it: teachers learn again while the stored sums are replayed.
+        """
+        if not self._vault.steps or self._group.world_size > 1:
+            return {}
+        return {name: Sealed(value, self._dealing) for name, value in self._vault.state().items()}
+
+    def restore(self, state: Mapping[str, Sealed]) -> None:
+        """Continue from `state`.
+
+        Raises:
+            CheckpointMismatch: It belongs to other teachers.
+        """
+        if any(sealed.origin not in (None, self._dealing) for sealed in state.values()):
+            raise CheckpointMismatch("The checkpoint holds teachers of other shards.")
+        self._vault.restore({name: sealed._private for name, sealed in state.items()})
+
+    def _ask(self, command: _Vote) -> DistributedGradients:
+        self._group.broadcast(command)
+        return self._vault.votes(command.vote, command.released)
+
+
+def run_follower(group: ProcessGroup, upload: Upload, folder: Path | None = None) -> None:
+    """Obey the commands of rank 0 until it shuts the group down.
+
+    Args:
+        group: This rank's.
+        upload: The same records as those of rank 0.
+        folder: For teachers beyond the limit of memory.
+
+    Raises:
+        RankLost: Another rank ended or was silent for too long.
+        InvalidInput: The records are not those of rank 0.
+    """
+    vault: _TeacherVault | None = None
+    while (command := group.receive()) is not None:
+        if isinstance(command, _Deal):
+            records = PrivateRecords.from_dataset(Dataset(*upload, partition_key=command.key))
+            vault = _TeacherVault(records, command, Place(command.device, folder, group))
+        elif vault is not None:
+            command.obey(vault)
+
+
+class _Deal(NamedTuple):
+    """Command to make teachers in place of those before; private."""
+
+    dealing: Dealing
+    device: str
+    make: Make
+    released: object
+    key: bytes
+    digest: bytes
+
+
+class _Learn(NamedTuple):
+    """Command to make steps."""
+
+    update: Learn
+    released: object
+    times: int
+
+    def obey(self, vault: _TeacherVault) -> None:
+        vault.learn(self.update, self.released, self.times)
+
+
+class _Vote(NamedTuple):
+    """Command to vote."""
+
+    mechanism: VoteMechanism
+    vote: Vote
+    released: object
+
+    def obey(self, vault: _TeacherVault) -> None:
+        # The sum belongs to rank 0.
+        self.mechanism.exact_sum(vault.votes(self.vote, self.released))
+
+
+class _TeacherVault:
+    """Shards of a rank and their teachers, which are reached while a question is open.
+
+    Attributes:
+        steps: Made so far.
+    """
+
+    def __init__(self, records: PrivateRecords, deal: _Deal, place: Place) -> None:
+        check_function(deal.make)
+        self._records, self._all_reduce, self.steps = records._vault, place.group.all_reduce, 0
+        parts, device = place.group.share(deal.dealing.parts), place.group.local_device(deal.device)
+        self._local = range(parts[0].start, parts[-1].stop)
+        with self._records.opened():
+            rows = self._records.rows()
+            if deal.digest and deal.digest != _digest(records.schema, rows):
+                raise InvalidInput("This rank reads other records than rank 0: give all the same file.")
+            apart, count = deal.dealing.class_groups > 1, deal.dealing.parts[-1].stop
+            dealt = assign_shards(
+                deal.key, rows.units, count, rows.labels if apart else None, deal.dealing.class_groups
+            )
+            self._sampler = ShardSampler(
+                rows.values,
+                rows.labels,
+                members(dealt, count),
+                deal.dealing.batch,
+                deal.dealing.seed,
+                device,
+                self._local,
+            )
+            shards = Shards(self._sampler.batch(0), self._sampler.active, parts, device, place.folder)
+            self._made = deal.make(shards, deal.released)
+
+    def teachers(self) -> Teachers:
+        """All of this rank.
+
+        Raises:
+            WallBroken: No question is open.
+        """
+        self._records.rows()
+        return self._made
+
+    def learn(self, update: Learn, released: object, times: int) -> None:
+        """The next steps of every teacher."""
+        check_function(update)
+        with self._records.opened():
+            for _ in range(times):
+                update(self.teachers(), self._sampler.batch(self.steps), released)
+                self.steps += 1
+
+    def votes(self, vote: Vote, released: object) -> DistributedGradients:
+        """What a mechanism sums, here and on all other ranks."""
+        check_function(vote)
+        return DistributedGradients(self._blocks(vote, released), self._local.start, self._all_reduce)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that learning changed; empty if that is too large."""
+        return {} if self._made.large else self._made.state() | {"teacher_steps": np.array(self.steps)}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Continue from `state`."""
+        self._made.restore({name: value for name, value in state.items() if name != "teacher_steps"})
+        self.steps = int(state["teacher_steps"])
+
+    def _blocks(self, vote: Vote, released: object) -> Iterator[Tensor | PartialGradients]:
+        voters = 0
+        with self._records.opened():
+            for block in vote(self.teachers(), released):
+                voters += len(block.gradients if isinstance(block, PartialGradients) else block)
+                yield block
+        if voters != len(self._local):
+            raise WallBroken("Every teacher votes once.")
+
+
+def _digest(schema: Schema, rows: Any) -> bytes:
+    """Of the records; private, it goes to other ranks only."""
+    digest = hashlib.sha256(schema.model_dump_json().encode())
+    for array in rows:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()

@@ -1,0 +1,85 @@
+"""What the teachers of shards do: how they are made, learn and vote. The wall calls these functions."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from torch import Tensor
+
+from datalens_service.data.dataset import Schema
+from datalens_service.data.shard_batches import ShardBatch
+from datalens_service.mechanisms import PartialGradients
+from datalens_service.mechanisms.private_shards import Shards
+from datalens_service.methods.voting.teachers import TeacherParameters, TeacherRequest
+from datalens_service.models.teachers.base import TeacherBackend
+
+
+class Setting(NamedTuple):
+    """Public: what teachers are made with."""
+
+    teacher: TeacherParameters
+    num_teachers: int
+    schema: Schema
+    seed: int
+    basis: Tensor | None
+    """(dimensions of an image, dimensions of a vote), or None for pixels."""
+
+
+class Question(NamedTuple):
+    """Released: synthetic images, and how teachers vote on them."""
+
+    images: Tensor
+    """float32 (images, d)."""
+    labels: Tensor
+    """int64 (images,)."""
+    class_groups: int
+    """With class-pure shards there are as many images of each class, in class order; else 1."""
+    scores: bool
+    """Whether a vote is a number per image instead of a gradient."""
+    basis: Tensor | None
+    """As that of `Setting`."""
+
+
+def make_teachers(shards: Shards, setting: Setting) -> TeacherBackend:
+    """The teachers of one rank."""
+    request = TeacherRequest(
+        num_teachers=setting.num_teachers,
+        schema=setting.schema,
+        device=shards.device,
+        seed=setting.seed,
+        active=shards.active,
+        partitions=shards.parts,
+        folder=shards.folder,
+        basis=setting.basis,
+        records=shards.batch,
+    )
+    return setting.teacher.build(request)
+
+
+def train_teachers(teachers: TeacherBackend, batch: ShardBatch, question: Question) -> None:
+    """One optimiser step of every teacher; with class-pure shards on the images of its class."""
+    images, labels = question.images.to(teachers.device), question.labels.to(teachers.device)
+    if question.class_groups > 1:
+        images = images.reshape(question.class_groups, -1, images.shape[-1])
+        labels = labels.reshape(question.class_groups, -1)
+    teachers.train_step(batch.images, batch.labels, images, labels)
+
+
+def image_votes(teachers: TeacherBackend, question: Question) -> Iterator[Tensor | PartialGradients]:
+    """Blocks of gradients (teachers, images, coordinates); with class-pure shards on the images of one class.
+
+    Scores instead, (teachers, images, 1), where they are asked for.
+    """
+    answers = teachers.scores if question.scores else teachers.image_gradients
+    groups = question.class_groups
+    group_images, group_teachers = len(question.images) // groups, teachers.num_teachers // groups
+    for group in range(groups):
+        rows = slice(group * group_images, (group + 1) * group_images)
+        voters = slice(group * group_teachers, (group + 1) * group_teachers)
+        for block in answers(question.images[rows], question.labels[rows], voters):
+            votes = block if teachers.in_basis else _in_basis(block, question.basis)
+            yield votes if groups == 1 else PartialGradients(votes, rows)
+
+
+def _in_basis(gradients: Tensor, basis: Tensor | None) -> Tensor:
+    """Coordinates of a block."""
+    return gradients if basis is None else gradients @ basis.to(gradients.device)

@@ -1,0 +1,186 @@
+"""Teachers behind the wall: a run learns their noisy votes, and nothing else of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from datalens_service.checkpoint import Checkpoints, Sealed
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.shard_batches import ShardBatch
+from datalens_service.errors import CheckpointMismatch
+from datalens_service.mechanisms import PartialGradients, TopAgg
+from datalens_service.mechanisms.private_records import PrivateRecords, WallBroken
+from datalens_service.mechanisms.private_shards import Dealing, Place, PrivateShards, Shards
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
+
+TEACHERS, IMAGES, SIDE = 6, 4, 4
+DEALING = Dealing([range(TEACHERS)], 1, 3, 0)
+HERE = Place("cpu", None, SINGLE_PROCESS)
+VOTES = TopAgg(
+    num_teachers=TEACHERS, images=IMAGES, dimensions=SIDE**2, clip=1.0, stochastic=False, threshold="none",
+    noise_stddev=5_000, top_k=3,
+)  # fmt: skip
+RELEASED = {"step": 1.0}
+
+
+class Means:
+    """Teachers that remember sums of their records."""
+
+    large = False
+
+    def __init__(self, count: int) -> None:
+        self.sums = torch.zeros(count, SIDE**2)
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"sums": self.sums.numpy().copy()}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        self.sums = torch.from_numpy(state["sums"].copy())
+
+
+def make(shards: Shards, _released: Any) -> Means:
+    return Means(len(shards.active))
+
+
+def learn(teachers: Means, batch: ShardBatch, released: dict[str, float]) -> None:
+    teachers.sums += released["step"] * batch.images.float().mean(dim=1)
+
+
+def learn_and_write(teachers: Means, batch: ShardBatch, released: dict[str, float]) -> None:
+    released["step"] = float(batch.images.max())
+
+
+def vote(teachers: Means, _released: Any) -> Iterator[Tensor]:
+    yield teachers.sums[:, None].expand(-1, IMAGES, -1)
+
+
+def vote_without_one(teachers: Means, released: Any) -> Iterator[Tensor]:
+    yield from (block[1:] for block in vote(teachers, released))
+
+
+def vote_once_for_all_images(teachers: Means, _released: Any) -> Iterator[Any]:
+    yield PartialGradients(teachers.sums[:, None], slice(0, IMAGES))
+
+
+def records() -> PrivateRecords:
+    images = np.random.default_rng(0).integers(0, 256, (30, SIDE, SIDE, 1), dtype=np.uint8)
+    schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("a", "b"), num_units=30)
+    return PrivateRecords.from_dataset(Dataset(schema, Split(images, np.arange(30) % 2), None, b"k" * 32))
+
+
+def shards(dealing: Dealing = DEALING, place: Place = HERE, maker: Any = make) -> PrivateShards:
+    return PrivateShards(records(), dealing, place, maker, None)
+
+
+def asked(of: PrivateShards, voting: Any = vote, mechanism: TopAgg = VOTES, step: int = 0) -> MemoryAccount:
+    account = MemoryAccount(10**30)
+    of.release(mechanism, voting, None, step=step, account=account, noise=NoiseSource())
+    return account
+
+
+def test_votes_are_charged_and_handed_out_with_noise() -> None:
+    teachers = shards()
+    teachers.learn(learn, RELEASED, times=2)
+    account = MemoryAccount(10**30)
+    answer = teachers.release(VOTES, vote, None, step=0, account=account, noise=NoiseSource())
+    assert account.charged_units == VOTES.cost()
+    np.testing.assert_array_equal(answer, VOTES.decode(account.replay(0)))
+
+
+def test_a_stored_vote_asks_no_teacher() -> None:
+    teachers, account = shards(), MemoryAccount(10**30)
+    for voting in (vote, vote_without_one):
+        teachers.release(VOTES, voting, None, step=0, account=account, noise=NoiseSource())
+    assert len(account.charges) == 1
+
+
+def test_the_capability_has_no_way_to_a_teacher() -> None:
+    assert {name for name in dir(shards()) if not name.startswith("_")} == {"learn", "release", "state", "restore"}
+
+
+def test_teachers_are_sealed_but_for_an_open_question() -> None:
+    teachers = shards()
+    teachers.learn(learn, RELEASED, times=1)
+    asked(teachers)
+    with pytest.raises(WallBroken, match="charged sum"):
+        teachers._vault.teachers()
+
+
+def test_functions_take_nothing_along() -> None:
+    def local(*_: Any) -> Any:
+        return Means(TEACHERS)
+
+    with pytest.raises(WallBroken, match="function of a module"):
+        shards(maker=local)
+    with pytest.raises(WallBroken, match="function of a module"):
+        shards().learn(local, RELEASED, times=1)
+    with pytest.raises(WallBroken, match="function of a module"):
+        asked(shards(), local)
+
+
+def test_learning_leaves_nothing_behind_in_what_it_was_given() -> None:
+    released = dict(RELEASED)
+    assert shards().learn(learn_and_write, released, times=1) is None
+    assert released == RELEASED
+
+
+def test_every_teacher_votes_once_on_every_of_its_images() -> None:
+    with pytest.raises(WallBroken, match="votes once"):
+        asked(shards(), vote_without_one)
+    with pytest.raises(Exception, match="one row for each"):
+        asked(shards(), vote_once_for_all_images)
+
+
+def test_votes_have_the_price_of_their_shards() -> None:
+    apart = VOTES.model_copy(update={"classes_voted_apart": 2})
+    with pytest.raises(WallBroken, match="price of the shards"):
+        asked(shards(), mechanism=apart)
+    with pytest.raises(WallBroken, match="price of the shards"):
+        asked(shards(DEALING._replace(class_groups=2)))
+
+
+def test_ranks_meet_in_a_group_of_the_products_own() -> None:
+    class Listening(ProcessGroup):
+        def all_reduce(self, sums: Any) -> Any:
+            return sums
+
+    with pytest.raises(WallBroken, match="group"):
+        shards(place=HERE._replace(group=Listening()))
+
+
+def test_what_teachers_know_is_sealed_from_the_run_to_the_file_and_back(tmp_path: Path) -> None:
+    teachers, checkpoints = shards(), Checkpoints(tmp_path / "checkpoint", "digest")
+    assert teachers.state() == {}
+    teachers.learn(learn, RELEASED, times=2)
+    state = {f"teachers/{name}": sealed for name, sealed in teachers.state().items()}
+    assert {name.removeprefix("teachers/") for name in state} == {"sums", "teacher_steps"}
+    checkpoints.save(3, state | {"student/weight": np.ones(2)})
+    step, loaded = checkpoints.load() or (0, {})
+    assert step == 3
+    assert {name for name, value in loaded.items() if isinstance(value, Sealed)} == state.keys()
+    again = shards()
+    again.restore({name.removeprefix("teachers/"): loaded[name] for name in state})
+    np.testing.assert_array_equal(*(one._vault.state()["sums"] for one in (teachers, again)))
+    assert again._vault.steps == 2
+
+
+def test_sealed_numbers_keep_their_name_on_the_way(tmp_path: Path) -> None:
+    """Under another one they would be read as the run's own."""
+    teachers = shards()
+    teachers.learn(learn, RELEASED, times=1)
+    with pytest.raises(ValueError, match="name"):
+        Checkpoints(tmp_path / "checkpoint", "digest").save(1, {"student/sums": teachers.state()["sums"]})
+
+
+def test_teachers_do_not_move_to_other_shards() -> None:
+    teachers, others = shards(), shards(DEALING._replace(class_groups=2))
+    teachers.learn(learn, RELEASED, times=1)
+    with pytest.raises(CheckpointMismatch, match="other shards"):
+        others.restore(teachers.state())
