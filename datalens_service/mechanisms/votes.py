@@ -81,10 +81,8 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
     reads_scores: ClassVar[bool] = False
     """Whether teachers hand over a number per image instead of a gradient."""
-
     example_tightness: ClassVar[Fraction] = Fraction(1)
     """Less where no gradient attains the bound."""
-
     num_teachers: int = Field(ge=1)
     images: int = Field(ge=1, description="Images voted on in one release.")
     dimensions: int = Field(ge=1, description="Coordinates of one gradient.")
@@ -225,7 +223,6 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
             total = total.to(gradients.device)
             for part in torch.split(gradients, _teachers_at_once(gradients)):
                 votes = self.zero_out_of_bound_rows(self.encode(part, coins)).sum(dim=0, dtype=torch.int64)
-                # Else a row would be added to many images or coordinates.
                 if votes.shape != total[rows].shape:
                     raise InvalidInput("A vote has one row for each of its images.")
                 total[rows] += votes
