@@ -20,6 +20,7 @@ import datalens_service.services
 import datalens_service.store
 from datalens_service import clock
 from datalens_service.evaluation.report import build
+from datalens_service.models.classifiers import classifier
 from datalens_service.models.generators import generator
 from datalens_service.privacy import randomness
 
@@ -45,7 +46,8 @@ def freeze(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(secrets, "token_bytes", lambda size: b"k" * size)
     patch.setattr(clock, "datetime", Frozen)
     patch.setattr(build, "datetime", SimpleNamespace(datetime=Frozen, UTC=calendar.UTC))
-    patch.setattr(generator, "save_file", save_in_order)
+    for kind in (generator, classifier):
+        patch.setattr(kind, "save_file", save_in_order)
 
 
 def save_in_order(tensors: dict[str, Any], path: Path, metadata: dict[str, str]) -> None:

@@ -1,0 +1,246 @@
+"""Two worlds whose private records all differ and whose noisy sums are equal: nobody but the owner tells them apart.
+
+For every registered method, with the evaluation on. Ids, clock and noise are the same in both; the second world hands
+out the noisy sums of the first. Compared byte by byte: files that may be passed on, answers and pages for consumers and
+operators, messages of webhooks, lines of the log, metrics.
+"""
+
+import functools
+import io
+import itertools
+import math
+import re
+import secrets
+import shutil
+import sys
+import threading
+import typing
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import structlog
+from api_builders import training
+from starlette.testclient import TestClient
+from test_private_reads import routes
+
+from api.application import create_app
+from api.security.permissions import RULES
+from datalens_service.data.dataset import Dataset
+from datalens_service.data.stored_dataset import save_dataset
+from datalens_service.gateways.webhook_sender import WebhookSender
+from datalens_service.jobs import build_report, execute, job_watch
+from datalens_service.mechanisms import Mechanism
+from datalens_service.methods import AnyMethod, Moments
+from datalens_service.models.generators.denoiser import public_denoiser
+from datalens_service.privacy.budget import UnchargedAccount
+from datalens_service.privacy.recomputation import GaussianReleases, composed_epsilon
+from datalens_service.settings import Settings
+from datalens_service.store.access import keys, webhooks
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import SCOPES, Role
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs, released_models
+from datalens_service.store.jobs.events import EventType
+from datalens_service.store.jobs.jobs import JobState
+from tests.privacy_gate.contribution_cases import CASES, ContributionCase
+from tests.privacy_gate.replay import OWN_ENCODER, _pool
+from workers.run_job import run_job
+from worlds import freeze
+
+REGISTERED = typing.get_args(AnyMethod)
+QUICKLY = {"epochs": 1, "synthetic_images": 12, "seeds": 1, "fidelity": []}
+OF_THE_MOMENT = re.compile(
+    rb'"(timestamp|seconds)": ?[^,}]*|(?m:(# \w+ )?process_.*$|free_bytes\{.*$)|content="[\w-]{43}"'
+)
+"""Times, what the process itself is made of, and what belongs to a session."""
+Seen = dict[str, bytes]
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def first_case(method: type) -> ContributionCase:
+    """Of a method; a method without a case is an error, here and in the privacy gate."""
+    fits = (case for case in CASES if type(case.method) is method and not case.public)
+    return next(case for case in fits if getattr(case.method, "encoder", "") != OWN_ENCODER)
+
+
+def stored(client: TestClient, dataset: Dataset) -> str:
+    services, dataset_id = client.app.state.services, datasets.new_id()
+    path = services.settings.data_dir / "datasets" / dataset_id
+    path.parent.mkdir(exist_ok=True)
+    save_dataset(dataset, path)
+    datasets.create(
+        services.database, dataset_id=dataset_id, name="d", schema=dataset.schema, images=dataset.train.images,
+        unit_ids=dataset.train.units, format="npz", has_test=dataset.test is not None, records_path=str(path),
+        epsilon=20.0, delta=1e-3,
+    )  # fmt: skip
+    return dataset_id
+
+
+def submitted(client: TestClient, case: ContributionCase, seed: int) -> dict[str, str]:
+    """Ids of a job on records that only this world has."""
+    rng = np.random.default_rng(seed)
+    dataset = replace(case.dataset(rng), test=replace(case.dataset(rng).train, units=None))
+    images = {"evaluation": QUICKLY, "synthetic_images": 6} if case.method.result == "generator" else {}
+    spec = case.spec.model_dump(mode="json") | images
+    public = _pool(case.spec, dataset.schema)
+    if public is not None:
+        spec["public_data"] = stored(client, Dataset(public.schema, public.train, None, b"k" * 32))
+    dataset_id = stored(client, dataset)
+    reply = client.post("/v1/jobs", json=training(dataset_id, **spec))
+    assert reply.status_code == 202, reply.text
+    job_id = str(reply.json()["id"])
+    of_job = {f"{kind}_id": released_models.build_id(job_id, kind) for kind in ("generator", "classifier")}
+    return {"job_id": job_id, "dataset_id": dataset_id, "name": "card.json", **of_job}
+
+
+@functools.cache
+def composed(given: tuple[GaussianReleases, ...], delta: float) -> float:
+    """By dp_accounting, once for both worlds if they ask for the same."""
+    return composed_epsilon(given, delta)
+
+
+def same_sums(patch: pytest.MonkeyPatch, sums: list[Any]) -> None:
+    """Releases hand out the sums of the first world, one after the other; what is never handed out is left alone."""
+    draw, turn = Mechanism._charge_and_draw, itertools.count()
+
+    def drawn(self: Mechanism[Any, Any], contributions: Any, step: int, account: Any, noise: Any) -> Any:
+        noisy = draw(self, contributions, step, account, noise)
+        if isinstance(account, UnchargedAccount):
+            return noisy
+        place = next(turn)
+        sums.extend([noisy] * (place == len(sums)))
+        return sums[place]
+
+    patch.setattr(Mechanism, "_charge_and_draw", drawn)
+
+
+def world(case: ContributionCase, seed: int, sums: list[Any], folder: Path, plant: Plant) -> tuple[Seen, Seen]:
+    """What everybody may see of a job on the records of a seed, and what its owner sees of it."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        freeze(patch)
+        same_sums(patch, sums)
+        plant(patch)
+        patch.setattr(public_denoiser, "_STEPS", 4)
+        # How far a job is between two phases is told now and then, by a clock that nobody stops.
+        patch.setattr(job_watch, "PROGRESS_SECONDS", math.inf)
+        patch.setattr(build_report, "composed_epsilon", lambda given, delta: composed(tuple(given), delta))
+        patch.setattr(WebhookSender, "_round", lambda *_: False)
+        patch.delenv("DATALENS_REQUIRE_SERVICES", raising=False)
+        patch.setattr(sys, "stderr", printed)
+        numbers = itertools.count(1)
+        patch.setattr(secrets, "token_bytes", lambda size: next(numbers).to_bytes(size))
+        with TestClient(create_app(Settings(data_dir=folder)), base_url="http://service") as client:
+            database = client.app.state.services.database
+            client.headers["Authorization"] = f"Bearer {keys.create(database, 'owner')[1]}"
+            hook, _ = webhooks.create(database, "default", "https://192.0.2.1/", [str(event) for event in EventType])
+            ids = {**submitted(client, case, seed), "webhook_id": hook.id}
+            run_job(client.app.state.services.settings, ids["job_id"], threading.Event())
+            structlog.contextvars.clear_contextvars()
+            ended = jobs.get(database, ids["job_id"])
+            assert ended.state == JobState.SUCCEEDED, (ended.error, printed.getvalue())
+            seen = files(client, ids["job_id"])
+            for role in (Role.CONSUMER, Role.OPERATOR):
+                seen |= {f"{role} {name}": content for name, content in answers(client, role, ids).items()}
+            owner = {"report": client.get(f"/v1/jobs/{ids['job_id']}/report").content}
+    seen["log"] = printed.getvalue().encode()
+    seen = {name: OF_THE_MOMENT.sub(b"", content) for name, content in seen.items()}
+    # Threads of the service log beside each other.
+    return seen | {"log": b"\n".join(sorted(seen["log"].splitlines()))}, owner
+
+
+def files(client: TestClient, job_id: str) -> Seen:
+    listed = client.app.state.services.artifacts.list_artifacts(job_id)
+    return {f"file {file.name}": file.path.read_bytes() for file in listed if file.releasable}
+
+
+def answers(client: TestClient, role: Role, ids: dict[str, str]) -> Seen:
+    """Of every address that a role may ask for, pages included."""
+    _, plain = keys.create(client.app.state.services.database, KeyRequest(role.value, role=role))
+    caller = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+    browser = TestClient(client.app, base_url="http://service")
+    assert browser.post("/sign-in", data={"key": plain}).status_code == 200
+    found = {}
+    for route in routes(client.app):
+        rule = RULES.get(route.operation_id or route.name)
+        if "GET" in route.methods and rule is not None and rule.scope in SCOPES[role]:
+            address = route.path.format_map(Names(ids))
+            reply = (caller if route.include_in_schema else browser).get(address)
+            found[address] = b"%d %s" % (reply.status_code, reply.content)
+    return found
+
+
+class Names(dict[str, str]):
+    """Values of parameters of paths; of those that no job of these worlds has, their names."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+def nothing(_patch: pytest.MonkeyPatch) -> None:
+    """The product as it is."""
+
+
+def differences(method: type, template: Path, folder: Path, plant: Plant = nothing) -> tuple[list[str], Seen]:
+    """What tells the worlds of a method apart, by name, and all that was compared."""
+    case, sums = first_case(method), list[Any]()
+    found = []
+    for seed in (1, 2):
+        home = folder / str(seed)
+        home.mkdir()
+        shutil.copy(template, home)
+        found.append(world(case, seed, sums, home, plant))
+    (one, owners), (other, others) = found
+    assert owners["report"] != others["report"], "the owner sees which world it is"
+    assert one.keys() == other.keys()
+    return [name for name in one if one[name] != other[name]], one
+
+
+@pytest.mark.parametrize("method", REGISTERED, ids=lambda method: method.model_fields["name"].default)
+def test_nobody_but_the_owner_tells_other_records_apart(method: type, sqlite_template: Path, tmp_path: Path) -> None:
+    different, seen = differences(method, sqlite_template, tmp_path)
+    assert different == []
+    answered = sum(content.startswith(b"200") for name, content in seen.items() if not name.startswith("file"))
+    assert (answered > 40, b"job ended" in seen["log"]) == (True, True)
+    assert {"file privacy.json", "file card.json", "file report-releasable.json"} < seen.keys()
+
+
+def a_class_count_is_in_messages(patch: pytest.MonkeyPatch) -> None:
+    """How many images of a class were read, in the state that a webhook tells."""
+    told, run, counts = webhooks.JobNews, execute.run, [0]
+
+    def counted(spec: Any, dataset: Any, **others: Any) -> Any:
+        counts.append(int(np.count_nonzero(dataset.train.labels == 0)))
+        return run(spec, dataset, **others)
+
+    patch.setattr(execute, "run", counted)
+    patch.setattr(webhooks, "JobNews", lambda job, dataset, state: told(job, dataset, f"{state} {counts[-1]}"))
+
+
+def a_private_accuracy_is_logged(patch: pytest.MonkeyPatch) -> None:
+    """The accuracy on private test images, in a line that is allowed."""
+    measure = execute.measure
+
+    def logged(*arguments: Any) -> Any:
+        evaluation = measure(*arguments)
+        accuracy = evaluation.measured.for_owner().measures[0].value
+        structlog.get_logger().info("a figure", detail=f"{accuracy:.6f}")
+        return evaluation
+
+    patch.setattr(execute, "measure", logged)
+
+
+@pytest.mark.parametrize(
+    ("leak", "where"),
+    [
+        (a_class_count_is_in_messages, {"operator /v1/webhooks/WEBHOOK/deliveries"}),
+        (a_private_accuracy_is_logged, {"log"}),
+    ],
+)
+def test_leaks_of_what_differs_are_seen(leak: Plant, where: set[str], sqlite_template: Path, tmp_path: Path) -> None:
+    different, _ = differences(Moments, sqlite_template, tmp_path, leak)
+    assert {re.sub("wh_[0-9a-f]+", "WEBHOOK", name) for name in different} == where
