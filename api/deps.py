@@ -3,12 +3,15 @@
 import re
 import threading
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Final
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from prometheus_client import Counter
 
+from api.http.metrics import REFUSALS
 from api.http.strictness import DIGITS
 from api.security.browser_sessions import resume_session
 from api.security.permissions import check_allowed
@@ -42,6 +45,7 @@ class Services:
         stopping: Set when the service is about to end; streams end then.
         signing_key: Checks what this installation signed; public.
         openid_provider: For single sign-on; None without it.
+        refusals: Answers of this process to keys and sign-ins that are none.
     """
 
     settings: Settings
@@ -57,6 +61,7 @@ class Services:
     validator: Validator
     signing_key: PublicKey
     openid_provider: OpenIdProvider | None = None
+    refusals: Counter = field(default_factory=partial(Counter, *REFUSALS, registry=None))
 
 
 async def get_services(request: Request) -> Services:

@@ -27,6 +27,7 @@ SOUND = {
     "datalens_jobs_failed{instance='a',reason='worker-lost'}": "0x400",
     "datalens_accounts_frozen{instance='a'}": "0x400",
     "datalens_ledger_entries_total{instance='a'}": "100+1x400",
+    "datalens_sign_ins_refused_total{instance='a'}": "0+1x400",
     "datalens_epsilon_limit{instance='a',dataset='ds_1'}": "10x400",
     "datalens_epsilon_remaining{instance='a',dataset='ds_1'}": "5x400",
 }
@@ -47,6 +48,7 @@ FAULTS: dict[str, tuple[dict[str, str], str | None]] = {
     "job that hangs": ({"steps": "2x100 0x300"}, "DatalensNoProgress"),
     "account that does not add up": ({"frozen": "0x200 1x200"}, "DatalensAccountFrozen"),
     "restored backup": ({"entries": "100+1x370 50+1x30"}, "DatalensJournalShrank"),
+    "guessed keys": ({"refused": "0x370 0+50x30"}, "DatalensSignInsRefused"),
     "end of a budget": ({"remaining": "5x200 0.5x200"}, "DatalensBudgetNearlySpent"),
 }
 """What a fault changes of it, by a part of the series' name, and the alert that it fires."""

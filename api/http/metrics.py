@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -21,10 +21,15 @@ from datalens_service.store.ledger.account_summary import AccountSummary
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def exposition(overview: Overview, surroundings: Surroundings) -> bytes:
+REFUSALS: Final = ("datalens_sign_ins_refused", "Requests and sign-ins whose key is none, to this process.")
+"""Name and description of what `Services.refusals` counts."""
+
+
+def exposition(overview: Overview, surroundings: Surroundings, refusals: Counter) -> bytes:
     """The text format that Prometheus reads."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
+    registry.register(refusals)
     registry.register(_Collector(public_part(overview), surroundings))
     return generate_latest(registry)
 

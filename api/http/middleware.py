@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from http import HTTPStatus
 from typing import Final
 from uuid import uuid4
 
@@ -61,6 +62,8 @@ class RequestLog:
         finally:
             route = getattr(scope.get("route"), "path", None)
             seconds = round(time.perf_counter() - started, 4)
+            if reply.status == HTTPStatus.UNAUTHORIZED:
+                scope["app"].state.services.refusals.inc()
             _log.info("request", method=scope["method"], route=route, status=reply.status, seconds=seconds)
 
 

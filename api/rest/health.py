@@ -79,5 +79,5 @@ def readyz(services: ServicesDep) -> Ready:
 )
 def get_metrics(services: ServicesDep) -> Response:
     """Jobs, queues, pace and budgets, from the database, and its surroundings; Prometheus sends the key as a bearer."""
-    text = metrics.exposition(overview(services.database), services.surroundings)
+    text = metrics.exposition(overview(services.database), services.surroundings, services.refusals)
     return Response(text, media_type=metrics.MEDIA_TYPE)

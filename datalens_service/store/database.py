@@ -30,6 +30,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 import migrations
 from datalens_service.errors import InsufficientStorage, InvalidInput, StoreUnavailable
 from datalens_service.store.charge_log import ChargeLog, LogSlice
+from datalens_service.store.patience import is_impatient
 from migrations import new_database
 
 if TYPE_CHECKING:
@@ -41,12 +42,16 @@ _POOL_SECONDS = 30
 _SQLITE_CONNECTIONS = 60
 # A process that is frozen in the middle of a transaction must not hold the row locks of an account for ever.
 _POSTGRESQL_OPTIONS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
+_LOCK_SECONDS = 5
+"""Longest wait of a request for a row that somebody else holds."""
+
 _CONNECT_SECONDS = 10
 _UNANSWERED_MILLISECONDS = 30_000
 _MIGRATIONS = str(Path(migrations.__file__).parent)
 _MIGRATION_LOCK = 0x646C_6D69
 _BEGIN = "datalens_begin"
 _DISK_FULL = "53100"
+_LOCKED = "55P03"
 _OTHER_TABLES = ("42P01", "42703")
 """SQLSTATE of a table or column that is not there."""
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
@@ -132,6 +137,8 @@ class Database:
         """
         writing = Session(self._engine, expire_on_commit=False)
         with self._alone(), _translated(self._server), writing as session, session.begin():
+            if self.dialect == "postgresql" and is_impatient():
+                session.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
             yield session
 
     @contextmanager
@@ -226,6 +233,10 @@ def _translated(server: Server | None) -> Generator[None]:
             ) from error
         if not isinstance(error, OperationalError | InterfaceError):
             raise
+        if getattr(error.orig, "sqlstate", None) == _LOCKED:
+            raise StoreUnavailable(
+                "Another process holds the row that this needs, so nothing happened; repeat."
+            ) from error
         if _is_full(error.orig):
             raise InsufficientStorage(
                 "The disk of the database is full or over its quota, so nothing happened; free it, then repeat."

@@ -46,6 +46,14 @@ def test_every_state_is_there_before_the_first_job(client: TestClient) -> None:
     assert found["process_resident_memory_bytes", ""] > 0
 
 
+def test_keys_that_are_none_are_counted(client: TestClient) -> None:
+    before = scraped(client)["datalens_sign_ins_refused_total", ""]
+    client.get("/v1/jobs", headers={"Authorization": "Bearer dlk_guessed"})
+    client.post("/sign-in", data={"key": "dlk_guessed"})
+    client.get("/v1/jobs")
+    assert scraped(client)["datalens_sign_ins_refused_total", ""] == before + 2
+
+
 def test_jobs_queue_and_budget_follow_the_database(client: TestClient, services: Services, dataset_id: str) -> None:
     first, _ = submitted(client, dataset_id, 1.0), submitted(client, dataset_id, 2.0)
     before = scraped(client)

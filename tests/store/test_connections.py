@@ -20,7 +20,10 @@ from datalens_service.store import postgresql as postgresql_module
 from datalens_service.store.database import DEFAULT_CONNECTIONS, Database
 from datalens_service.store.patience import impatient
 from datalens_service.store.postgresql import Server
+from datalens_service.store.tables import AccountRow
 from deployments.postgresql import Cluster
+
+from .books import new_dataset
 
 THREADS_OF_THE_API = 40
 PATIENCE = 120.0
@@ -110,6 +113,29 @@ def test_the_impatient_leave_a_frozen_server_and_others_wait_for_it(
             assert not patient.done()
         assert patient.result(PATIENCE) == 1
     _wait_until_answered(ask)
+
+
+@pytest.mark.postgres
+def test_the_impatient_wait_for_seconds_for_a_row_that_a_frozen_process_holds(
+    postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "_LOCK_SECONDS", 1)
+    dataset = new_dataset(postgresql_database)
+
+    def lock() -> None:
+        with postgresql_database.transaction() as session:
+            session.get_one(AccountRow, dataset.account_id, with_for_update=True)
+
+    with ThreadPoolExecutor(1) as threads:
+        with postgresql_database.transaction() as frozen:
+            frozen.get_one(AccountRow, dataset.account_id, with_for_update=True)
+            patient = threads.submit(lock)
+            with impatient(), pytest.raises(StoreUnavailable, match="holds the row"):
+                lock()
+            assert not patient.done()
+        patient.result(PATIENCE)
+    with impatient():
+        lock()
 
 
 @pytest.mark.postgres
