@@ -190,6 +190,13 @@ class LedgerCorrupt(DatalensError):
     title = "The privacy ledger failed its check"
 
 
+class OutOfMemory(DatalensError):
+    """The job needs more memory than its worker has."""
+
+    slug = "out-of-memory"
+    title = "The machine's memory does not suffice"
+
+
 class StoreUnavailable(DatalensError):
     """The database is unreachable, full or unsafe; whatever was being written did not happen."""
 

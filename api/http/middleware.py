@@ -62,7 +62,7 @@ class RequestLog:
         finally:
             route = getattr(scope.get("route"), "path", None)
             seconds = round(time.perf_counter() - started, 4)
-            if reply.status == HTTPStatus.UNAUTHORIZED:
+            if reply.status == HTTPStatus.UNAUTHORIZED and "services" in scope["app"].state:
                 scope["app"].state.services.refusals.inc()
             _log.info("request", method=scope["method"], route=route, status=reply.status, seconds=seconds)
 

@@ -22,12 +22,11 @@ from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import (
     BudgetExceeded,
     DatalensError,
-    InsufficientStorage,
     InvalidInput,
     RateLimited,
     StoreUnavailable,
 )
-from datalens_service.store.disk import is_full
+from datalens_service.store.disk import is_of_disk, unavailable
 from datalens_service.store.ledger.account_summary import AccountFigures
 from datalens_service.voices import speak, spoken
 
@@ -165,10 +164,11 @@ def _deliberate(request: Request, error: Exception) -> ProblemResponse:
 
 
 def _from_disk(request: Request, error: Exception) -> ProblemResponse:
-    """A full disk is nobody's mistake; any other error of the operating system is one."""
-    if not is_full(error):
+    """A disk that is full or fails is nobody's mistake; any other error of the operating system is one."""
+    if not isinstance(error, OSError) or not is_of_disk(error):
         raise error
-    return _deliberate(request, InsufficientStorage("A disk of the service is full; free some of it, then repeat."))
+    detail = "A disk of the service is full or cannot be written; look at it, then repeat."
+    return _deliberate(request, unavailable(error, detail))
 
 
 def _build_headers(error: DatalensError) -> Mapping[str, str]:

@@ -66,6 +66,11 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
     (errors.StaleLease, 409, "Nothing to do: the worker that holds the job now goes on with it."),
     (errors.JobStopped, None, "Nothing to do: the job was cancelled. What it charged stays charged."),
     (errors.LedgerCorrupt, 500, "Tell the operator: the account is frozen until the database is restored or repaired."),
+    (
+        errors.OutOfMemory,
+        None,
+        "Use fewer or smaller teachers, smaller batches, or a larger machine. What was charged stays charged.",
+    ),
     (errors.StoreUnavailable, 503, "Repeat later. If it stays, the operator looks at the database and its disk."),
     (errors.FileDamaged, 503, "Tell the operator: the object has to be restored, or the upload repeated."),
     (
@@ -113,13 +118,6 @@ _OTHERS: Final = (
         416,
         "The request asks for bytes behind the end of the file.",
         "⟦ask_range⟧.",
-    ),
-    ProblemType(
-        "out-of-memory",
-        "The machine's memory does not suffice",
-        None,
-        "The job needed more memory than its worker has.",
-        "Use fewer or smaller teachers, smaller batches, or a larger machine. What was charged stays charged.",
     ),
     ProblemType(
         "worker-lost",

@@ -4,6 +4,7 @@ train ──▶ package ──▶ model is ready ──▶ evaluate ──▶ st
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from datalens_service.jobs.build_report import build_job_report, build_proof
 from datalens_service.jobs.device import choose_device, training_device
 from datalens_service.jobs.failures import check_disk, describe_problem
 from datalens_service.jobs.job_watch import JobWatch, ShutdownRequested
+from datalens_service.jobs.memory import enough_memory
 from datalens_service.jobs.packaging import package, restate
 from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.jobs.ranks import ONE_RANK, Ranks, SharedWork
@@ -36,6 +38,7 @@ from datalens_service.jobs.release_files import ReleaseContents, SamplePreviews
 from datalens_service.jobs.run_audit import run_audit
 from datalens_service.jobs.run_evaluation import EvaluationContext, measure
 from datalens_service.methods import ExecutionOptions, Plan
+from datalens_service.planning.resources import expect_memory
 from datalens_service.run import Observer, Result, run
 from datalens_service.services import encoders, public_data
 from datalens_service.settings import Settings
@@ -138,7 +141,8 @@ def _work(task: _Task) -> None:
     images = None if public is None else _records(settings, public, private.path / "public")
     encoder = encoders.find(task.artifacts, spec.method)
     work = SharedWork(job.id, spec.method.max_ranks(dataset.schema), stored.records_path, records, private.path)
-    with task.ranks.share(work) as group:
+    fitting = enough_memory(expect_memory(spec.method, dataset.schema)) if device == "cpu" else nullcontext()
+    with fitting, task.ranks.share(work) as group:
         options = ExecutionOptions(device, private.path, group, settings.data_dir / "public-models", encoder)
         result = _run(spec, plan, dataset, account, task.observe, checkpoints, previews, options, images)
     result = _named(result, public)

@@ -3,15 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from datalens_service.errors import DatalensError, InsufficientStorage
+from datalens_service.errors import DatalensError, InsufficientStorage, OutOfMemory
+from datalens_service.jobs.memory import lacks_memory
 from datalens_service.store.disk import check_writable, is_full
 
-OUT_OF_MEMORY = {
-    "type": "out-of-memory",
-    "title": "The machine's memory does not suffice",
-    "detail": "The job needs more memory than its worker has; use fewer or smaller teachers, smaller batches, "
-    "or a larger machine. What was charged stays charged.",
-}
 INTERNAL = {
     "type": "internal-error",
     "title": "Internal error",
@@ -43,7 +38,6 @@ def describe_problem(error: Exception) -> dict[str, Any]:
     """
     if isinstance(error, DatalensError):
         return {**error.extra, "type": error.slug, "title": error.title, "detail": error.text}
-    # torch.OutOfMemoryError by name: torch may not be installed where this is read.
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return dict(OUT_OF_MEMORY)
+    if lacks_memory(error):
+        return describe_problem(OutOfMemory("The job needs more memory than its worker has. What was charged stays."))
     return dict(INTERNAL)

@@ -16,6 +16,7 @@ RESERVED_BYTES = 2**24
 
 _PROBE_BYTES = 4096
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BROKEN = (errno.EROFS, errno.EIO)
 _QUOTED = re.compile(r"\(os error (\d+)\)")
 
 
@@ -35,6 +36,11 @@ def is_full(error: BaseException) -> bool:
     # safetensors quotes the operating system in an error of its own.
     quoted = _QUOTED.search(str(error))
     return quoted is not None and int(quoted[1]) in _FULL
+
+
+def is_of_disk(error: OSError) -> bool:
+    """Whether a disk is used up, cannot be written, or fails."""
+    return error.errno in (*_FULL, *_BROKEN)
 
 
 def unavailable(error: OSError, detail: str) -> StoreUnavailable:

@@ -189,5 +189,5 @@ def test_problems_that_workers_leave_have_a_type() -> None:
     from api.problems.problem_types import PROBLEM_TYPES
     from datalens_service.jobs import failures
 
-    for left in (failures.OUT_OF_MEMORY, failures.INTERNAL, leases.WORKER_LOST):
+    for left in (failures.describe_problem(MemoryError()), failures.INTERNAL, leases.WORKER_LOST):
         assert PROBLEM_TYPES[left["type"]].title == left["title"]

@@ -184,14 +184,6 @@ def test_deliberate_error_speaks_for_itself(local: Deployment) -> None:
     assert "Restore it from a backup" in ended.error["detail"]
 
 
-@pytest.mark.parametrize("name", ["MemoryError", "OutOfMemoryError"])
-def test_lack_of_memory_has_a_name(local: Deployment, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    fail_with(monkeypatch, type(name, (MemoryError if name == "MemoryError" else RuntimeError,), {})())
-    ended = run(local, local.claim(local.submit(QUICK)))
-    assert ended.error is not None
-    assert ended.error["type"] == "out-of-memory"
-
-
 @pytest.mark.parametrize("error", [StoreUnavailable("no disk"), StaleLease("not yours"), ShutdownRequested()])
 def test_job_that_can_go_on_elsewhere_does_not_end(
     local: Deployment, monkeypatch: pytest.MonkeyPatch, error: Exception

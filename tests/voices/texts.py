@@ -26,7 +26,7 @@ _ALSO_SHOWN: Final = {
     "SignatureInvalid",
     "PydanticCustomError",
 }
-_DOCUMENTS: Final = {"MESSAGES", "_SENTENCES", "_OF_ERRORS", "OUT_OF_MEMORY", "INTERNAL", "LOST"}
+_DOCUMENTS: Final = {"MESSAGES", "_SENTENCES", "_OF_ERRORS", "INTERNAL", "LOST"}
 """Constants whose strings are texts."""
 
 _TELLING: Final = {"warnings", "rationale", "refusal_of_public_data"}

@@ -1,0 +1,66 @@
+"""Memory that a job needs by its plan, and that its process may have."""
+
+import os
+import resource
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from datalens_service.errors import OutOfMemory
+
+_GROUPS = Path("/sys/fs/cgroup")
+_ERROR_OF_PLANS = 1.5
+"""A job whose plan is too high by no more may fit after all, and begins."""
+
+_ALLOCATOR = "DefaultCPUAllocator"
+"""Begins, in torch, what a processor's memory does not suffice for: a `RuntimeError`."""
+
+
+def read_limit() -> int:
+    """Bytes that this process may have: of the machine, its control groups, and its address space."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_group_limits()]
+    space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return min(limits if space == resource.RLIM_INFINITY else [*limits, space])
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error says that there was not enough."""
+    # torch.OutOfMemoryError by name: torch may not be installed where this is read.
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or (isinstance(error, RuntimeError) and _ALLOCATOR in str(error))
+
+
+@contextmanager
+def enough_memory(needed: int) -> Generator[None]:
+    """Refuse what cannot fit before it begins, and say of what did not fit how much it lacks.
+
+    Args:
+        needed: Bytes, by the plan; public.
+
+    Raises:
+        OutOfMemory: There is not enough.
+    """
+    limit = read_limit()
+    if needed > _ERROR_OF_PLANS * limit:
+        raise OutOfMemory(f"The job cannot fit: {_compare(needed, limit)}. Nothing was charged now.")
+    try:
+        yield
+    except Exception as error:
+        if not lacks_memory(error):
+            raise
+        raise OutOfMemory(f"The job did not fit: {_compare(needed, limit)}. What was charged stays charged.") from error
+
+
+def _compare(needed: int, limit: int) -> str:
+    return f"it needs about {needed / 2**30:.1f} GiB of memory, and its worker has {limit / 2**30:.1f} GiB"
+
+
+def _group_limits() -> Generator[int]:
+    """Of the second version of control groups, this process's own and all above it; of the first, its own."""
+    with suppress(OSError, ValueError):
+        yield int((_GROUPS / "memory" / "memory.limit_in_bytes").read_text())
+    with suppress(OSError):
+        own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
+        for folder in (_GROUPS / own, *(_GROUPS / own).parents):
+            with suppress(OSError, ValueError):
+                yield int((folder / "memory.max").read_text())

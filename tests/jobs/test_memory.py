@@ -1,0 +1,61 @@
+"""A job whose worker has too little memory says how much it needs and how much there is."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import torch
+
+import datalens_service.jobs.execute
+from datalens_service.jobs import memory
+from datalens_service.jobs.execute import execute
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs.jobs import Job
+from deployments.deployment import QUICK, Deployment
+
+
+def run(local: Deployment) -> Job:
+    lease = local.claim(local.submit(QUICK))
+    return execute(local.database, ArtifactStore(local.database, local.folder), local.settings, lease)
+
+
+def allocate_too_much() -> None:
+    torch.empty(2**60, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(
+    "lack",
+    [MemoryError, type("OutOfMemoryError", (RuntimeError,), {}), allocate_too_much],
+    ids=lambda lack: lack.__name__,
+)
+def test_lack_of_memory_has_a_name_and_figures(
+    local: Deployment, monkeypatch: pytest.MonkeyPatch, lack: Callable[[], Exception | None]
+) -> None:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise lack() or AssertionError
+
+    monkeypatch.setattr(datalens_service.jobs.execute, "run", fail)
+    monkeypatch.setattr(memory, "read_limit", lambda: 2**30)
+    ended = run(local)
+    assert ended.error is not None
+    assert ended.error["type"] == "out-of-memory"
+    assert re.search(r"needs about [\d.]+ GiB .* has 1\.0 GiB", ended.error["detail"])
+
+
+def test_a_job_that_cannot_fit_is_refused_before_it_begins(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "read_limit", lambda: 2**28)
+    ended = run(local)
+    assert ended.error is not None
+    assert (ended.error["type"], ended.charged_units, ended.reserved_units) == ("out-of-memory", 0, 0)
+    assert "cannot fit" in ended.error["detail"]
+
+
+def test_the_limit_is_the_lowest_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = memory.read_limit()
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path)
+    (tmp_path / "memory.max").write_text("max")
+    assert memory.read_limit() >= machine
+    (tmp_path / "memory.max").write_text("1000000")
+    assert memory.read_limit() == 1000000
