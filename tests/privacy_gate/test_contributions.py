@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.mechanisms import CrossProductSum, Mechanism
+from datalens_service.mechanisms import AccuracyCount, CrossProductSum, Mechanism
 from datalens_service.methods import (
     AnyMethod,
     DataLens,
@@ -28,6 +28,7 @@ from datalens_service.privacy.randomness import NoiseSource
 
 from . import detect_teachers, replay
 from .cases import CASES as MECHANISM_CASES
+from .cases import MECHANISMS
 from .contribution_cases import CASES, CROWDED, HORIZON, LARGE_CASES
 from .detect_release import METHODS
 from .detect_rows import MANY
@@ -106,6 +107,17 @@ def test_cases_run_beyond_the_period_of_whatever_a_run_does_now_and_then():
 
 def test_a_descent_has_a_case_beyond_a_group_of_records():
     assert CROWDED.method.batch > 2 * _RECORDS_PER_GROUP
+
+
+def test_every_mechanism_is_released_by_a_job_that_is_tried():
+    """Accuracy on a data set that was set aside is asked for by evaluation, and tried there."""
+    missing = set(MECHANISMS) - {AccuracyCount}
+    for case in CASES:
+        plan = case.spec.plan(case.dataset(np.random.default_rng(0)).schema)
+        missing -= {type(release.mechanism) for path in plan.paths() for release in path.releases}
+        if not missing:
+            return
+    assert missing == set(), "a mechanism needs a case of a method that releases it"
 
 
 def test_individual_accounting_has_a_case():

@@ -1,0 +1,50 @@
+"""Figures that anybody may see are the same whatever was trained on; a metric that is never tried so fails."""
+
+import dataclasses
+from pathlib import Path
+
+from datalens_service.data.dataset import Dataset, Split
+from datalens_service.evaluation import METRICS, EvaluationSettings
+from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
+from datalens_service.models.generators.generator import Generator
+
+EVERYTHING = EvaluationSettings(
+    synthetic_images=60, epochs=1, seeds=1, stronger_classifier=True, fidelity=("domain", "random"), fidelity_images=50
+)
+ELSEWHERE = {
+    "accuracy_holdout": "tests/jobs/test_holdout.py",
+    "classifier_accuracy": "tests/api/test_worlds_of_methods.py",
+    "classifier_accuracy_holdout": "tests/jobs/test_holdout.py",
+    **dict.fromkeys(
+        (name for name, metric in METRICS.items() if metric.variant == "inception"), "tests/evaluation/test_evaluate.py"
+    ),
+}
+"""Metrics that need more than images of a data set, by the test that has it: other accounts, models or weights."""
+
+
+def evaluated(generator: Generator, dataset: Dataset, folder: Path) -> Evaluation:
+    subject = Subject(
+        generator, dataset, epsilon=1.0, delta=1e-5, device="cpu", folder=folder, moments_generator=generator
+    )
+    return evaluate(subject, EVERYTHING, lambda *_: None)
+
+
+def test_what_others_see_of_every_metric_depends_on_no_training_image(
+    generator: Generator, dataset: Dataset, tmp_path: Path
+) -> None:
+    public = dataclasses.replace(dataset, schema=dataset.schema.model_copy(update={"test_is_public": True}))
+    bright = Split(255 - public.train.images, (public.train.labels + 1) % 3)
+    found, other = (evaluated(generator, one, tmp_path) for one in (public, dataclasses.replace(public, train=bright)))
+    everything, others = (one.measured.for_owner().measures for one in (found, other))
+    assert {measure.name for measure in everything} == METRICS.keys() - ELSEWHERE, "a metric needs a case here"
+    assert {measure.name for measure in found.measures} == {
+        name for name, metric in METRICS.items() if metric.reads != "training"
+    } - ELSEWHERE.keys()
+    # Floors and upper bounds of public fidelity rest on public images, too.
+    assert found.measures == other.measures
+    assert everything != others
+
+
+def test_metrics_that_are_tried_elsewhere_are_there() -> None:
+    assert set(ELSEWHERE) <= METRICS.keys()
+    assert all((Path(__file__).parents[2] / place).is_file() for place in ELSEWHERE.values())
