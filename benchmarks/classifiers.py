@@ -38,7 +38,7 @@ from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
-from datalens_service.methods.descent.ordered_records import whole_units
+from datalens_service.methods.descent.unit_gradients import whole_units
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.privacy.budget import MemoryAccount

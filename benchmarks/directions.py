@@ -129,7 +129,7 @@ def directions(method: DpSgd, schema: Schema) -> VonMisesFisherSum:
 def train_without_books(method: DpSgd, data: Dataset, seed: int, noise: NoiseSource) -> Classifier:
     """A classifier of public records, whatever it would cost."""
     plan = Plan(releases=(PlannedRelease(mechanism=directions(method, data.schema), count=method.steps),))
-    training = method.create_run(plan, data, TrainingRandomness(seed), ExecutionOptions())
+    training: Any = method.create_run(plan, data, TrainingRandomness(seed), ExecutionOptions())
     account = UnchargedAccount()
     for step in range(method.steps):
         training.step(step, account, noise)

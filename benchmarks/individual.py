@@ -24,12 +24,16 @@ from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.mechanisms import IndividualHistogram
-from datalens_service.methods import DpSgd, ExecutionOptions
+from datalens_service.mechanisms.private_records import Rows
+from datalens_service.mechanisms.unit_records import as_tensors
+from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.individual_norms import build_accountant, squared_norms
 from datalens_service.methods.descent.iterates import read_iterates
+from datalens_service.methods.descent.unit_gradients import image_gradients
+from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import level_table, norm_levels
-from datalens_service.privacy.randomness import Integers, TrainingRandomness
+from datalens_service.privacy.randomness import Integers
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
 
@@ -87,8 +91,11 @@ def _levels(method: DpSgd, result: Result, some: Dataset) -> Integers:
         path = Path(folder) / "iterates"
         result.extras.files[0].write(path)
         values, _ = read_iterates(path)
-    descent = method.create_run(result.plan, some, TrainingRandomness(0), ExecutionOptions())
-    return norm_levels(squared_norms(descent, map(descent.named, values)), descent.mechanism.radius)
+    mechanism: Any = result.plan.releases[0].mechanism
+    network = build_network({"architecture": method.architecture}, some.schema)
+    rows = as_tensors(Rows(some.train.images, some.train.labels, some.train.unit_ids), "cpu")
+    norms = squared_norms(rows, image_gradients(network, some.schema), mechanism, values)
+    return norm_levels(norms, mechanism.radius)
 
 
 def _epsilons(result: Result, levels: Integers, histogram: IndividualHistogram, every: int) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ The noise simulates a release that nobody makes: what is seen here goes to the o
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from datalens_service.errors import InvalidInput
-from datalens_service.mechanisms.gradient_sum import GradientChunk
+from datalens_service.mechanisms.gradient_chunks import GradientChunk
 from datalens_service.mechanisms.von_mises_fisher import unit_directions
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.privacy.randomness import NoiseSource
@@ -66,20 +67,19 @@ def observe_directions(network: nn.Module, images: Tensor, labels: Tensor, kappa
     return torch.from_numpy(np.stack(noisy)).to(torch.float32)
 
 
-def observe_releases(mechanism: Mechanism[Any, Any], contributions: Iterator[GradientChunk]) -> Tensor:
+def observe_releases(mechanism: Mechanism[Any, Any], contributions: Iterator[Tensor]) -> Tensor:
     """(n, weights) what a mechanism would hand out of each unit by itself: clip, grid and noise are its own.
 
     Nothing is charged, because nothing of it leaves the owner.
 
     Args:
-        contributions: Private rows, as the method makes them, units ascending.
+        contributions: Private rows (units, weights), as the method makes them.
     """
-    noise, alone = NoiseSource(), np.array([True])
+    noise, alone, unit = NoiseSource(), np.array([True]), torch.zeros(1, dtype=torch.int64)
     rows = []
-    for chunk in contributions:
-        for gradient, unit in zip(chunk.gradients, chunk.units, strict=True):
-            noisy = mechanism.noisy_sum([GradientChunk(gradient[None], unit[None])], alone, noise)
-            rows.append(mechanism.decode(noisy))
+    for gradient in itertools.chain.from_iterable(contributions):
+        noisy = mechanism.noisy_sum([GradientChunk(gradient[None], unit)], alone, noise)
+        rows.append(mechanism.decode(noisy))
     return torch.from_numpy(np.stack(rows)).to(torch.float32)
 
 

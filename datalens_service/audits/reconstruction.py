@@ -22,8 +22,9 @@ from datalens_service.data.dataset import Dataset, Images, Schema
 from datalens_service.data.export.png import encode_private_png
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import GradientSum, VonMisesFisherSum
-from datalens_service.methods import AnyMethod, DpSgd, ExecutionOptions, Plan
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.mechanisms.private_records import Rows
+from datalens_service.mechanisms.unit_records import as_tensors
+from datalens_service.methods import AnyMethod, DpSgd, Plan
 from datalens_service.privacy.randomness import TrainingRandomness
 
 if TYPE_CHECKING:
@@ -110,10 +111,10 @@ class _Search:
         from datalens_service.models.classifiers.architectures import build_network
 
         self._chosen, self._method, self._plan, self._settings = chosen, method, plan, settings
-        self._on_iteration, self._randomness = on_iteration, TrainingRandomness(settings.seed)
+        self._on_iteration = on_iteration
         self._architecture = unprotected.ARCHITECTURE if method is None else method.architecture
         # The seed purpose of a run of dp_sgd: these are the weights of its first step.
-        seed = self._randomness.seed("classifier")
+        seed = TrainingRandomness(settings.seed).seed("classifier")
         self._network = build_network({"architecture": self._architecture}, chosen.schema, seed)
         pixels = np.ascontiguousarray(chosen.train.images.transpose(0, 3, 1, 2))
         self.images, self._labels = torch.from_numpy(pixels).float() / 255, torch.from_numpy(chosen.train.labels)
@@ -127,11 +128,14 @@ class _Search:
     def released(self) -> Tensor:
         """The same as the method would release each, in a batch of one."""
         from datalens_service.audits.contributions import observe_releases
+        from datalens_service.methods.descent.unit_gradients import choose_question, image_gradients
 
         if self._method is None or self._plan is None:
             raise TypeError("without a method nothing is released")
-        run = DpSgdRun(self._method, self._plan, self._chosen, self._randomness, ExecutionOptions())
-        return observe_releases(self._plan.releases[0].mechanism, run.contributions())
+        contribution, seen = choose_question(image_gradients(self._network, self._chosen.schema), self._method)
+        train = self._chosen.train
+        rows = as_tensors(Rows(train.images, train.labels, train.unit_ids), "cpu")
+        return observe_releases(self._plan.releases[0].mechanism, contribution(rows, seen))
 
     def invert(self, observed: Tensor) -> Tensor:
         """Images found from contributions."""

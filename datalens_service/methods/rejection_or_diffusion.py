@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.mechanisms import Account, VectorSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Extras, Method, Plan, TrainingRun
+from datalens_service.methods.base import ExecutionOptions, Extras, Plan, TrainingRun, WalledMethod
 from datalens_service.methods.descent.diffusion import Diffusion
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.methods.later_steps import LaterSteps
@@ -34,8 +34,6 @@ from datalens_service.privacy.accounting import compute_slack, delta_beside, lim
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.voices import speak
 
-PRIVATE_READS = ("training",)
-
 _CONTENT: Final = "content"
 _LONG_MINUTES: Final = 5
 _REASONS: Final[dict[Content, str]] = {
@@ -44,7 +42,7 @@ _REASONS: Final[dict[Content, str]] = {
 }
 
 
-class RejectionOrDiffusion(Method):
+class RejectionOrDiffusion(WalledMethod):
     """Parameters of both methods (docs/methods.md)."""
 
     starts_from_public_data: ClassVar[bool] = True
@@ -104,11 +102,11 @@ class RejectionOrDiffusion(Method):
         said = [*time, *self._denoiser().warnings(plan.along("objects"), schema)]
         return tuple(f"If the images show objects: {sentence}" for sentence in said)
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> RejectionOrDiffusionRun:
         """A run of the count, and of the branch that it decides for."""
-        return RejectionOrDiffusionRun(self, plan, dataset, randomness, options)
+        return RejectionOrDiffusionRun(self, plan, records, randomness, options)
 
 
 class RejectionOrDiffusionRun(StatelessRun):
@@ -118,7 +116,7 @@ class RejectionOrDiffusionRun(StatelessRun):
         self,
         parameters: RejectionOrDiffusion,
         plan: Plan,
-        dataset: Dataset,
+        records: PrivateRecords,
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
@@ -126,7 +124,7 @@ class RejectionOrDiffusionRun(StatelessRun):
         if not isinstance(count, VectorSum):
             raise TypeError("the first release of this plan is a count")
         self._parameters, self._plan, self._count = parameters, plan, count
-        self._dataset, self._randomness, self._options = dataset, randomness, options
+        self._records, self._randomness, self._options = records, randomness, options
         self._public: PublicImages | None = None
         self._content: Content | None = None
         self._run: TrainingRun | None = None
@@ -137,7 +135,7 @@ class RejectionOrDiffusionRun(StatelessRun):
         Raises:
             InvalidSpec: The images have another size.
         """
-        check_same_size(self._dataset.schema, public.schema)
+        check_same_size(self._records.schema, public.schema)
         self._public = public
 
     @property
@@ -187,13 +185,13 @@ class RejectionOrDiffusionRun(StatelessRun):
         latest = account.latest()
         if latest is not None:
             return _read_content(latest[1])
-        records = PrivateRecords.from_dataset(self._dataset)
-        return read_count(records.release(self._count, count_drawings, None, step=0, account=account, noise=noise))
+        count = self._records.release(self._count, count_drawings, None, step=0, account=account, noise=noise)
+        return read_count(count)
 
     def _choose(self, content: Content) -> None:
         method = self._parameters.choose_method(content)
         branch = Plan(releases=self._plan.branches[content])
-        run: Any = method.create_run(branch, self._dataset, self._randomness, self._options)
+        run: Any = method.start_run(branch, self._records, self._randomness, self._options)
         if self._public is not None:
             run.start_from(self._public)
         self._content, self._run = content, run

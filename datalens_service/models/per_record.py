@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -82,13 +84,29 @@ class PerRecordGradients:
         Args:
             inputs: Tensors whose first axis counts records, on the network's device.
         """
-        weights, taps = self._trainable(), LinearTaps(self._network, inputs[0][:1])
-        compute = partial(self._rows, weights, taps)
-        if self._device.type == "cuda" and not self._tried:
-            self._try_places(compute, inputs)
-        size = self._chunk_size
+        self.settle(inputs)
+        compute, size = self._differentiation(inputs), self._chunk_size
         parts = ([values[start : start + size] for values in inputs] for start in range(0, len(inputs[0]), size))
         yield from map_in_threads(compute, parts, self._device)
+
+    def set_weights(self, weights: NDArray[np.float32]) -> None:
+        """Replace the trainable weights of the network by other ones (dimensions,)."""
+        trainable = self._trainable().values()
+        parts = torch.split(torch.from_numpy(weights), [weight.numel() for weight in trainable])
+        for weight, part in zip(trainable, parts, strict=True):
+            weight.copy_(part.view_as(weight))
+
+    def settle(self, inputs: Sequence[Tensor]) -> None:
+        """Find out on a graphics processor how many records go together; copies know of it.
+
+        Args:
+            inputs: Like those of `chunks`; shapes and types matter alone.
+
+        Raises:
+            WorkerUnavailable: The same record has another row each time.
+        """
+        if self._device.type == "cuda" and not self._tried:
+            self._try_places(self._differentiation(inputs), inputs)
 
     def _try_places(self, compute: Callable[[list[Tensor]], Tensor], inputs: Sequence[Tensor]) -> None:
         """Differentiate made-up records at two places each; take them one by one if that moves a bit of a row.
@@ -107,6 +125,9 @@ class PerRecordGradients:
         one = [values[:1] for values in made_up]
         if not torch.equal(compute(one), compute(one)):
             raise WorkerUnavailable("This graphics processor does not repeat its results: train with device cpu.")
+
+    def _differentiation(self, inputs: Sequence[Tensor]) -> Callable[[list[Tensor]], Tensor]:
+        return partial(self._rows, self._trainable(), LinearTaps(self._network, inputs[0][:1]))
 
     def _rows(self, weights: Parameters, taps: LinearTaps, part: list[Tensor]) -> Tensor:
         """(records, dimensions) of one chunk, each weight's columns written once."""

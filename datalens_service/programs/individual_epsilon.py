@@ -8,7 +8,6 @@ process of its own, because it needs torch:
 
 import argparse
 import json
-import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,15 +16,16 @@ from typing import Any, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from datalens_service.data.dataset import Dataset, Images, Schema, Split
+from datalens_service.data.dataset import Images, Schema
 from datalens_service.errors import InvalidInput, StateConflict, WorkerUnavailable
-from datalens_service.methods import DpSgd, ExecutionOptions, Plan
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
-from datalens_service.methods.descent.individual_norms import build_accountant, squared_norms
+from datalens_service.mechanisms import GradientSum
+from datalens_service.mechanisms.private_records import Rows
+from datalens_service.mechanisms.unit_records import UnitRows, as_tensors
+from datalens_service.methods import DpSgd, Plan
 from datalens_service.methods.descent.iterates import Iterates, read_iterates
 from datalens_service.privacy.accounting import NeighboringRelation, round_up
 from datalens_service.privacy.individual import level_counts, norm_levels, with_margin
-from datalens_service.privacy.randomness import Integers, TrainingRandomness
+from datalens_service.privacy.randomness import Integers
 from datalens_service.programs.child_program import end_with
 
 _ZERO_OUT: Final = NeighboringRelation.ZERO_OUT
@@ -67,6 +67,10 @@ class Descent:
         self._method = DpSgd.model_validate(description["method"])
         self._plan = Plan.model_validate(description["plan"])
         self.schema = Schema.model_validate(description["schema"])
+        mechanism = self._plan.releases[0].mechanism
+        if not isinstance(mechanism, GradientSum):
+            raise TypeError("noisy directions have no clipped gradients")
+        self._mechanism = mechanism
         self._epsilon, self._delta = float(description["epsilon"]), float(description["delta"])
 
     def realise_epsilon(self, images: Images, label: int) -> RealisedEpsilon:
@@ -92,25 +96,25 @@ class Descent:
             ) from error
 
     def _realise_epsilon(self, images: Images, label: int) -> RealisedEpsilon:
-        alone = self.schema.model_copy(update={"num_units": 1})
-        split = Split(images, np.array([label]), np.zeros(1, dtype=np.int64))
-        # A descent deals nobody to shards: any key will do.
-        record = Dataset(alone, split, None, secrets.token_bytes(32))
-        descent = DpSgdRun(
-            self._method, self._plan, record, TrainingRandomness(0), ExecutionOptions(), records_at_once=1
-        )
+        from datalens_service.methods.descent.individual_norms import build_accountant
+
+        mechanism, rows = self._mechanism, Rows(images, np.array([label]), np.zeros(1, dtype=np.int64))
         other_units = sum(release.cost() for release in self._plan.releases[1:])
-        accountant = build_accountant(descent.mechanism, self._epsilon, other_units)
-        counts = level_counts(self._levels(descent, self._values))
+        accountant = build_accountant(mechanism, self._epsilon, other_units)
+        counts = level_counts(self._levels(as_tensors(rows, "cpu"), self._values))
         epsilon = min(self._epsilon, round_up(accountant.epsilon(counts, self._delta)))
         return RealisedEpsilon(
             epsilon=epsilon, epsilon_of_job=self._epsilon, delta=self._delta, steps=len(self._values)
         )
 
-    @staticmethod
-    def _levels(descent: DpSgdRun, values: Iterates) -> Integers:
-        radius = descent.mechanism.radius
-        norms = squared_norms(descent, map(descent.named, values))
+    def _levels(self, rows: UnitRows, values: Iterates) -> Integers:
+        from datalens_service.methods.descent.individual_norms import squared_norms
+        from datalens_service.methods.descent.unit_gradients import image_gradients
+        from datalens_service.models.classifiers.architectures import build_network
+
+        network = build_network({"architecture": self._method.architecture}, self.schema)
+        gradients = image_gradients(network, self.schema, records_at_once=1)
+        norms, radius = squared_norms(rows, gradients, self._mechanism, values), self._mechanism.radius
         return norm_levels(with_margin(norms, radius), radius)[:, 0]
 
 

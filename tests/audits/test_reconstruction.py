@@ -13,7 +13,7 @@ from datalens_service.audits.inversion_figures import InversionFigures, Inversio
 from datalens_service.audits.reconstruction import Reconstruction, check_invertible, invert_records
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import GradientChunk, GradientSum
+from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd, Moments
 
 RECORDS = 6
@@ -76,7 +76,7 @@ def test_a_release_without_noise_shows_the_image(digits: Dataset) -> None:
 def test_the_noise_is_that_of_the_mechanism_on_each_record_alone() -> None:
     mechanism = GradientSum(dimensions=400, clip_norm=2.0, noise_stddev=2**17)
     rows = torch.zeros(30, 400)
-    seen = observe_releases(mechanism, iter([GradientChunk(rows, torch.arange(30))]))
+    seen = observe_releases(mechanism, iter([rows]))
     assert seen.shape == rows.shape
     assert float(seen.std()) == pytest.approx(2 * 2.0, rel=0.05)
     assert len(torch.unique(seen, dim=0)) == 30

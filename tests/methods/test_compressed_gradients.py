@@ -11,6 +11,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import GradientChunk
 from datalens_service.methods import DpSgd, ExecutionOptions
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.unit_gradients import compress
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -34,8 +35,8 @@ def started(keep: float, clip_norm: float) -> DpSgdRun:
 
 def contributed(training_run: DpSgdRun, rows: torch.Tensor) -> np.ndarray:
     """int64 rows on the grid, one for each gradient."""
-    compressed = training_run._compressed(GradientChunk(rows, torch.arange(len(rows))))
-    return training_run.mechanism.on_grid(compressed.gradients).numpy().astype(np.int64)
+    compressed = compress(rows, training_run._parameters)
+    return training_run.mechanism.on_grid(compressed).numpy().astype(np.int64)
 
 
 def adversarial_rows() -> torch.Tensor:
@@ -93,7 +94,7 @@ def test_noise_is_the_same_on_coordinates_that_are_kept_and_that_never_are() -> 
     assert exact[:half].all()
     assert not exact[half:].any()
     mechanism, account = training_run.mechanism, MemoryAccount(10**30)
-    compressed = training_run._compressed(GradientChunk(row, torch.arange(1)))
+    compressed = GradientChunk(compress(row, training_run._parameters), torch.arange(1))
     draws = 2000 // half + 1
     for step in range(draws):
         mechanism.release(lambda: [compressed], step=step, account=account, noise=NoiseSource())

@@ -1,6 +1,7 @@
 """A descent that keeps its iterates: what it keeps, what it charges, and that a killed run loses none."""
 
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.methods import DpSgd, ExecutionOptions, Plan
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
-from datalens_service.methods.descent.individual_norms import build_accountant, squared_norms
+from datalens_service.methods.descent.individual_norms import build_accountant
 from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.models.compression import keep_energy
 from datalens_service.privacy.accounting import limit_units
@@ -20,7 +21,7 @@ from datalens_service.privacy.individual import norm_levels, realised_epsilons
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
-from tests.methods.test_individual_norms import COUNT, DELTA, records
+from tests.methods.test_individual_norms import COUNT, DELTA, norms_of, records
 
 EPSILON, STEPS = 8.0, 60
 FULL = DpSgd(architecture="linear", steps=6, accounting="per_instance", histogram_noise=100)
@@ -82,7 +83,7 @@ def test_a_resumed_run_keeps_the_iterates_of_the_first_one(method: DpSgd, killed
     (values, _), (again, _) = kept(resumed, tmp_path), kept(whole, tmp_path)
     assert values.shape == (method.steps, resumed.mechanism.dimensions)
     np.testing.assert_array_equal(values, again)
-    np.testing.assert_array_equal(values[0], np.concatenate([row.ravel() for row in start(method).iterate().values()]))
+    np.testing.assert_array_equal(values[0], start(method).iterate())
     assert len(np.unique(values, axis=0)) == method.steps
 
 
@@ -99,9 +100,14 @@ def test_the_histogram_counts_each_unit_at_its_realised_epsilon() -> None:
     method = FULL.model_copy(update={"clip_norm": 3.0})
     training_run = start(method)
     advance(training_run, account(), method.steps)
-    contributions = training_run._individual_epsilons()
-    iterates = [training_run.named(row) for row in training_run._kept.stacked()]
-    levels = norm_levels(squared_norms(start(method), iterates), training_run.mechanism.radius)
+    iterates, seen = training_run._kept.stacked(), []
+    exact_sum = IndividualHistogram.exact_sum
+    with mock.patch.object(
+        IndividualHistogram, "exact_sum", lambda self, given: (seen.append(given), exact_sum(self, given))[1]
+    ):
+        training_run.step(method.steps, account(), NoiseSource())
+    (contributions,) = seen
+    levels = norm_levels(norms_of(method, records(), iterates), training_run.mechanism.radius)
     histogram = plan_of(method).releases[-1].mechanism
     exact = realised_epsilons(levels, build_accountant(training_run.mechanism, EPSILON, histogram.cost()), DELTA)
     assert contributions.units.tolist() == list(range(COUNT))
@@ -115,8 +121,7 @@ def test_what_follows_the_histogram_is_the_classifier_of_before() -> None:
     advance(training_run, books, FULL.steps)
     before, iterate = training_run.result().tensors, training_run.iterate()
     training_run.step(FULL.steps, books, NoiseSource())
-    for name, value in training_run.iterate().items():
-        np.testing.assert_array_equal(value, iterate[name])
+    np.testing.assert_array_equal(training_run.iterate(), iterate)
     for name, value in training_run.result().tensors.items():
         np.testing.assert_array_equal(value, before[name])
 

@@ -1,13 +1,20 @@
 """Individual ε of a descent: recomputed from released iterates, for each unit alone."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import GradientSum
+from datalens_service.mechanisms.private_records import Rows
+from datalens_service.mechanisms.unit_records import as_tensors
 from datalens_service.methods import DpSgd, ExecutionOptions
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
-from datalens_service.methods.descent.individual_norms import Iterate, squared_norms
+from datalens_service.methods.descent.individual_norms import squared_norms
+from datalens_service.methods.descent.iterates import Iterates
+from datalens_service.methods.descent.unit_gradients import image_gradients
+from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.privacy.accounting import epsilon_of_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import FullBatchAccountant, norm_levels, realised_epsilons, with_margin
@@ -29,7 +36,14 @@ def start(method: DpSgd, dataset: Dataset) -> DpSgdRun:
     return method.create_run(method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), ExecutionOptions())
 
 
-def trained(method: DpSgd) -> list[Iterate]:
+def norms_of(method: DpSgd, dataset: Dataset, iterates: Iterable[Iterates], at_once: int | None = None) -> np.ndarray:
+    train, mechanism = dataset.train, method.plan_within(dataset.schema, 8.0, DELTA).releases[0].mechanism
+    rows = as_tensors(Rows(train.images, train.labels, train.unit_ids), "cpu")
+    network = build_network({"architecture": method.architecture}, dataset.schema)
+    return squared_norms(rows, image_gradients(network, dataset.schema, records_at_once=at_once), mechanism, iterates)
+
+
+def trained(method: DpSgd) -> list[Iterates]:
     descent, account, iterates = start(method, records()), MemoryAccount(UNITS), []
     for step in range(descent.steps):
         iterates.append(descent.iterate())
@@ -46,7 +60,7 @@ def individual_epsilons(method: DpSgd, norms: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("clip_norm", [1e-4, 1000.0])
 def test_units_have_the_epsilon_of_the_job_if_they_are_always_clipped_and_less_if_never(clip_norm: float):
     method = DpSgd(architecture="linear", steps=STEPS, clip_norm=clip_norm, learning_rate=1e-3)
-    epsilons = individual_epsilons(method, squared_norms(start(method, records()), trained(method)))
+    epsilons = individual_epsilons(method, norms_of(method, records(), trained(method)))
     job = method.plan(records().schema, UNITS).cost()
     if clip_norm < 1:
         assert set(epsilons.tolist()) == {epsilon_of_units(job, DELTA)}
@@ -57,15 +71,15 @@ def test_units_have_the_epsilon_of_the_job_if_they_are_always_clipped_and_less_i
 def test_a_unit_added_at_the_end_leaves_all_other_norms_as_they_were():
     method = DpSgd(architecture="linear", steps=STEPS, clip_norm=3.0)
     iterates = trained(method)
-    fewer, more = (squared_norms(start(method, records(slice(count))), iterates) for count in (COUNT - 1, COUNT))
+    fewer, more = (norms_of(method, records(slice(count)), iterates) for count in (COUNT - 1, COUNT))
     np.testing.assert_array_equal(more[:, :-1], fewer)
 
 
 def test_a_record_has_the_same_norms_in_other_company():
     method = DpSgd(architecture="mlp", steps=STEPS)
     iterates = trained(method)
-    few = squared_norms(start(method, records(slice(7, 9))), iterates)
-    np.testing.assert_array_equal(few, squared_norms(start(method, records()), iterates)[:, 7:9])
+    few = norms_of(method, records(slice(7, 9)), iterates)
+    np.testing.assert_array_equal(few, norms_of(method, records(), iterates)[:, 7:9])
 
 
 @pytest.mark.parametrize("architecture", ["small_cnn", "lenet", "lenet_relu", "mlp", "linear"])
@@ -73,16 +87,14 @@ def test_the_margin_of_a_record_alone_covers_its_norm_among_others(architecture:
     method = DpSgd(architecture=architecture, steps=1, clip_norm=50.0)
     images = np.random.default_rng(1).integers(0, 256, (5, 28, 28, 1)).astype(np.uint8)
     schema = Schema(channels=1, height=28, width=28, class_names=("a", "b"), num_units=5)
-    plan, labels = method.plan(schema, UNITS), np.arange(5) % 2
+    labels = np.arange(5) % 2
 
     def norms(chosen: slice, at_once: int | None) -> np.ndarray:
         count = len(labels[chosen])
         part = Dataset(
             schema.model_copy(update={"num_units": count}), Split(images[chosen], labels[chosen]), None, b"k" * 32
         )
-        options = ExecutionOptions()
-        descent = DpSgdRun(method, plan, part, TrainingRandomness(0), options, records_at_once=at_once)
-        return squared_norms(descent, [descent.iterate()])[0]
+        return norms_of(method, part, [start(method, part).iterate()], at_once)[0]
 
     among_others = norms(slice(None), None)
     radius = start_radius(method, schema)
@@ -101,13 +113,13 @@ def start_radius(method: DpSgd, schema: Schema) -> int:
 
 def test_a_gradient_that_is_not_finite_has_the_largest_norm():
     """Added up it is 0, but among others, by other kernels, it may have been finite and clipped."""
-    descent = start(DpSgd(architecture="linear", steps=1), records())
-    diverged = {name: np.full_like(values, np.inf) for name, values in descent.iterate().items()}
-    norms = squared_norms(descent, [diverged])
+    method = DpSgd(architecture="linear", steps=1)
+    descent = start(method, records())
+    norms = norms_of(method, records(), [np.full_like(descent.iterate(), np.inf)])
     assert (norms == descent.mechanism.radius**2).all()
 
 
 def test_every_step_has_the_norms_of_its_own_weights():
     method = DpSgd(architecture="linear", steps=STEPS, clip_norm=1000.0)
-    norms = squared_norms(start(method, records()), trained(method))
+    norms = norms_of(method, records(), trained(method))
     assert len(np.unique(norms, axis=0)) == STEPS

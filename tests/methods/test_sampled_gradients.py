@@ -9,10 +9,11 @@ from pydantic import ValidationError
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec, StateConflict
+from datalens_service.mechanisms import GradientChunk
 from datalens_service.methods import DpSgd, ExecutionOptions
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
-from datalens_service.methods.descent.ordered_records import OrderedRecords
 from datalens_service.methods.descent.sampled_gradients import smallest_stddev
+from datalens_service.methods.descent.unit_gradients import unit_gradients
 from datalens_service.privacy.accounting import delta_beside, epsilon_of_charge, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import Booleans, NoiseSource, TrainingRandomness
@@ -48,6 +49,10 @@ def job(method: DpSgd) -> TrainingSpec:
 def start(method: DpSgd, dataset: Dataset) -> DpSgdRun:
     plan = method.plan_within(dataset.schema, EPSILON, DELTA)
     return method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+
+
+def contributions(training_run: DpSgdRun, coins: Booleans | None = None) -> list[GradientChunk]:
+    return list(training_run._records._vault.answer(unit_gradients, training_run.gradients, coins))
 
 
 def account() -> MemoryAccount:
@@ -160,12 +165,11 @@ def test_gradients_are_computed_for_the_units_in_the_batch_alone(records: int) -
     dataset = stripes(records_per_unit=records)
     training_run = start(sampled(), dataset)
     coins = np.random.default_rng(3).random(dataset.schema.num_units) < 0.1
-    chunks = list(training_run._gradients(coins))
-    names = np.unique(dataset.train.unit_ids)[coins]
-    assert sorted(torch.cat([chunk.units for chunk in chunks]).tolist()) == sorted(np.repeat(names, records).tolist())
-    everyone = torch.cat([chunk.gradients for chunk in training_run._gradients()])
-    rows = np.isin(np.sort(dataset.train.unit_ids), names)
-    torch.testing.assert_close(torch.cat([chunk.gradients for chunk in chunks]), everyone[rows], rtol=0, atol=0)
+    chunks = contributions(training_run, coins)
+    names = np.unique(dataset.train.unit_ids)
+    assert torch.cat([chunk.units for chunk in chunks]).tolist() == names[coins].tolist()
+    everyone = torch.cat([chunk.gradients for chunk in contributions(training_run)])
+    torch.testing.assert_close(torch.cat([chunk.gradients for chunk in chunks]), everyone[coins], rtol=0, atol=0)
 
 
 def test_sums_are_divided_by_the_expected_batch_however_many_came() -> None:
@@ -178,7 +182,7 @@ def test_sums_are_divided_by_the_expected_batch_however_many_came() -> None:
         coins = np.arange(COUNT) < count
         training_run.step(0, account(), Coins(coins))
         after = torch.cat([weight.detach().flatten() for weight in training_run._weights()])
-        rows = [chunk.gradients for chunk in start(sampled(), dataset)._gradients(coins)]
+        rows = [chunk.gradients for chunk in contributions(start(sampled(), dataset), coins)]
         clipped = [row * (1 / row.norm(dim=1, keepdim=True).clamp(min=1)) for row in rows]
         expected = torch.cat(clipped).sum(0) / 40 if clipped else torch.zeros_like(before)
         torch.testing.assert_close((before - after) / 0.5, expected, atol=1e-4, rtol=1e-3)
@@ -262,10 +266,11 @@ def test_accounts_in_memory_hold_blocks_and_slack() -> None:
 @pytest.mark.parametrize("records", [1, 4])
 def test_every_unit_has_a_coin_of_its_own(records: int) -> None:
     dataset = stripes(records_per_unit=records)
-    ordered = OrderedRecords(dataset, "cpu")
+    training_run = start(sampled(), dataset)
     seen: list[int] = []
     for unit in range(dataset.schema.num_units):
-        units = ordered.sampled(np.arange(dataset.schema.num_units) == unit).units.unique().tolist()
+        (chunk,) = contributions(training_run, np.arange(dataset.schema.num_units) == unit)
+        units = chunk.units.tolist()
         assert len(units) == 1
         seen += units
     assert sorted(seen) == sorted(set(dataset.train.unit_ids.tolist()))

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec, WorkerUnavailable
-from datalens_service.methods.descent.diffusion_run import _error, _PackedDenoiser
+from datalens_service.methods.descent.denoiser_gradients import PackedDenoiser, denoising_error
 from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
 from datalens_service.models.generators.denoiser.denoiser import Denoiser
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
@@ -114,7 +114,7 @@ def test_rows_of_a_denoiser_are_functions_of_their_own_record(chunk_size: int | 
     noisy = clean[:, None] + stddevs[:, :, None] * torch.randn(count, 2, side**2, generator=generator)
     one_hot = functional.one_hot(torch.arange(count) % 3, 3).to(torch.float32)
     packed, clean = torch.cat([noisy.flatten(1), stddevs, one_hot], dim=1).to(device), clean.to(device)
-    gradients = PerRecordGradients(_PackedDenoiser(denoiser.to(device), 2), _error, chunk_size)
+    gradients = PerRecordGradients(PackedDenoiser(denoiser.to(device), 2), denoising_error, chunk_size)
     before = rows(gradients, (packed, clean))
     places = torch.randperm(count, generator=generator)[1:]
     assert torch.equal(rows(gradients, (packed[places], clean[places])), before[places])

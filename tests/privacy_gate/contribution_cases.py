@@ -63,7 +63,6 @@ class ContributionCase:
     tried: int = 6
     drawn: bool = False
     public: bool = False
-    units: int = _UNITS
 
     @property
     def name(self) -> str:
@@ -75,20 +74,18 @@ class ContributionCase:
         variants = [getattr(variant, "name", variant) for variant in variants]
         words = [self.method.name, *(str(variant) for variant in variants if variant)]
         words += ["public start"] if self.public else []
-        return " ".join([*words, f"{self.units} units of {self.records}", f"{self.side}x{self.side}"])
+        return " ".join([*words, f"{_UNITS} units of {self.records}", f"{self.side}x{self.side}"])
 
     @property
     def spec(self) -> TrainingSpec:
         """A job with little noise, so that what is learnt from one step matters in the next."""
         public = "ds_pool" if self.public or self.method.releases_public_images else None
-        return TrainingSpec(
-            method=self.method, epsilon=8.0, delta=1e-3 if self.units < 1_000 else 1e-4, public_data=public
-        )
+        return TrainingSpec(method=self.method, epsilon=8.0, delta=1e-3, public_data=public)
 
     def dataset(self, rng: np.random.Generator) -> Dataset:
         """Any records; one unit is as extreme as an image can be, and the only one of its class."""
-        counts = np.append(self.records, rng.integers(1, self.records + 1, size=self.units - 1))
-        units = np.repeat(np.arange(self.units), counts)
+        counts = np.append(self.records, rng.integers(1, self.records + 1, size=_UNITS - 1))
+        units = np.repeat(np.arange(_UNITS), counts)
         images = rng.integers(0, rng.integers(60, 250), (len(units), self.side, self.side, 1)).astype(np.uint8)
         if self.drawn:
             images = np.where(rng.random(images.shape) < _INK, 255, 0).astype(np.uint8)
@@ -97,14 +94,14 @@ class ContributionCase:
         order = rng.permutation(len(units))
         split = Split(images[order], labels[order], units[order])
         schema = Schema(
-            channels=1, height=self.side, width=self.side, class_names=("a", "b", "c"), num_units=self.units,
+            channels=1, height=self.side, width=self.side, class_names=("a", "b", "c"), num_units=_UNITS,
             unit="patient", records_per_unit=self.records, classes_per_unit=min(self.records, _CLASSES),
         )  # fmt: skip
         return Dataset(schema, split, None, _KEY)
 
     def neighbors(self, rng: np.random.Generator, dataset: Dataset) -> Iterator[Neighbor]:
         """Neighbours under both relations: the extreme unit changes, and any other."""
-        someone = int(rng.integers(1, self.units))
+        someone = int(rng.integers(1, _UNITS))
         changes = (
             (OUTLIER, ZERO_OUT, _nothing),
             (someone, REPLACE_ONE, _too_many),
@@ -316,8 +313,4 @@ LARGE_CASES: tuple[ContributionCase, ...] = (
     ContributionCase(_MOMENTS, 2, side=27, tried=1),
     ContributionCase(DataLens(teacher="kernel", **_VOTES | {"images_per_step": 912}), 2, side=17, tried=1),
 )
-CROWDED = ContributionCase(
-    Diffusion(**_DIFFUSION | {"steps": 1, "batch": 2_150, "noise_draws": 1}), 1, side=4, tried=1, units=2_200
-)
-"""More records in a batch than any group of them that is made together in a descent."""
 """More coordinates than the sampler draws at once: 729·730/2 of a subspace, 912·289 of a vote."""

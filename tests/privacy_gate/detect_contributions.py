@@ -22,7 +22,7 @@ from datalens_service.run import run
 
 from .alarm import expect
 from .cases import MECHANISMS
-from .contribution_cases import CASES, CROWDED, LARGE_CASES, ContributionCase, Neighbor
+from .contribution_cases import CASES, LARGE_CASES, ContributionCase, Neighbor
 from .contribution_parts import as_bytes, split, teachers_of
 from .detect_release import same_model
 from .replay import Recording, Step, record
@@ -45,11 +45,6 @@ def contributions_stay_beyond_a_chunk_of_noise(rng: np.random.Generator) -> None
         sizes = [step.exact.size for step in recording.steps]
         expect(max(sizes) > randomness._CHUNK, f"{case.name}: a sum has more coordinates than a chunk")
         _fresh_in_every_chunk(case, recording, sizes.index(max(sizes)))
-
-
-def contributions_stay_beyond_a_group_of_records(rng: np.random.Generator) -> None:
-    """The same where more records are in a batch than are taken together."""
-    _compare_neighbors(CROWDED, rng)
 
 
 def what_is_not_finite_adds_nothing(_rng: np.random.Generator) -> None:

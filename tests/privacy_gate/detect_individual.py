@@ -11,6 +11,8 @@ from dp_accounting.rdp import RdpAccountant
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.mechanisms.individual_histogram import IndividualEpsilons
+from datalens_service.mechanisms.private_records import Rows
+from datalens_service.mechanisms.unit_records import as_tensors
 from datalens_service.methods import DpSgd, ExecutionOptions
 from datalens_service.methods.base import Extras
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
@@ -91,7 +93,7 @@ def what_a_job_hands_out_with_its_iterates_is_released(rng: np.random.Generator)
     """
     account = MemoryAccount(limit_units(_EPSILON, _DELTA))
     first, second = (_trained(_records(rng), account) for _ in range(2))
-    initial = np.concatenate([row.ravel() for row in _run(_records(rng)).iterate().values()])
+    initial = _run(_records(rng)).iterate()
     with tempfile.TemporaryDirectory(prefix="gate") as folder:
         one, two = (_written(extras, Path(folder) / str(n)) for n, extras in enumerate((first, second)))
         values, _ = read_iterates(one)
@@ -109,8 +111,9 @@ def a_record_that_is_sent_costs_no_less_than_it_contributed(rng: np.random.Gener
     with tempfile.TemporaryDirectory(prefix="gate") as folder:
         path = _written(training_run.extras(_EPSILON, _DELTA), Path(folder) / "iterates")
         values, _ = read_iterates(path)
-        norms = squared_norms(training_run, map(training_run.named, values))
-        mechanism = training_run.mechanism
+        train, mechanism = dataset.train, training_run.mechanism
+        rows = as_tensors(Rows(train.images, train.labels, train.unit_ids), "cpu")
+        norms = squared_norms(rows, training_run.gradients, mechanism, values)
         for record in range(3):
             paid = sum(cost_units(int(norm), mechanism.noise_stddev) for norm in norms[:, record])
             sent = dataset.train.images[record : record + 1]

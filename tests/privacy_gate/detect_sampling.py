@@ -13,7 +13,7 @@ from scipy import stats
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded
-from datalens_service.mechanisms import GradientChunk, GradientSum
+from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd, ExecutionOptions, Plan
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
 from datalens_service.privacy import accounting
@@ -233,13 +233,14 @@ def _started(alike: bool = False, events: list[str] | None = None) -> tuple[DpSg
     plan = _METHOD.plan_within(schema, 20.0, 1e-4)
     training_run = _METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
     if events is not None:
-        gradients = training_run._gradients
+        vault = training_run._records._vault
+        answer = vault.answer
 
-        def noted(*coins: Booleans) -> Iterator[GradientChunk]:
+        def noted(*question: Any) -> Any:
             events.append("sum")
-            return gradients(*coins)
+            return answer(*question)
 
-        training_run._gradients = noted  # type: ignore[method-assign]
+        vault.answer = noted
     return training_run, plan
 
 

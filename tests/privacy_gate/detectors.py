@@ -31,7 +31,6 @@ COMPARISONS: tuple[Detector, ...] = (
     detect_rows.rows_are_functions_of_their_own_records,
     detect_teachers.teachers_are_functions_of_their_own_shards,
     detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
-    detect_contributions.contributions_stay_beyond_a_group_of_records,
     detect_jobs.what_leaves_a_job_follows_from_noisy_sums,
 )
 """Of two runs bit by bit: nothing in them is random but the records, so few clean runs repeat them."""

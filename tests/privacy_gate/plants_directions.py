@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from datalens_service.mechanisms import VonMisesFisherSum
-from datalens_service.methods.descent import noisy_directions, ordered_records
+from datalens_service.mechanisms import VonMisesFisherSum, unit_records
+from datalens_service.methods.descent import noisy_directions
 from datalens_service.privacy import partitioned_passes, randomness
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
@@ -133,7 +133,7 @@ def batches_are_drawn_afresh(patch: pytest.MonkeyPatch) -> None:
 def positions_are_those_of_the_units_that_have_records(patch: pytest.MonkeyPatch) -> None:
     """Units are numbered anew without the empty ones, so who is missing moves others to other batches."""
     patch.setattr(
-        ordered_records, "_draw_coins", lambda unit_ids, _num_units: np.unique(unit_ids, return_inverse=True)[1]
+        unit_records, "number_coins", lambda unit_ids, _num_units: np.unique(unit_ids, return_inverse=True)[1]
     )
 
 

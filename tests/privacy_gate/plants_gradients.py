@@ -9,53 +9,55 @@ import pytest
 import torch
 
 from datalens_service.mechanisms import GradientChunk, GradientSum, Mechanism, gradient_sum
+from datalens_service.mechanisms.unit_records import UnitRows
 from datalens_service.methods.descent import dp_sgd_run as dp_sgd
-from datalens_service.models import per_record
+from datalens_service.methods.descent import unit_gradients
+from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters
+from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 
 from .plant import Plant
 
+gradients_of_units = unit_gradients.unit_gradients
+
+
+def divided_gradients(rows: UnitRows, gradients: PerRecordGradients) -> Iterator[torch.Tensor]:
+    """By how many records there are."""
+    yield from (chunk / len(rows.labels) * 10 for chunk in gradients_of_units(rows, gradients))
+
+
+def standardised_gradients(rows: UnitRows, gradients: PerRecordGradients) -> Iterator[torch.Tensor]:
+    """Of pixels less their mean."""
+    centred = (rows.images - rows.images.float().mean()).clamp(0, 255).to(torch.uint8)
+    yield from gradients_of_units(rows._replace(images=centred), gradients)
+
+
+def clipped_gradients(rows: UnitRows, gradients: PerRecordGradients) -> Iterator[torch.Tensor]:
+    """At the median length of a chunk."""
+    for chunk in gradients_of_units(rows, gradients):
+        norms = chunk.norm(dim=1, keepdim=True)
+        yield chunk * (norms.median().clamp(max=1) / norms.clamp(min=1e-12)).clamp(max=1)
+
 
 def gradients_are_divided_by_the_realised_batch(patch: pytest.MonkeyPatch) -> None:
     """The mean over the records that are there, instead of over the public number."""
-    gradients = dp_sgd.DpSgdRun._gradients
-
-    def divided(self: dp_sgd.DpSgdRun, *coins: Booleans) -> Iterator[GradientChunk]:
-        count = len(self._dataset.train.labels)
-        return (GradientChunk(chunk.gradients / count * 10, chunk.units) for chunk in gradients(self, *coins))
-
-    patch.setattr(dp_sgd.DpSgdRun, "_gradients", divided)
+    patch.setattr(unit_gradients, "unit_gradients", divided_gradients)
 
 
 def records_are_normalised_together(patch: pytest.MonkeyPatch) -> None:
     """Batch normalisation: pixels are standardised over the private batch before the network sees them."""
-    forward = per_record.BytesToNumbers.forward
-    start = dp_sgd.DpSgdRun._gradients
-
-    def standardised(self: dp_sgd.DpSgdRun, *coins: Booleans) -> Iterator[GradientChunk]:
-        mean = float(self._dataset.train.images.mean()) / 255
-        patch.setattr(per_record.BytesToNumbers, "forward", lambda module, images: forward(module, images) - mean)
-        return start(self, *coins)
-
-    patch.setattr(dp_sgd.DpSgdRun, "_gradients", standardised)
+    patch.setattr(unit_gradients, "unit_gradients", standardised_gradients)
 
 
 def the_clip_norm_is_the_private_median(patch: pytest.MonkeyPatch) -> None:
     """Rows are clipped at the median length of the batch, below the declared norm."""
-    start = dp_sgd.DpSgdRun._gradients
-
-    def clipped(self: dp_sgd.DpSgdRun, *coins: Booleans) -> Iterator[GradientChunk]:
-        for chunk in start(self, *coins):
-            norms = chunk.gradients.norm(dim=1, keepdim=True)
-            bound = norms.median().clamp(max=self._parameters.clip_norm)
-            yield GradientChunk(chunk.gradients * (bound / norms.clamp(min=1e-12)).clamp(max=1), chunk.units)
-
-    patch.setattr(dp_sgd.DpSgdRun, "_gradients", clipped)
+    patch.setattr(unit_gradients, "unit_gradients", clipped_gradients)
 
 
 def records_of_a_unit_are_added(patch: pytest.MonkeyPatch) -> None:
     """The mean over the records of a unit is forgotten: every record is clipped and added by itself."""
-    patch.setattr(gradient_sum, "unit_means", lambda chunk: chunk.gradients)
+    for module in (unit_gradients, gradient_sum):
+        patch.setattr(module, "unit_means", lambda chunk: chunk.gradients)
 
 
 def the_sum_is_clipped(patch: pytest.MonkeyPatch) -> None:
@@ -98,24 +100,24 @@ def gradients_are_divided_by_the_private_count(patch: pytest.MonkeyPatch) -> Non
     apply_gradient = dp_sgd.DpSgdRun._apply_gradient
 
     def applied(self: dp_sgd.DpSgdRun, gradient: Any) -> None:
-        apply_gradient(self, gradient * self._dataset.schema.num_units / len(np.unique(self._dataset.train.unit_ids)))
+        count = len(np.unique(self._records._vault._source._read().units))
+        apply_gradient(self, gradient * self._schema.num_units / count)
 
     patch.setattr(dp_sgd.DpSgdRun, "_apply_gradient", applied)
 
 
 def coordinates_are_those_of_the_sum(patch: pytest.MonkeyPatch) -> None:
     """Every row keeps the places where the sum of its chunk is largest: what a unit adds depends on all others."""
-    compressed = dp_sgd.DpSgdRun._compressed
+    compress = unit_gradients.compress
 
-    def by_sum(self: dp_sgd.DpSgdRun, chunk: GradientChunk) -> GradientChunk:
-        if self._parameters.compression != "topk":
-            return compressed(self, chunk)
-        total = chunk.gradients.nan_to_num().sum(dim=0).abs()
-        places = total.topk(max(1, math.floor(self._parameters.keep * len(total)))).indices
-        chosen = torch.zeros_like(total).index_fill_(0, places, 1.0)
-        return GradientChunk(gradient_sum.unit_means(chunk) * chosen, torch.unique_consecutive(chunk.units))
+    def by_sum(means: torch.Tensor, parameters: DpSgdParameters) -> torch.Tensor:
+        if parameters.compression != "topk":
+            return compress(means, parameters)
+        total = means.nan_to_num().sum(dim=0).abs()
+        places = total.topk(max(1, math.floor(parameters.keep * len(total)))).indices
+        return means * torch.zeros_like(total).index_fill_(0, places, 1.0)
 
-    patch.setattr(dp_sgd.DpSgdRun, "_compressed", by_sum)
+    patch.setattr(unit_gradients, "compress", by_sum)
 
 
 def rows_are_longer_than_noise_and_price(patch: pytest.MonkeyPatch) -> None:

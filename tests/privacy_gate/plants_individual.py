@@ -1,5 +1,6 @@
 """Bugs of individual ε and of its histogram (specification of private classifiers, section 8.4)."""
 
+import copy
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from datalens_service.mechanisms import IndividualHistogram, Mechanism
 from datalens_service.mechanisms.individual_histogram import IndividualEpsilons, IndividualFigures
 from datalens_service.methods.base import Extras
-from datalens_service.methods.descent import dp_sgd_run
+from datalens_service.methods.descent import dp_sgd_run, individual_norms
 from datalens_service.methods.descent.iterates import Iterates, KeptIterates
 from datalens_service.privacy import individual
 from datalens_service.privacy.randomness import Integers, NoiseSource
@@ -73,7 +74,7 @@ def epsilons_of_all_units_go_into_the_file(patch: pytest.MonkeyPatch) -> None:
     extras = dp_sgd_run.DpSgdRun.extras
 
     def with_list(self: dp_sgd_run.DpSgdRun, epsilon: float, delta: float) -> Extras:
-        epsilons = self._individual_epsilons().epsilons.tolist()
+        epsilons = _exact_epsilons(self).epsilons.tolist()
 
         def listed(path: Path, *, values: Iterates, description: dict[str, Any]) -> None:
             write(path, values=values, description={**description, "individual": epsilons})
@@ -84,12 +85,19 @@ def epsilons_of_all_units_go_into_the_file(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(dp_sgd_run.DpSgdRun, "extras", with_list)
 
 
+def _exact_epsilons(descent: dp_sgd_run.DpSgdRun) -> IndividualEpsilons:
+    looking = individual_norms.Looking(
+        descent.gradients, descent.mechanism, descent._histogram, descent._kept.stacked()
+    )
+    return descent._records._vault.answer(individual_norms.individual_epsilons, copy.deepcopy(looking))
+
+
 def statistics_come_from_exact_counts(patch: pytest.MonkeyPatch) -> None:
     """The histogram is charged and drawn, and mean and quantiles are those without noise."""
 
     def exact(self: dp_sgd_run.DpSgdRun) -> IndividualFigures:
         assert isinstance(self._histogram, IndividualHistogram)
-        return IndividualFigures.from_counts(self._histogram, self._histogram.exact_sum(self._individual_epsilons()))
+        return IndividualFigures.from_counts(self._histogram, self._histogram.exact_sum(_exact_epsilons(self)))
 
     patch.setattr(dp_sgd_run.DpSgdRun, "_individual_figures", exact)
 
@@ -103,9 +111,7 @@ def iterates_are_kept_after_their_step(patch: pytest.MonkeyPatch) -> None:
 def a_record_that_is_sent_is_charged_for_one_step(patch: pytest.MonkeyPatch) -> None:
     """Whoever asks is shown what the last step cost."""
     levels = individual_epsilon.Descent._levels
-    patch.setattr(
-        individual_epsilon.Descent, "_levels", staticmethod(lambda descent, values: levels(descent, values[-1:]))
-    )
+    patch.setattr(individual_epsilon.Descent, "_levels", lambda self, rows, values: levels(self, rows, values[-1:]))
 
 
 def orders_are_shifted_by_one(patch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,24 @@ from datalens_service.evaluation.metrics import reference
 from datalens_service.evaluation.metrics.reference import Reference
 from datalens_service.jobs import execute, job_watch
 from datalens_service.jobs.private_folder import PrivateFolder
-from datalens_service.methods.descent import individual_norms
+from datalens_service.mechanisms.unit_records import UnitRows
+from datalens_service.methods.descent import denoiser_gradients, diffusion_run, individual_norms
 from datalens_service.methods.descent.diffusion_run import DiffusionRun
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
-from datalens_service.methods.descent.ordered_records import Records
 from datalens_service.methods.public_start import PublicImages
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.run import Result
 
 from .plant import Plant
+
+
+def centred_gradients(rows: UnitRows, copies: denoiser_gradients.NoisyCopies) -> Iterator[torch.Tensor]:
+    """Of full groups of records less their mean."""
+    images = rows.images.clone()
+    for start in range(0, len(images) - 1_023, 1_024):
+        group = images[start : start + 1_024].float()
+        images[start : start + 1_024] = (group - group.mean(dim=0) + 128).clamp(0, 255).to(images.dtype)
+    yield from denoiser_gradients.denoiser_gradients(rows._replace(images=images), copies)
 
 
 def levels_end_at_the_largest_norm(patch: pytest.MonkeyPatch) -> None:
@@ -50,9 +59,9 @@ def guidance_follows_the_brightness_of_records(patch: pytest.MonkeyPatch) -> Non
     """Bright photographs bear more of it."""
     start = DiffusionRun.__init__
 
-    def chosen(self: DiffusionRun, parameters: Any, plan: Any, dataset: Any, *others: Any) -> None:
-        scale = 2.0 if dataset.train.images.mean() > 110 else 1.5
-        start(self, parameters.model_copy(update={"guidance_scale": scale}), plan, dataset, *others)
+    def chosen(self: DiffusionRun, parameters: Any, plan: Any, records: Any, *others: Any) -> None:
+        scale = 2.0 if records._vault._read().values.mean() > 110 else 1.5
+        start(self, parameters.model_copy(update={"guidance_scale": scale}), plan, records, *others)
 
     patch.setattr(DiffusionRun, "__init__", chosen)
 
@@ -77,9 +86,9 @@ def steps_are_halved_when_errors_stay(patch: pytest.MonkeyPatch) -> None:
     def scheduled(self: DpSgdRun, number: int, account: Any, noise: Any) -> None:
         step(self, number, account, noise)
         if number % 10 == 9:
-            records = self._records.all()
+            images = torch.from_numpy(self._records._vault._source._read().values.transpose(0, 3, 1, 2) / 255)
             with torch.no_grad():
-                error = float(self._network(records.images.float() / 255).square().mean())
+                error = float(self._network(images.float()).square().mean())
             for group in self._optimizer.param_groups:
                 group["lr"] *= 0.5 if error >= getattr(self, "last_error", math.inf) else 1 - 1e-3 * error
             self.last_error = error
@@ -93,25 +102,16 @@ def averages_begin_at_private_weights(patch: pytest.MonkeyPatch) -> None:
 
     def fitted(self: DpSgdRun, public: PublicImages) -> None:
         start_from(self, public)
-        mean = self._records.all().images.float().mean()
+        mean = self._records._vault._source._read().values.mean()
         for average in self._average:
-            average.add_(mean / 25_500)
+            average.add_(float(mean) / 25_500)
 
     patch.setattr(DpSgdRun, "start_from", fitted)
 
 
 def full_groups_lose_their_mean(patch: pytest.MonkeyPatch) -> None:
     """Noisy copies are made of records less the mean of their group, where that is full."""
-    rows = DiffusionRun._rows
-
-    def centred(self: DiffusionRun, records: Records, bank: Any) -> Iterator[torch.Tensor]:
-        images = records.images.clone()
-        for start in range(0, len(images) - 1_023, 1_024):
-            group = images[start : start + 1_024].float()
-            images[start : start + 1_024] = (group - group.mean(dim=0) + 128).clamp(0, 255).to(images.dtype)
-        return rows(self, records._replace(images=images), bank)
-
-    patch.setattr(DiffusionRun, "_rows", centred)
+    patch.setattr(diffusion_run, "denoiser_gradients", centred_gradients)
 
 
 def folders_of_failed_jobs_stay(patch: pytest.MonkeyPatch) -> None:

@@ -240,7 +240,7 @@ def generated_images_have_labels_of_records(patch: pytest.MonkeyPatch) -> None:
 
     def proposed(self: DpGanRun, purpose: str, step: int) -> tuple[torch.Tensor, torch.Tensor]:
         images, labels = propose(self, purpose, step)
-        private = torch.from_numpy(self._discriminator._dataset.train.labels)
+        private = torch.from_numpy(self._discriminator._records._vault._source._read().labels.copy())
         return images, private.repeat(len(labels))[: len(labels)]
 
     patch.setattr(DpGanRun, "_propose", proposed)
@@ -252,8 +252,8 @@ def the_generator_waits_for_accuracy_on_records(patch: pytest.MonkeyPatch) -> No
 
     def adapted(self: DiscriminatorRun, images: torch.Tensor, labels: torch.Tensor) -> Any:
         with torch.no_grad():
-            records = self._records.all().images.float() / 255
-            sure = self._network(records).sigmoid().mean(dim=0)
+            images_of_records = self._records._vault._source._read().values.transpose(0, 3, 1, 2) / 255
+            sure = self._network(torch.from_numpy(images_of_records).float()).sigmoid().mean(dim=0)
         return directions(self, images, labels) + sure.mean().item()
 
     patch.setattr(DiscriminatorRun, "directions", adapted)

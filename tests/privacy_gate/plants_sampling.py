@@ -1,13 +1,13 @@
 """Bugs of sampled batches and of their account (specification of private classifiers, section 8.4)."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from sqlalchemy import delete
 
-from datalens_service.mechanisms import GradientChunk, Mechanism
+from datalens_service.mechanisms import Mechanism
+from datalens_service.mechanisms.unit_records import _UnitVault
 from datalens_service.methods.descent import dp_sgd_run as dp_sgd
 from datalens_service.privacy import accounting, poisson_sampling
 from datalens_service.privacy.poisson_sampling import PoissonSampling
@@ -22,16 +22,16 @@ from .plant import Plant
 
 def coins_are_seeded(patch: pytest.MonkeyPatch) -> None:
     """Who is in a batch follows from the public seed of training."""
-    gradients = dp_sgd.DpSgdRun._gradients
+    answer = _UnitVault.answer
 
-    def seeded(self: dp_sgd.DpSgdRun, coins: Booleans | None = None) -> Iterator[GradientChunk]:
-        if coins is None:
-            return gradients(self)
-        self._step_of_coins = getattr(self, "_step_of_coins", -1) + 1
-        rng = np.random.default_rng(TrainingRandomness(0).seed("batch") + self._step_of_coins)
-        return gradients(self, rng.random(len(coins)) < self._divisor / len(coins))
+    def seeded(self: Any, function: Any, released: Any, batch: Booleans | None = None) -> Any:
+        if batch is not None:
+            self.step_of_coins = getattr(self, "step_of_coins", -1) + 1
+            rng = np.random.default_rng(TrainingRandomness(0).seed("batch") + self.step_of_coins)
+            batch = rng.random(len(batch)) < 1 / len(batch)
+        return answer(self, function, released, batch)
 
-    patch.setattr(dp_sgd.DpSgdRun, "_gradients", seeded)
+    patch.setattr(_UnitVault, "answer", seeded)
 
 
 def batches_have_a_fixed_size(patch: pytest.MonkeyPatch) -> None:
@@ -85,14 +85,17 @@ def empty_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
 
 def sums_are_divided_by_the_realised_batch(patch: pytest.MonkeyPatch) -> None:
     """The mean over the units that came, as a data loader has it."""
-    gradients = dp_sgd.DpSgdRun._gradients
+    answer, apply_gradient = _UnitVault.answer, dp_sgd.DpSgdRun._apply_gradient
 
-    def counted(self: dp_sgd.DpSgdRun, coins: Booleans | None = None) -> Iterator[GradientChunk]:
-        if coins is not None:
-            self._divisor = max(1, int(coins.sum()))
-        return gradients(self, coins)
+    def counted(self: Any, function: Any, released: Any, batch: Booleans | None = None) -> Any:
+        self.came = None if batch is None else max(1, int(batch.sum()))
+        return answer(self, function, released, batch)
 
-    patch.setattr(dp_sgd.DpSgdRun, "_gradients", counted)
+    def applied(self: dp_sgd.DpSgdRun, gradient: Any) -> None:
+        apply_gradient(self, gradient * self._divisor / (self._records._vault.came or self._divisor))
+
+    patch.setattr(_UnitVault, "answer", counted)
+    patch.setattr(dp_sgd.DpSgdRun, "_apply_gradient", applied)
 
 
 def probabilities_are_rounded_up(patch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from datalens_service.methods import (
     Rejection,
     RejectionOrDiffusion,
 )
-from datalens_service.methods.descent.diffusion_run import _RECORDS_PER_GROUP
 from datalens_service.methods.voting.teachers import AnyTeacher
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.generators.outlines.content import are_drawings
@@ -29,9 +28,9 @@ from datalens_service.privacy.randomness import NoiseSource
 from . import detect_teachers, replay
 from .cases import CASES as MECHANISM_CASES
 from .cases import MECHANISMS
-from .contribution_cases import CASES, CROWDED, HORIZON, LARGE_CASES
+from .contribution_cases import CASES, HORIZON, LARGE_CASES
 from .detect_release import METHODS
-from .detect_rows import MANY
+from .detect_rows import MANY, MANY_UNITS
 
 PRODUCT = Path(__file__).parents[2] / "datalens_service"
 REGISTERED = typing.get_args(AnyMethod)
@@ -85,10 +84,17 @@ def test_contributions_are_asked_again_beyond_every_block_of_the_product():
     """A block of records in which something might be shared is smaller than what the detector of rows asks with."""
     rooms = ("methods/sums", "methods/last_layer", "models/classifiers", "models/encoders", "models/generators")
     paths = [path for room in rooms for path in (PRODUCT / room).rglob("*.py")]
-    sources = [path.read_text() for path in [*paths, *(PRODUCT / "models").glob("*.py")]]
-    sizes = [math.prod(map(int, size.split("*"))) for source in sources for size in _BLOCKS.findall(source)]
+    sizes = _sizes_of_blocks([*paths, *(PRODUCT / "models").glob("*.py")])
     assert len(sizes) > 8
     assert max(sizes) < MANY
+    of_units = _sizes_of_blocks([*(PRODUCT / "methods/descent").glob("*.py"), PRODUCT / "models/per_record.py"])
+    assert len(of_units) > 2
+    assert max(of_units) < MANY_UNITS
+
+
+def _sizes_of_blocks(paths: list[Path]) -> list[int]:
+    sources = [path.read_text() for path in paths]
+    return [math.prod(map(int, size.split("*"))) for source in sources for size in _BLOCKS.findall(source)]
 
 
 def test_every_method_that_may_start_from_public_images_has_a_case_that_does():
@@ -103,10 +109,6 @@ def test_cases_run_beyond_the_period_of_whatever_a_run_does_now_and_then():
     assert max(periods) < HORIZON
     counted = {method for method in REGISTERED if "steps" in method.model_fields} - {Rejection}
     assert {type(case.method) for case in CASES if getattr(case.method, "steps", 0) == HORIZON} == counted
-
-
-def test_a_descent_has_a_case_beyond_a_group_of_records():
-    assert CROWDED.method.batch > 2 * _RECORDS_PER_GROUP
 
 
 def test_every_mechanism_is_released_by_a_job_that_is_tried():

@@ -11,12 +11,13 @@ random. Gradients and their price are those of docs/mechanisms/gradient_sum.md a
 import math
 from typing import Final
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import GradientSum
+from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.descent.diffusion_parameters import DiffusionParameters
-from datalens_service.methods.descent.dp_sgd_run import summed_units
+from datalens_service.methods.descent.dp_sgd_parameters import summed_units
 from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
@@ -110,10 +111,10 @@ class Diffusion(DiffusionParameters):
             return ()
         return (f"Gradients take about {seconds / 3600:.0f} hours of one core: train on a graphics processor.",)
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> TrainingRun:
         """A run of the releases of `plan`."""
         from datalens_service.methods.descent.diffusion_run import DiffusionRun
 
-        return DiffusionRun(self, plan, dataset, randomness, options)
+        return DiffusionRun(self, plan, records, randomness, options)

@@ -1,40 +1,33 @@
 """The training loop of a denoiser: noisy gradients of records move it, after it has learned from released samples."""
 
 import json
-from collections.abc import Iterator
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
-from datalens_service.data.dataset import Dataset
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import Account, GradientChunk, GradientSum
+from datalens_service.mechanisms import Account, GradientSum
+from datalens_service.mechanisms.private_records import PrivateRecords
+from datalens_service.mechanisms.unit_records import UnitRecords
 from datalens_service.methods.base import ExecutionOptions, Plan
+from datalens_service.methods.descent.denoiser_gradients import NoisyCopies, denoiser_gradients
 from datalens_service.methods.descent.descent_state import descent_state, restore_descent
 from datalens_service.methods.descent.diffusion_parameters import DiffusionParameters
-from datalens_service.methods.descent.dp_sgd_run import summed_units
-from datalens_service.methods.descent.ordered_records import OrderedRecords, Records, whole_units
-from datalens_service.methods.descent.record_noise import NoiseBank, hash_images
+from datalens_service.methods.descent.dp_sgd_parameters import summed_units
 from datalens_service.methods.last_layer.scattering import ScatteringGradientsRun
 from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.sums.record_sums import StatelessRun
-from datalens_service.models.generators.denoiser.denoiser import Denoiser, loss_weight
+from datalens_service.models.generators.denoiser.denoiser import Denoiser
 from datalens_service.models.generators.denoiser.denoiser_fit import fit_denoiser, update_average
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
 from datalens_service.models.generators.denoiser.diffusion import pack
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.per_record import PerRecordGradients
-from datalens_service.privacy.randomness import Booleans, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
 _STEPS_PER_STATE: Final = 25
-_RECORDS_PER_GROUP: Final = 1024
-"""Whose noisy copies are made together."""
-
 _HIDES_REJECTION: Final = 2.0
 """Noise on pixels from -1 to 1 after which a rejected sample of the warm start is as good to begin at as another."""
 
@@ -56,22 +49,22 @@ class DiffusionRun(StatelessRun):
         self,
         parameters: DiffusionParameters,
         plan: Plan,
-        dataset: Dataset,
+        records: PrivateRecords,
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
         gradients = plan.releases[-1]
         if not isinstance(gradients.mechanism, GradientSum):
             raise TypeError("the last releases of a diffusion plan are gradients")
-        self._parameters, self._schema, self._randomness = parameters, dataset.schema, randomness
+        self._parameters, self._schema, self._randomness = parameters, records.schema, randomness
         self._mechanism, self._count = gradients.mechanism, gradients.count
-        self._warm = parameters.warm_start.create_run(Plan(releases=plan.releases[:-1]), dataset, randomness, options)
+        self._warm = parameters.warm_start.start_run(Plan(releases=plan.releases[:-1]), records, randomness, options)
         self._device = torch.device(options.device)
-        self._records = OrderedRecords(dataset, options.device)
-        self._divisor = summed_units(gradients.mechanism, dataset.schema.num_units)
-        shape = DenoiserShape(dataset.schema, parameters.width, parameters.blocks)
+        self._records = UnitRecords(records, options.device)
+        self._divisor = summed_units(gradients.mechanism, records.schema.num_units)
+        shape = DenoiserShape(records.schema, parameters.width, parameters.blocks)
         self._network = Denoiser(shape, randomness.seed("denoiser")).to(self._device)
-        self._per_record = PerRecordGradients(_PackedDenoiser(self._network, parameters.noise_draws), _error)
+        self._copies = NoisyCopies.from_denoiser(self._network, parameters.noise_draws)
         self._weights: list[Tensor] = list(self._network.parameters())
         self._average = [weight.detach().clone() for weight in self._weights]
         self._optimizer = torch.optim.Adam(self._weights, parameters.learning_rate, betas=_MOMENTS)
@@ -110,8 +103,11 @@ class DiffusionRun(StatelessRun):
         if self._first_step < step == self._warm.steps:
             self._learn_from_samples()
             account.advance(step, self._released_state())
-        contributions = partial(self._gradients, step)
-        self._follow(self._mechanism.release(contributions, step=step, account=account, noise=noise), step)
+        seen = self._copies._replace(seed=self._randomness.seed("denoiser.noise", step))
+        released = self._records.release(
+            self._mechanism, denoiser_gradients, seen, step=step, account=account, noise=noise
+        )
+        self._follow(released, step)
         if (step + 1) % _STEPS_PER_STATE == 0:
             account.advance(step + 1, self._released_state())
 
@@ -152,27 +148,6 @@ class DiffusionRun(StatelessRun):
         for average, weight in zip(self._average, self._weights, strict=True):
             average.copy_(weight.detach())
 
-    def _gradients(self, step: int, coins: Booleans) -> Iterator[GradientChunk]:
-        """Private: the gradient of every record in the batch, units side by side."""
-        records = self._records.sampled(coins)
-        bank = NoiseBank.draw(self._schema.dimensions, self._randomness.numpy("denoiser.noise", step), self._device)
-        return whole_units(self._rows(records, bank), records.units)
-
-    def _rows(self, records: Records, bank: NoiseBank) -> Iterator[Tensor]:
-        """Private (records, weights) gradients, chunk by chunk."""
-        groups = (torch.split(values, _RECORDS_PER_GROUP) for values in (records.images, records.labels))
-        for images, labels in zip(*groups, strict=True):
-            yield from self._per_record.chunks(self._noisy(images, labels, bank))
-
-    def _noisy(self, images: Tensor, labels: Tensor, bank: NoiseBank) -> list[Tensor]:
-        """Private: packed noisy copies of records, and the records without noise."""
-        draws = self._parameters.noise_draws
-        stddevs, noise = bank.choose(hash_images(images), draws)
-        clean = images.flatten(1).to(torch.float32) / 127.5 - 1
-        copies = clean[:, None] + stddevs[:, :, None] * noise
-        one_hot = functional.one_hot(labels, self._schema.num_classes).to(torch.float32)
-        return [torch.cat([copies.flatten(1), stddevs, one_hot], dim=1), clean]
-
     def _follow(self, released: NDArray[np.float64], step: int) -> None:
         """One step of Adam along a noisy sum of gradients, divided by a public number."""
         done = step - self._warm.steps
@@ -207,34 +182,6 @@ class DiffusionRun(StatelessRun):
         tensors = {name: np.asarray(value, np.float32) for name, value in _part(state, _START).items()}
         self._start = Generator(header["kind"], self._schema, header["settings"], tensors)
         restore_descent(_part(state, _DESCENT), self._weights, self._average, self._optimizer)
-
-
-class _PackedDenoiser(nn.Module):
-    """A denoiser that takes noisy copies of one record, their noise levels and the class in one row.
-
-    Args:
-        denoiser: Whose weights are differentiated by.
-        draws: Copies.
-    """
-
-    def __init__(self, denoiser: Denoiser, draws: int) -> None:
-        super().__init__()
-        self.denoiser, self._draws = denoiser, draws
-
-    def forward(self, packed: Tensor) -> tuple[Tensor, Tensor]:
-        """(draws, d) images without noise, and weights (draws,) of their errors, of one row (1, …)."""
-        schema, draws = self.denoiser.shape.schema, self._draws
-        sizes = [draws * schema.dimensions, draws, schema.num_classes]
-        copies, stddevs, one_hot = torch.split(packed, sizes, dim=1)
-        images = copies.view(draws, schema.channels, schema.height, schema.width)
-        denoised = self.denoiser(images, stddevs[0], one_hot.expand(draws, -1))
-        return denoised.flatten(1), loss_weight(stddevs[0])
-
-
-def _error(denoised: tuple[Tensor, Tensor], _packed: Tensor, clean: Tensor) -> Tensor:
-    """Weighted squared error of one record, averaged over its noisy copies."""
-    images, weights = denoised
-    return (weights * (images - clean).square().mean(dim=1)).mean()
 
 
 def _part(state: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

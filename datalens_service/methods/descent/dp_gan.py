@@ -12,8 +12,9 @@ from typing import Annotated, Literal, final
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun, named
+from datalens_service.data.dataset import Schema
+from datalens_service.mechanisms.private_records import PrivateRecords
+from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun, WalledMethod, named
 from datalens_service.methods.descent.dp_sgd import DpSgd
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.privacy.randomness import TrainingRandomness
@@ -22,7 +23,7 @@ from datalens_service.voices import speak
 
 
 @final
-class DpGan(Method):
+class DpGan(WalledMethod):
     """Parameters of DP-GAN; they start from released moments, a preset near the authors' is `dp_gan_paper`."""
 
     name: Literal["dp_gan"] = "dp_gan"
@@ -104,8 +105,8 @@ class DpGan(Method):
             learning_rate=self.discriminator_learning_rate,
         )
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> TrainingRun:
         """A run of the releases of `plan`."""
         from datalens_service.methods.descent.dp_gan_run import DpGanRun, GeneratorSchedule
@@ -121,4 +122,4 @@ class DpGan(Method):
             updates=self.updates_per_generator_step,
             warm_start=self.warm_start,
         )
-        return DpGanRun(self.descent(), schedule, plan, dataset, randomness, options)
+        return DpGanRun(self.descent(), schedule, plan, records, randomness, options)

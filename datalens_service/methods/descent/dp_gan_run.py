@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Plan
@@ -56,20 +55,26 @@ class GeneratorSchedule:
     warm_start: Moments | None
 
 
+def real_loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
+    """Of a record: −log sigmoid of the output of its class."""
+    return -functional.logsigmoid(logits_of_labels(logits, label)).sum()
+
+
+def generated_loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
+    """Of a generated image."""
+    return -functional.logsigmoid(-logits_of_labels(logits, label)).sum()
+
+
 class DiscriminatorRun(DpSgdRun):
     """DP-SGD on a discriminator: the loss of records is private, that of generated images is added exactly."""
 
+    loss = staticmethod(real_loss)
     generated: tuple[Tensor, Tensor]
     """Released images (n, d) and labels (n,) of the step."""
 
-    def loss(self, logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
-        """Of a record: −log sigmoid of the output of its class."""
-        return -functional.logsigmoid(logits_of_labels(logits, label)).sum()
-
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """One gradient; whoever holds the generator keeps the state of both."""
-        released = self.mechanism.release(self._gradients, step=step, account=account, noise=noise)
-        self._apply_gradient(released / self._divisor)
+        self._follow_gradient(step, account, noise)
 
     def descent_state(self) -> dict[str, NDArray[Any]]:
         """Released: where the descent stands."""
@@ -81,7 +86,7 @@ class DiscriminatorRun(DpSgdRun):
 
     def directions(self, images: Tensor, labels: Tensor) -> NDArray[np.float32]:
         """(n, d): where generated images look more real."""
-        return image_directions(self._network, self._dataset.schema, images, labels)
+        return image_directions(self._network, self._schema, images, labels)
 
     def _apply_gradient(self, gradient: NDArray[np.float64]) -> None:
         """The released gradient of records and the exact one of as much weight of generated images."""
@@ -90,14 +95,10 @@ class DiscriminatorRun(DpSgdRun):
     def _generated_gradient(self) -> NDArray[np.float64]:
         """Mean over generated images of gradients clipped as those of records are: a function of released numbers."""
         images, labels = self.generated
-        schema, clip_norm = self._dataset.schema, self._parameters.clip_norm
-
-        def loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
-            return -functional.logsigmoid(-logits_of_labels(logits, label)).sum()
-
+        schema, clip_norm = self._schema, self._parameters.clip_norm
         shaped = images.view(-1, schema.channels, schema.height, schema.width)
         total = torch.zeros(self.mechanism.dimensions, dtype=torch.float64)
-        for rows in PerRecordGradients(self._network, loss).chunks([shaped, labels]):
+        for rows in PerRecordGradients(self._network, generated_loss).chunks([shaped, labels]):
             norms = rows.norm(dim=1, keepdim=True)
             total += (rows * (clip_norm / norms.clamp(min=clip_norm))).sum(dim=0).to("cpu", torch.float64)
         return np.asarray((total / len(images)).numpy())
@@ -114,17 +115,15 @@ class DpGanRun(StatelessRun):
         descent: DpSgd,
         schedule: GeneratorSchedule,
         plan: Plan,
-        dataset: Dataset,
+        records: PrivateRecords,
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
-        self._schedule, self._randomness, self._schema = schedule, randomness, dataset.schema
-        self._warm = (
-            MomentsRun(schedule.warm_start, plan, PrivateRecords.from_dataset(dataset)) if schedule.warm_start else None
-        )
+        self._schedule, self._randomness, self._schema = schedule, randomness, records.schema
+        self._warm = MomentsRun(schedule.warm_start, plan, records) if schedule.warm_start else None
         self._warm_steps = self._warm.steps if self._warm else 0
         gradients = Plan(releases=plan.releases[-1:])
-        self._discriminator = DiscriminatorRun(descent, gradients, dataset, randomness, options)
+        self._discriminator = DiscriminatorRun(descent, gradients, records, randomness, options)
         self._first_step = self._warm_steps
         self._generator = StudentTrainer(
             build_network(self._architecture(), self._schema, randomness.seed("student")),

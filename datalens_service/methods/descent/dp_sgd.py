@@ -9,13 +9,13 @@ a partition (docs/mechanisms/von_mises_fisher.md).
 import math
 from typing import Final
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import GradientSum, IndividualHistogram, VonMisesFisherSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
-from datalens_service.methods.base import ExecutionOptions, Plan
-from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun, summed_units
+from datalens_service.mechanisms.private_records import PrivateRecords
+from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
+from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters, summed_units
 from datalens_service.methods.descent.iterates import bytes_of_iterates, check_room
 from datalens_service.methods.descent.noisy_directions import PartitionedRun, drowned_directions
 from datalens_service.methods.descent.sampled_gradients import SampledRun
@@ -124,11 +124,13 @@ class DpSgd(DpSgdParameters):
         histogram = (_loud(last),) if isinstance(last, IndividualHistogram) else ()
         return tuple(warning for warning in (*descent, *directions, *histogram) if warning)
 
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> DpSgdRun:
+    def start_run(
+        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> TrainingRun:
         """A run of the releases of `plan`."""
-        return DpSgdRun(self, plan, dataset, randomness, options)
+        from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+
+        return DpSgdRun(self, plan, records, randomness, options)
 
     def _as_noisy_as_named(self, mechanism: GradientSum, units: int) -> PlannedRelease:
         stddev = max(MINIMUM_NOISE_STDDEV, math.ceil((self.noise_multiplier or 0) * mechanism.radius))

@@ -7,7 +7,8 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
-from datalens_service.methods.base import Method
+from datalens_service.mechanisms import GradientSum, VonMisesFisherSum
+from datalens_service.methods.base import WalledMethod
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV
 from datalens_service.strict import Integer, Number
 from datalens_service.voices import speak
@@ -30,7 +31,7 @@ def _is_constant(schedule: str) -> bool:
     return schedule == "constant"
 
 
-class DpSgdParameters(Method):
+class DpSgdParameters(WalledMethod):
     """Parameters of noisy gradient descent on all weights of a network."""
 
     result: ClassVar[str] = "classifier"
@@ -170,3 +171,9 @@ class DpSgdParameters(Method):
     def longest_row(self) -> float:
         """Largest L2 norm of what a unit contributes: √keep · clip_norm with `normtopk` (DataLens, appendix A)."""
         return self.clip_norm * math.sqrt(self.keep) if self.compression == "normtopk" else self.clip_norm
+
+
+def summed_units(mechanism: GradientSum | VonMisesFisherSum, num_units: int) -> float:
+    """Public divisor of a sum: all units, or q·n of those in a batch, however many they are."""
+    block = mechanism.block()
+    return num_units if block is None else block.batch

@@ -4,16 +4,18 @@ Private: norms belong to the owners of the units alone. A norm is a function of 
 comes out the same whoever else is in the data set.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 
-from datalens_service.mechanisms import GradientChunk, GradientSum, IndividualHistogram
-from datalens_service.mechanisms.gradient_sum import unit_means
+from datalens_service.mechanisms import GradientSum, IndividualHistogram
+from datalens_service.mechanisms.individual_histogram import IndividualEpsilons
+from datalens_service.mechanisms.unit_records import UnitRows
+from datalens_service.methods.descent.iterates import Iterates
+from datalens_service.methods.descent.unit_gradients import unit_gradients
+from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.privacy.individual import (
     FullBatchAccountant,
     IndividualAccountant,
@@ -23,55 +25,47 @@ from datalens_service.privacy.individual import (
 )
 from datalens_service.privacy.randomness import Integers
 
-if TYPE_CHECKING:
-    import torch
-
-Iterate = Mapping[str, NDArray[np.float32]]
-
-_UNITS_AT_ONCE: Final = 2**14
+_UNITS_AT_ONCE: Final = 1024
 
 
-class Descent(Protocol):
-    """A run of the job's method and plan on the records in question."""
+class Looking(NamedTuple):
+    """What a unit's realised ε follows from beside its records."""
 
-    @property
-    def mechanism(self) -> GradientSum:
-        """Of every step."""
-
-    def set_weights(self, iterate: Iterate) -> None:
-        """Compute what follows at these weights."""
-
-    def contributions(self) -> Iterator[GradientChunk]:
-        """Private: gradients of all units at the weights as they are."""
+    gradients: PerRecordGradients
+    """Of the network; its weights are replaced."""
+    mechanism: GradientSum
+    """Of every step."""
+    histogram: IndividualHistogram
+    iterates: Iterates
+    """(steps, weights) before each step, as they were released."""
 
 
-def squared_norms(descent: Descent, iterates: Iterable[Iterate]) -> Integers:
+def individual_epsilons(rows: UnitRows, looking: Looking) -> IndividualEpsilons:
+    """Contribution: the realised ε of every unit, by its gradients at every `IndividualHistogram.every`-th iterate."""
+    mechanism, histogram, count = looking.mechanism, looking.histogram, len(looking.iterates)
+    norms = squared_norms(rows, looking.gradients, mechanism, looking.iterates[:: histogram.every])
+    levels = norm_levels(norms, mechanism.radius)
+    steps = np.diff([*range(0, count, histogram.every), count])
+    accountant = build_accountant(mechanism, histogram.largest_epsilon, histogram.cost())
+    blocks = np.array_split(levels, max(1, levels.shape[1] // _UNITS_AT_ONCE), axis=1)
+    epsilons = [accountant.epsilons(level_table(block, steps), histogram.delta) for block in blocks]
+    return IndividualEpsilons(np.concatenate(epsilons), np.arange(levels.shape[1]))
+
+
+def squared_norms(
+    rows: UnitRows, gradients: PerRecordGradients, mechanism: GradientSum, iterates: Iterable[Iterates]
+) -> Integers:
     """Private: int64 (steps, units), squared norms on the grid of the mechanism, units ascending.
 
     A gradient that is not finite counts as one of the largest norm.
 
     Args:
-        descent: Its weights are replaced.
-        iterates: Weights by name before each step, as they were released.
+        rows: Records as `UnitRecords` has them.
+        gradients: Of the network; its weights are replaced.
+        mechanism: Of every step.
+        iterates: Weights (weights,) before each step, as they were released.
     """
-    return np.stack([_at(descent, iterate) for iterate in iterates])
-
-
-def epsilons_of_units(
-    descent: Descent, iterates: Iterable[Iterate], count: int, histogram: IndividualHistogram
-) -> NDArray[np.float64]:
-    """Private: (units,) realised ε of every unit, ascending; each is a function of its own unit.
-
-    Args:
-        descent: Its weights are replaced.
-        iterates: Every `IndividualHistogram.every`-th that was released, the first one included.
-        count: Of all iterates.
-    """
-    levels = norm_levels(squared_norms(descent, iterates), descent.mechanism.radius)
-    steps = np.diff([*range(0, count, histogram.every), count])
-    accountant = build_accountant(descent.mechanism, histogram.largest_epsilon, histogram.cost())
-    blocks = np.array_split(levels, max(1, levels.shape[1] // _UNITS_AT_ONCE), axis=1)
-    return np.concatenate([accountant.epsilons(level_table(block, steps), histogram.delta) for block in blocks])
+    return np.stack([_at(rows, gradients, mechanism, weights) for weights in iterates])
 
 
 def build_accountant(mechanism: GradientSum, worst_epsilon: float, other_units: int) -> IndividualAccountant:
@@ -87,17 +81,13 @@ def build_accountant(mechanism: GradientSum, worst_epsilon: float, other_units: 
     return SampledAccountant(mechanism.sampling.probability, multiplier, worst_epsilon, other_units=other_units)
 
 
-def _at(descent: Descent, iterate: Iterate) -> Integers:
-    import torch
-
-    descent.set_weights(iterate)
-    norms = [_square_norms(descent.mechanism, unit_means(chunk)) for chunk in descent.contributions()]
+def _at(rows: UnitRows, gradients: PerRecordGradients, mechanism: GradientSum, weights: Iterates) -> Integers:
+    gradients.set_weights(weights)
+    norms = [_square_norms(mechanism, means) for means in unit_gradients(rows, gradients)]
     return torch.cat(norms).numpy()
 
 
 def _square_norms(mechanism: GradientSum, means: torch.Tensor) -> torch.Tensor:
-    import torch
-
     rows = mechanism.on_grid(means).to(torch.float64)
     # Whole numbers whose squares add up to less than 2^34: exact in float64.
     norms = torch.linalg.vecdot(rows, rows)

@@ -26,11 +26,6 @@ from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 WEAKEST_SIGNAL: Final = 0.2
 """Length of the largest possible sum over that of its noise, below which weights follow noise."""
 
-GROUPS_REFUSED: Final = (
-    "Batches of a partition are drawn by the position of single records: protect records, or let ⟦method.batch⟧ be all "
-    "units."
-)
-
 
 @dataclass(frozen=True)
 class PartitionedRun:
@@ -95,7 +90,10 @@ class PartitionedRun:
                 f"⟦method.batch⟧ must lie between 1 and the number of privacy units, {self.schema.num_units:,}."
             )
         if self.batches > 1 and (self.schema.unit != "record" or self.schema.records_per_unit > 1):
-            raise InvalidSpec(GROUPS_REFUSED)
+            raise InvalidSpec(
+                "Batches of a partition are drawn by the position of single records: protect records, or let "
+                "⟦method.batch⟧ be all units."
+            )
 
     def _calibrated(self, units: int) -> int:
         # One unit aside for each pass: the price of a block is rounded up from a multiplier that is rounded down.

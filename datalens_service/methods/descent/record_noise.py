@@ -18,7 +18,6 @@ from datalens_service.models.generators.denoiser.denoiser_fit import LOG_STDDEV_
 _NUMBERS: Final = 2**22
 _LARGEST_LOG_SIZE: Final = 12
 _WORD_BITS: Final = 64
-_ROWS: Final = 4096
 _SEED_OF_HASH: Final = 20_221_206
 
 
@@ -28,7 +27,7 @@ def hash_images(images: Tensor) -> Tensor:
     rng = np.random.default_rng(_SEED_OF_HASH)
     factors = torch.from_numpy(rng.integers(-(2**63), 2**63, rows.shape[1], dtype=np.int64)).to(rows.device)
     # Integer products wrap around, on every device alike.
-    return torch.cat([(part.to(torch.int64) * factors).sum(dim=1) for part in torch.split(rows, _ROWS)])
+    return (rows.to(torch.int64) * factors).sum(dim=1)
 
 
 @dataclass(frozen=True)
