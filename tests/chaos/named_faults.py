@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx2
 
 from datalens_service.store.jobs.jobs import JobState
-from deployments.deployment import QUICK, VOTES
+from deployments.deployment import QUICK
 from disks import small_disk
 
 from .restored import failover, restored_backup
-from .served import Figures, ask, read, read_books, served, submit, summarize
+from .served import LONG, Figures, ask, read, read_books, served, submit, summarize
 from .upgrade import upgrade
 
 _FROZEN_SECONDS = 45.0
@@ -25,7 +25,7 @@ _FAKE_CLOCK = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), Path(
 def frozen_database(folder: Path) -> Figures:
     """PostgreSQL and all its processes stand still for longer than a lease while a job charges and clients ask."""
     with served(folder) as stack:
-        job = stack.order(VOTES)
+        job = stack.order(LONG)
         stack.wait_for_steps(job, 10)
         with stack.postgresql.frozen():
             answers = ask(stack, ("/readyz", "/v1/jobs", "/v1/usage", "/livez"), _FROZEN_SECONDS)
@@ -106,7 +106,7 @@ def wrong_clocks(folder: Path) -> Figures:
         for offset in ("+10m", "-10m"):
             clock = {"FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": str(_FAKE_CLOCK)}
             stack.workers.append(stack.start("-m", *stack.worker_command(), **clock))
-        ordered = [stack.order(VOTES) for _ in range(2)]
+        ordered = [stack.order(LONG) for _ in range(2)]
         books = [read_books(stack, job) for job in ordered]
         ended = [stack.job(job) for job in ordered]
     times = [(job.started_at, job.finished_at) for job in ended]

@@ -8,11 +8,11 @@ from pathlib import Path
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.recovery import check_against_log
-from deployments.deployment import QUICK, VOTES
+from deployments.deployment import QUICK
 from deployments.postgresql import roomy_memory
 from deployments.stack import CeleryStack
 
-from .served import Figures, served
+from .served import LONG, Figures, served
 
 _LATER_STEPS = 5
 """Charges that the database does not know any more, at least."""
@@ -24,7 +24,7 @@ def restored_backup(folder: Path) -> Figures:
     home.mkdir()
     copies.mkdir()
     with served(home) as stack:
-        ended, running = stack.order(QUICK), stack.order(VOTES)
+        ended, running = stack.order(QUICK), stack.order(LONG)
         stack.wait_for_steps(running, 10)
         _program("pg_dump", "--format=custom", f"--file={copies / 'database'}", _url(stack))
         for name in ("datasets", "artifacts"):
@@ -50,7 +50,7 @@ def failover(folder: Path) -> Figures:
     with served(folder) as stack, tempfile.TemporaryDirectory(prefix="dlpg", dir=roomy_memory()) as sockets:
         replica = stack.postgresql.replicate(Path(sockets))
         stack.wait(stack.ready)
-        running = stack.order(VOTES)
+        running = stack.order(LONG)
         stack.wait_for_steps(running, 10)
         replica.give_up()
         stack.wait_for_steps(running, len(stack.charged_steps(running)) + _LATER_STEPS)

@@ -12,11 +12,12 @@ from typing import Any
 import httpx2
 
 from datalens_service.store.jobs.jobs import Job, JobState
-from deployments.deployment import QUICK
+from deployments.deployment import QUICK, VOTES
 from deployments.stack import CeleryStack, Stack
 
 Figures = dict[str, Any]
 
+LONG: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "steps": 150}}
 _CLIENTS = 60
 
 

@@ -15,11 +15,11 @@ import httpx2
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.jobs import jobs
 from datalens_service.store.ledger.recovery import check_against_log
-from deployments.deployment import PATIENCE, QUICK, VOTES
+from deployments.deployment import PATIENCE, QUICK
 from deployments.stack import CeleryStack
 from ports import free_port
 
-from .served import Figures, read, read_books
+from .served import LONG, Figures, read, read_books
 
 VERSION_1 = "3508071d4a2136b631d623790562f78613fecd03"
 _REPOSITORY = Path(__file__).parents[2]
@@ -87,7 +87,7 @@ class _Installation:
         dataset = stack.new_dataset()
         with stack.client() as client:
             ended = client.submit(dataset, QUICK).wait().id
-            self.job_ids = (ended, client.submit(stack.new_dataset(), VOTES).id)
+            self.job_ids = (ended, client.submit(stack.new_dataset(), LONG).id)
             files = client.files(ended)
         job = f"/v1/jobs/{ended}"
         signing = f"{job}/artifacts/{next(file.name for file in files if file.audience == 'anyone')}:sign"

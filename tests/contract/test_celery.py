@@ -5,12 +5,12 @@ from typing import NoReturn
 
 import pytest
 
-from deployments.deployment import QUICK
+from deployments.deployment import QUICK, VOTES
 from deployments.postgresql import postgresql_binaries
 from deployments.redis import redis_is_installed
 from deployments.stack import CeleryStack
 
-from .contract import VOTES, Contract, succeeded
+from .contract import Contract, succeeded
 
 pytestmark = [pytest.mark.redis, pytest.mark.postgres]
 

@@ -7,9 +7,10 @@ from contextlib import closing
 import pytest
 from sqlalchemy import make_url
 
+from deployments.deployment import VOTES
 from deployments.stack import LocalStack
 
-from .contract import VOTES, Contract, succeeded
+from .contract import Contract, succeeded
 
 
 @pytest.fixture(scope="module")

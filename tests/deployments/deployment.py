@@ -47,7 +47,7 @@ MOMENTS: dict[str, Any] = {
     "evaluation": EVALUATION,
 }
 QUICK = {**MOMENTS, "evaluation": {"enabled": False}}
-# Many short steps: long enough to be interrupted in the middle, short enough for a test.
+# Short steps, to be held (`Deployment.held`) and interrupted between any two.
 VOTES: dict[str, Any] = {
     "method": {
         "name": "datalens",
@@ -58,7 +58,7 @@ VOTES: dict[str, Any] = {
         "teacher_batch": 4,
         "teacher_warmup_steps": 2,
         "threshold": "none",
-        "steps": 150,
+        "steps": 20,
     },
     "epsilon": 2.0,
     "synthetic_images": 64,

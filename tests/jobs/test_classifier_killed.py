@@ -10,7 +10,7 @@ from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import Deployment
 
 GRADIENTS: dict[str, Any] = {
-    "method": {"name": "dp_sgd", "architecture": "mlp", "steps": 150},
+    "method": {"name": "dp_sgd", "architecture": "mlp", "steps": 20},
     "epsilon": 4.0,
     "evaluation": {"enabled": False},
 }

@@ -18,11 +18,11 @@ from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger import released_iterates
 from deployments.deployment import Deployment
 
-STEPS = 120
+STEPS = 60
 REQUEST: dict[str, Any] = {
     "method": {
         "name": "dp_sgd", "architecture": "linear", "sampling": "poisson", "batch": 30, "steps": STEPS,
-        "accounting": "per_instance", "histogram_noise": 100, "histogram_every": 40,
+        "accounting": "per_instance", "histogram_noise": 100, "histogram_every": 20,
     },
     "epsilon": 1.0,
     "evaluation": {"enabled": False},

@@ -10,7 +10,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import Deployment
 
-STEPS, BATCH = 120, 30
+STEPS, BATCH = 60, 30
 SAMPLED: dict[str, Any] = {
     "method": {"name": "dp_sgd", "architecture": "mlp", "sampling": "poisson", "batch": BATCH, "steps": STEPS},
     "epsilon": 1.0,

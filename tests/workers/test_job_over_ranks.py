@@ -27,7 +27,7 @@ from workers.process import followers
 from workers.process.followers import StartedRanks
 from workers.run_job import _run_as_leader
 
-SHARED: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "num_teachers": 128, "steps": 60}, "seed": 3}
+SHARED: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "num_teachers": 128}, "seed": 3}
 SHORT: dict[str, Any] = {**SHARED, "method": {**SHARED["method"], "steps": 3}}
 FOLLOWER = b"workers.follow_rank"
 
