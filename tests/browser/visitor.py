@@ -92,16 +92,16 @@ class Visitor:
         return self.page.url.split("/")[-1]
 
     def shows(self, name: str) -> None:
-        """Pictures of the page, in light, dark and on a phone; axe finds nothing wrong, and nothing is cut off."""
+        """A picture of the page; in light and dark axe finds nothing wrong, and on a phone nothing is cut off."""
         # Its words can be seen before its scripts have run.
         self.page.wait_for_load_state("load")
-        self.looks(f"{name}-light", "light", DESK)
+        self.looks(name)
         self._is_accessible(name)
-        self.looks(f"{name}-dark", "dark", DESK)
+        self.page.emulate_media(color_scheme="dark")
         self._is_accessible(name, "color-contrast")
-        self.looks(f"{name}-phone", "light", PHONE)
-        self.page.set_viewport_size(DESK)  # type: ignore[arg-type]
         self.page.emulate_media(color_scheme="light")
+        self.fits(name, PHONE)
+        self.page.set_viewport_size(DESK)  # type: ignore[arg-type]
 
     def violations(self, *rules: str) -> list[str]:
         """What axe finds wrong with the page as it is, by all rules or those that are named."""
@@ -110,11 +110,14 @@ class Visitor:
         found: dict[str, Any] = self.page.evaluate("(chosen) => axe.run(chosen)", chosen)
         return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]
 
-    def looks(self, name: str, scheme: Any, size: Any) -> None:
-        """A picture of the page, which is no wider than the screen."""
-        self.page.set_viewport_size(size)
-        self.page.emulate_media(color_scheme=scheme)
+    def looks(self, name: str) -> None:
+        """A picture of the page on a desk, where it fits."""
+        self.fits(name, DESK)
         self.page.screenshot(path=self._screenshots / f"{name}.png", full_page=True)
+
+    def fits(self, name: str, size: Any) -> None:
+        """The page is no wider than such a screen."""
+        self.page.set_viewport_size(size)
         wide, screen = self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert wide <= screen, f"{name} is {wide} wide on {screen}"
 

@@ -1,9 +1,8 @@
-"""Fork servers for tests: one process imports what jobs need, and every worker under test gets a fork of it.
+"""Fork servers for tests: one process imports what jobs need, and every worker of a test run gets a fork of it.
 
 To start a server of its own costs a worker twelve seconds of processor time.
 """
 
-import atexit
 import functools
 import os
 import select
@@ -14,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -62,28 +62,30 @@ def warm_environment() -> dict[str, str]:
 
 @functools.cache
 def _socket_path() -> str:
-    folder = tempfile.mkdtemp(prefix="dlfork")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = str(Path(folder, "socket"))
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path)
-        listening.listen()
-        environment = WAITS_ASLEEP | os.environ | Hold(Path()).environment
-        importer = subprocess.Popen(
-            [sys.executable, "-m", "deployments.fork_servers"], stdin=listening, env=environment
-        )
-    atexit.register(importer.kill)
-    return path
+    """Where the importer listens: one for all processes of a test run, started by the first that asks for it."""
+    run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    folder = Path(tempfile.gettempdir(), f"dlfork-{run}")
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(folder / "binding"))
+            listening.listen()
+            environment = WAITS_ASLEEP | os.environ | Hold(Path()).environment
+            command = [sys.executable, "-m", "deployments.fork_servers", str(run), str(folder)]
+            subprocess.Popen(command, stdin=listening, env=environment, start_new_session=True)
+        (folder / "binding").rename(folder / "socket")
+    while not (folder / "socket").exists():
+        time.sleep(0.01)
+    return str(folder / "socket")
 
 
-def main() -> None:
-    """Fork a server for each connection, until whoever started this is gone."""
-    # Whoever started this may be gone when everything is imported.
-    parent, listening = os.getppid(), socket.socket(fileno=os.dup(sys.stdin.fileno()))
+def main(run: int, folder: str) -> None:
+    """Fork a server for each connection, until the test run is over."""
+    listening = socket.socket(fileno=os.dup(sys.stdin.fileno()))
     fork_jobs.import_all()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listening.settimeout(1)
-    while os.getppid() == parent:
+    while Path(f"/proc/{run}").exists():
         try:
             connection, _ = listening.accept()
         except TimeoutError:
@@ -92,7 +94,8 @@ def main() -> None:
             if os.fork() == 0:
                 listening.close()
                 fork_jobs.serve(connection)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]), sys.argv[2])
