@@ -30,7 +30,7 @@ from fast import pytest_addoption, pytest_configure, pytest_runtest_call, pytest
 
 PATIENCE = 240
 TESTS = Path(__file__).parent
-WAITING_FOLDERS = ("browser", "cli", "contract", "extensions", "jobs", "privacy_gate", "workers")
+WAITING_FOLDERS = ("browser", "cli", "contract", "docs", "extensions", "jobs", "privacy_gate", "workers")
 
 # How long an example takes says nothing on a busy machine. The same examples in every run; `scripts/soak` has others.
 hypothesis.settings.register_profile(
