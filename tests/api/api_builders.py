@@ -3,10 +3,12 @@
 import functools
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fastapi.routing import APIRoute
 
 from api.deps import Services
 from datalens_service.audits.audit import AttackResult, AuditResult
@@ -178,3 +180,12 @@ def gaussian(schema: Any) -> Generator:
         "factors": rng.normal(size=(schema.num_classes, rank, rank)),
     }
     return Generator("gaussian", schema, {}, {name: value.astype(np.float32) for name, value in tensors.items()})
+
+
+def routes(within: Any) -> Iterator[APIRoute]:
+    """All of them, of included routers as well."""
+    for route in within.routes:
+        if isinstance(route, APIRoute):
+            yield route
+        elif hasattr(route, "original_router"):
+            yield from routes(route.original_router)

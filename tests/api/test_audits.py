@@ -105,7 +105,7 @@ def test_a_network_without_privacy_is_caught_and_a_private_one_is_not(
     client: TestClient, services: Services, digits_id: str
 ) -> None:
     books = journal(client, digits_id)
-    bare = worked_off(client, services, unprotected(digits_id))
+    bare = worked_off(client, services, {**unprotected(digits_id), "references": 3})
     private = worked_off(client, services, {**rehearsal(digits_id), "references": 3})
     # 0.54 to 0.61 over six partitions.
     assert strongest(bare)["interval"][0] > 0.5

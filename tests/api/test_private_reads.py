@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, REHEARSAL, a_classifier, found_by_attacks, npz, succeed, training
-from fastapi.routing import APIRoute
+from api_builders import CONFIRMED, REHEARSAL, a_classifier, found_by_attacks, npz, routes, succeed, training
 from starlette.testclient import TestClient
 from test_isolation import OPERATIONS, call
 
@@ -97,15 +96,6 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
     }
     ids["classifier_id"] = released_models.build_id(classifier, released_models.CLASSIFIER)
     return House(ids, paths, canaries)
-
-
-def routes(within: Any) -> Iterator[APIRoute]:
-    """All of them, of included routers as well."""
-    for route in within.routes:
-        if isinstance(route, APIRoute):
-            yield route
-        elif hasattr(route, "original_router"):
-            yield from routes(route.original_router)
 
 
 def pages(client: TestClient) -> dict[str, tuple[str, str]]:

@@ -1,7 +1,6 @@
 """Problems: every deliberate error has a type, every type a page, and nothing unexpected speaks."""
 
 import json
-from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
@@ -17,17 +16,12 @@ from api.problems.problem_types import PROBLEM_TYPES
 from api.problems.request_errors import problem_errors
 from datalens_service import logs
 from datalens_service.errors import BudgetExceeded, DatalensError, LedgerCorrupt, StoreUnavailable
+from tests.voices.texts import all_errors
 
 SECRET = "patient-4711"  # noqa: S105
 
 
-def all_errors(error: type[DatalensError] = DatalensError) -> Iterator[type[DatalensError]]:
-    yield error
-    for child in error.__subclasses__():
-        yield from all_errors(child)
-
-
-@pytest.mark.parametrize("error", sorted(set(all_errors()), key=lambda error: error.__name__))
+@pytest.mark.parametrize("error", sorted(set(all_errors(DatalensError)), key=lambda error: error.__name__))
 def test_every_deliberate_error_has_a_type(error: type[DatalensError]) -> None:
     problem = PROBLEM_TYPES[error.slug]
     assert problem.title == error.title

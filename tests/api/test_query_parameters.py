@@ -1,10 +1,10 @@
 """No operation and no page ignores a query parameter: what it does not take is refused, with what was meant."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from api_builders import routes
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
@@ -12,16 +12,6 @@ from api.http.strictness import list_parameters
 from api.main import create_app
 from datalens_service.gateways.openid_provider import CALLBACK
 from datalens_service.settings import Settings
-
-
-def routes(within: Any) -> Iterator[APIRoute]:
-    """All of them, of included routers as well."""
-    for route in within.routes:
-        if isinstance(route, APIRoute):
-            yield route
-        elif hasattr(route, "original_router"):
-            yield from routes(route.original_router)
-
 
 ROUTES = list(routes(create_app(Settings(data_dir=Path("never-opened")))))
 STRICT = [route for route in ROUTES if route.path != CALLBACK]
