@@ -46,7 +46,7 @@ def tiles(path: Path) -> Path:
 def test_photographs_are_learned_at_a_working_size_that_is_said(datalens_json: Json, tmp_path: Path) -> None:
     data = tiles(tmp_path / "tiles.npz")
     settings = ("--set", "subspace_dimensions=8", "--set", "center=0.5")
-    spec = ("--data", data, "--epsilon", 90, "--delta", 1e-3, "--method", "moments", *settings)
+    spec = ("--data", data, "--epsilon", 20, "--delta", 1e-3, "--method", "moments", *settings)
     (sentence,) = datalens_json("plan", *spec)["warnings"]
     assert re.search(rf"{FREQUENCIES} numbers instead of {3 * SIDE**2:,}.* 14 by 14 pixels", sentence)
     files = datalens_json("train", *spec, "--confirm-classes", "--out", "out", "--images", 8, "--no-evaluation")[
