@@ -5,7 +5,6 @@ out the noisy sums of the first. Compared byte by byte: files that may be passed
 operators, messages of webhooks, lines of the log, metrics.
 """
 
-import functools
 import io
 import itertools
 import math
@@ -23,21 +22,19 @@ from typing import Any
 import numpy as np
 import pytest
 import structlog
-from api_builders import training
+from api_builders import routes, training
 from starlette.testclient import TestClient
-from test_private_reads import routes
 
 from api.application import create_app
 from api.security.permissions import RULES
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.stored_dataset import save_dataset
 from datalens_service.gateways.webhook_sender import WebhookSender
-from datalens_service.jobs import build_report, execute, job_watch
+from datalens_service.jobs import execute, job_watch
 from datalens_service.mechanisms import Mechanism
 from datalens_service.methods import AnyMethod, Moments
 from datalens_service.models.generators.denoiser import public_denoiser
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.privacy.recomputation import GaussianReleases, composed_epsilon
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
 from datalens_service.store.access.keys import KeyRequest
@@ -97,12 +94,6 @@ def submitted(client: TestClient, case: ContributionCase, seed: int) -> dict[str
     return {"job_id": job_id, "dataset_id": dataset_id, "name": "card.json", **of_job}
 
 
-@functools.cache
-def composed(given: tuple[GaussianReleases, ...], delta: float) -> float:
-    """By dp_accounting, once for both worlds if they ask for the same."""
-    return composed_epsilon(given, delta)
-
-
 def same_sums(patch: pytest.MonkeyPatch, sums: list[Any]) -> None:
     """Releases hand out the sums of the first world, one after the other; what is never handed out is left alone."""
     draw, turn = Mechanism._charge_and_draw, itertools.count()
@@ -128,7 +119,6 @@ def world(case: ContributionCase, seed: int, sums: list[Any], folder: Path, plan
         patch.setattr(public_denoiser, "_STEPS", 4)
         # How far a job is between two phases is told now and then, by a clock that nobody stops.
         patch.setattr(job_watch, "PROGRESS_SECONDS", math.inf)
-        patch.setattr(build_report, "composed_epsilon", lambda given, delta: composed(tuple(given), delta))
         patch.setattr(WebhookSender, "_round", lambda *_: False)
         patch.delenv("DATALENS_REQUIRE_SERVICES", raising=False)
         patch.setattr(sys, "stderr", printed)

@@ -19,7 +19,7 @@ from datalens_service.spec import TrainingSpec
 
 from .test_shapes import bars, shaded
 
-EPSILON, DELTA = 20.0, 1e-4
+EPSILON, DELTA = 8.0, 1e-4
 REJECTION: dict[str, Any] = {"name": "rejection", "steps": 3, "samples": 200, "dimensions": 20}
 DENOISER: dict[str, Any] = {
     "warm_start": REJECTION, "batch": 60, "steps": 3, "width": 8, "blocks": 1, "pretraining_steps": 5,
