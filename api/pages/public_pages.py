@@ -37,7 +37,7 @@ def sign_in(
     except Unauthorized as error:
         return _form(request, next, error.detail, 401)
     answer = RedirectResponse(local_path(next), 303)
-    cookies.remember(answer, request, session)
+    cookies.remember(answer, request, services.database, session)
     return answer
 
 

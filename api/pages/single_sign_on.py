@@ -51,7 +51,7 @@ def come_back(
     else:
         # A redirect would still count as the provider's: browsers withhold the session from it.
         answer = page(request, "signed_in", next=attempt.next)
-        cookies.remember(answer, request, session)
+        cookies.remember(answer, request, services.database, session)
     attempts.forget(answer)
     return answer
 

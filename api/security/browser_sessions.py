@@ -39,8 +39,9 @@ def is_cross_site(request: Request) -> bool:
     return request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none")
 
 
-def remember(response: Response, request: Request, session: BrowserSession) -> None:
-    """Hand the session to the browser, for requests from our own pages and no script."""
+def remember(response: Response, request: Request, database: Database, session: BrowserSession) -> None:
+    """Hand the session to the browser, for requests from our own pages and no script; one that it had ends."""
+    browser_sessions.sign_out(database, request.cookies.get(COOKIE, ""))
     response.set_cookie(
         COOKIE,
         session.token,

@@ -136,7 +136,7 @@ class SyntheticFiles:
         """
         _check_size(n, schema)
         request = ImageRequest(file, card, n, format, seed)
-        return self._kept(f"{generator_id}-{n}-{seed}", format, lambda out: self._in_turn(request, out))
+        return self._kept(f"{generator_id}-{n}-{seed}", format, lambda out: make_file(request, out))
 
     def bundle(self, job: Job, schema: Schema, request: BundleRequest) -> SyntheticFile:
         """The same with everything a data set needs to be published, as a zip.
@@ -201,8 +201,17 @@ class SyntheticFiles:
     def _kept(self, key: str, format: str, make: Callable[[Path], None]) -> SyntheticFile:
         """The file of `key`; its name carries its digest, so nothing else has to be kept."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for path in self._folder.glob(f"{key}-*.{format}"):
-            return SyntheticFile(path, path.stem.rpartition("-")[2])
+        if (kept := self._find(key, format)) is not None:
+            return kept
+        with self._places.take():
+            # Who waited may have waited for the same.
+            return self._find(key, format) or self._create(key, format, make)
+
+    def _find(self, key: str, format: str) -> SyntheticFile | None:
+        paths = self._folder.glob(f"{key}-*.{format}")
+        return next((SyntheticFile(path, path.stem.rpartition("-")[2]) for path in paths), None)
+
+    def _create(self, key: str, format: str, make: Callable[[Path], None]) -> SyntheticFile:
         with tempfile.TemporaryDirectory(prefix=".making-", dir=self._folder) as folder:
             made = Path(folder) / "synthetic"
             make(made)
@@ -215,11 +224,7 @@ class SyntheticFiles:
     def _make(self, job_id: str, n: int, format: str, seed: int, out: Path, *, packed: bool) -> None:
         generator, card = (self._artifacts.releasable(job_id, name).path for name in (GENERATOR, CARD))
         stock = self._artifacts.releasable(job_id, PACKED_IMAGES).path if packed else None
-        self._in_turn(ImageRequest(generator, card, n, format, seed, stock), out)
-
-    def _in_turn(self, request: ImageRequest, out: Path) -> None:
-        with self._places.take():
-            make_file(request, out)
+        make_file(ImageRequest(generator, card, n, format, seed, stock), out)
 
     def _remove_oldest(self) -> None:
         files = sorted(self._folder.glob("[jg]*_*"), key=lambda path: path.stat().st_mtime)

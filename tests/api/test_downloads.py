@@ -3,7 +3,10 @@
 import hashlib
 import io
 import json
+import threading
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -187,6 +190,28 @@ def test_more_than_was_packed_is_drawn_and_kept(
     monkeypatch.setattr(synthetic_files, "run_program", None)
     again = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
     assert (again.content, again.headers["etag"]) == (first.content, first.headers["etag"])
+
+
+def test_who_wants_the_same_at_once_waits_for_one_file(
+    client: TestClient, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, made = threading.Barrier(8), list[Path]()
+
+    def make(_request: object, out: Path) -> None:
+        made.append(out)
+        # Long enough for all others to ask.
+        time.sleep(1)
+        out.write_bytes(b"images")
+
+    def ask(_: int) -> bytes:
+        together.wait(60)
+        return client.get(f"/v1/jobs/{job_id}/synthetic").content
+
+    monkeypatch.setattr(synthetic_files, "make_file", make)
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(ask, range(8))) == {b"images"}
+    # As many as may be made at once.
+    assert len(made) <= 2
 
 
 def test_a_seed_draws_anew(client: TestClient, job_id: str) -> None:

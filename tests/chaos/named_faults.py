@@ -11,6 +11,7 @@ from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK
 from disks import small_disk
 
+from .load import load
 from .restored import failover, restored_backup
 from .served import LONG, Figures, ask, read, read_books, served, submit, summarize
 from .upgrade import upgrade
@@ -126,4 +127,5 @@ FAULTS: dict[str, Callable[[Path], Figures]] = {
     "upgrade": upgrade,
     "restored backup": restored_backup,
     "failover": failover,
+    "load": load,
 }
