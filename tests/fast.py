@@ -48,7 +48,7 @@ def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
     if event in _FORKS or (event == "subprocess.Popen" and _is_ours(str(arguments[0]))):
         _refused.append(event)
         if threading.current_thread() is threading.main_thread():
-            pytest.skip("starts a process")
+            pytest.skip("starts a process", allow_module_level=True)
         # What ends a test would end the event loop of a client that other fixtures still need.
         raise PermissionError("--fast starts no process")
 

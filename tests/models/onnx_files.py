@@ -1,5 +1,7 @@
 """ONNX encoders as owners export them, small."""
 
+import atexit
+import hashlib
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -53,4 +55,7 @@ def stored_encoder(side: int = 8) -> tuple[OnnxEncoder, Path]:
     content = onnx_encoder(side=side)
     with tempfile.NamedTemporaryFile(suffix=".onnx", delete=False) as file:
         file.write(content)
-    return OnnxEncoder.read(content), Path(file.name)
+    path = Path(file.name)
+    atexit.register(path.unlink, missing_ok=True)
+    # As `OnnxEncoder.read` finds it in a process.
+    return OnnxEncoder(sha256=hashlib.sha256(content).hexdigest(), features=FEATURES), path
