@@ -159,8 +159,8 @@ def public_images(upload: Upload | Dataset) -> PublicImages:
 
 def _start_from(public: Upload | None, training: TrainingRun, spec: TrainingSpec) -> PublicSource | None:
     if public is None:
-        if spec.method.releases_public_images:
-            raise InvalidSpec(f"{spec.method.name} hands out public images, and was given none.")
+        if spec.method.needs_public_images:
+            raise InvalidSpec(f"{spec.method.name} makes its images of public ones, and was given none.")
         return None
     if not isinstance(training, StartsFromPublic):
         raise InvalidSpec(f"{spec.method.name} does not start from public images.")

@@ -104,8 +104,10 @@ class TrainingSpec(Frozen):
 
     @model_validator(mode="after")
     def _public_data_has_a_use(self) -> Self:
-        if self.public_data is None and self.method.releases_public_images:
-            raise ValueError(speak(f"{self.method.name} hands out public images: name some in ⟦spec.public_data⟧."))
+        if self.public_data is None and self.method.needs_public_images:
+            raise ValueError(
+                speak(f"{self.method.name} makes its images of public ones: name some in ⟦spec.public_data⟧.")
+            )
         if self.public_data is not None and not self.method.starts_from_public_data:
             raise ValueError(speak(_NO_PUBLIC_DATA + f"{self.method.name} does not start from public images."))
         refusal = self.method.refusal_of_public_data() if self.public_data is not None else ""

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Query, Response
 from api.deps import ObjectId, Services, ServicesDep
 from api.pages.views import budget_breakdown
 from api.pages.views.facts import dataset_facts
-from api.pages.views.planning import CHOICES, read_form, suggest_request
+from api.pages.views.planning import CHOICES, offer_encoders, read_form, suggest_request
 from api.pages.views.rendering import PageRoute
 from api.pages.views.visitor import Visitor, VisitorDep
 from api.schemas.common import PlanRead, TrainingRequest
@@ -33,7 +33,8 @@ def plan_page(
     like: Annotated[str | None, Query(max_length=64)] = None,
 ) -> Response:
     """The form of a job, as somebody begins who knows nothing yet, or as another job was."""
-    shown = dataset_facts(services, _ready(services, dataset_id))
+    stored = _ready(services, dataset_id)
+    shown = dataset_facts(services, stored) | {"encoders": offer_encoders(stored.schema)}
     form = suggest_request(shown["dataset"].privacy)
     if like is not None:
         with services.database.connection() as connection:

@@ -173,12 +173,12 @@ class Method(Frozen, ABC):
     Attributes:
         result: Kind of released model that it makes: "generator" or "classifier".
         starts_from_public_data: Whether its runs have `StartsFromPublic.start_from`, for images declared public.
-        releases_public_images: Whether its generators hand such images out as they are, and need some.
+        needs_public_images: Whether it makes nothing without them.
     """
 
     result: ClassVar[str] = "generator"
     starts_from_public_data: ClassVar[bool] = False
-    releases_public_images: ClassVar[bool] = False
+    needs_public_images: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, schema: Schema, units: int) -> Plan:
@@ -213,6 +213,11 @@ class Method(Frozen, ABC):
     def kept_bytes(self, plan: Plan) -> int:
         """What a job of this plan keeps beside its model and its figures."""
         return 0
+
+    @property
+    def releases_public_images(self) -> bool:
+        """Whether its generators hand public images out as they are."""
+        return self.needs_public_images
 
     def max_ranks(self, schema: Schema) -> int:
         """Processes among which a run shares its work out at most; 1: it does not."""

@@ -1,8 +1,9 @@
 """Public votes: private records vote for the public images that they are next to.
 
 One release: noisy votes per class and public cell → how likely each cell is of each class → the pool's images, drawn in
-proportion, with soft labels. Lin et al. 2024, "Differentially private synthetic data via foundation model APIs 1:
-images", vote so for generated images; here the pool is fixed, and its cells are wide enough to collect votes.
+proportion, with soft labels, or what a denoiser of the pool makes of them. Lin et al. 2024, "Differentially private
+synthetic data via foundation model APIs 1: images", vote so for generated images; here the pool is fixed, and its cells
+are wide enough to collect votes.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from datalens_service.mechanisms import Account, CellVotes
 from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, named
-from datalens_service.methods.public_start import PublicImages, check_same_size, spread_over
+from datalens_service.methods.public_start import PublicImages, check_same_size, describe_source, spread_over
 from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.public_cells import PublicCells
 from datalens_service.models.public_source import PublicEncoder
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
-from datalens_service.strict import Integer, Number
+from datalens_service.strict import Flag, Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
+    from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
     from datalens_service.models.generators.generator import Generator
 
 
@@ -39,13 +41,16 @@ _VOTES_PER_CELL: Final = 10
 _FEWEST, _MOST = 8, 2**14
 _DIMENSIONS: Final = 64
 _FITTED: Final = 4_000
+_LEARNED: Final = 20_000
+_HIDING_STDDEV: Final = 1.0
+"""Noise on pixels from −1 to 1."""
 
 
 class PublicVotes(WalledMethod):
     """Parameters of votes for public images."""
 
     starts_from_public_data: ClassVar[bool] = True
-    releases_public_images: ClassVar[bool] = True
+    needs_public_images: ClassVar[bool] = True
 
     name: Literal["public_votes"] = "public_votes"
     encoder: Annotated[AnyEncoder, Field(discriminator="name"), BeforeValidator(named)] = Field(
@@ -60,6 +65,17 @@ class PublicVotes(WalledMethod):
     )
     threshold: Number = Field(default=1.0, ge=0, le=10, description="Votes that count, in deviations of the noise.")
     cap: Number = Field(default=0.1, gt=0, le=1, description="Largest share of a class that one cell gives.")
+    verbatim: Flag = Field(
+        default=True,
+        exclude_if=bool,
+        description="Hand out public images as they are. If not, each that was chosen is hidden in noise, and a "
+        "denoiser that learned from all of them draws another in its place, without a soft label.",
+    )
+
+    @property
+    def releases_public_images(self) -> bool:
+        """Only verbatim."""
+        return self.verbatim
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """One release of votes.
@@ -120,6 +136,7 @@ class PublicVotesRun(StatelessRun):
     ) -> None:
         self._parameters, self._records, self._randomness = parameters, records, randomness
         self._options = options
+        self._denoiser: PublicDenoiser | None = None
         mechanism = plan.releases[0].mechanism
         if not isinstance(mechanism, CellVotes):
             raise TypeError("the release of public votes is one of votes")
@@ -144,6 +161,11 @@ class PublicVotesRun(StatelessRun):
         features = self._view.features(self._pool)
         self._cells = PublicCells.fit(features, self._mechanism.cells, self._randomness.seed("cells"))
         self._members = self._cells.nearest(features)
+        if not self._parameters.verbatim:
+            from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
+
+            learned, digest = spread_over(public, _LEARNED).images, describe_source(public).sha256
+            self._denoiser = PublicDenoiser.learn(schema, learned, digest, options.public_models)
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """The votes."""
@@ -153,7 +175,7 @@ class PublicVotesRun(StatelessRun):
         )
 
     def result(self) -> Generator:
-        """The pool, with what the votes say of its cells."""
+        """The pool, with what the votes say of its cells; if not verbatim, a denoiser behind it."""
         from datalens_service.models.generators.generator import Generator
         from datalens_service.models.generators.pool import pack
 
@@ -166,7 +188,12 @@ class PublicVotesRun(StatelessRun):
         sizes = np.bincount(self._members, minlength=len(shares))
         weights = (shares / np.maximum(sizes, 1)[:, None])[self._members]
         tensors = pack(self._pool, weights.astype(np.float32), soft[self._members].astype(np.float32))
-        return Generator("pool", self._records.schema, {}, tensors)
+        if self._denoiser is None:
+            return Generator("pool", self._records.schema, {}, tensors)
+        from datalens_service.models.generators.denoiser.diffusion import Start
+
+        finished = self._denoiser.finish(Start("pool", {}, tensors), _HIDING_STDDEV)
+        return Generator("diffusion", self._records.schema, *finished)
 
 
 def capped_shares(votes: Floats, least: float, cap: float) -> Floats:

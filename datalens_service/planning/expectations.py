@@ -95,7 +95,7 @@ def _serve(
     method: AnyMethod, names: list[str], spec: TrainingSpec, schema: Schema, calibration: float | None
 ) -> Alternative | None:
     """A row; None of public images where they change nothing, and of a method that these images do not fit."""
-    public = spec.public_data or _PLACEHOLDER if method.releases_public_images else None
+    public = spec.public_data or _PLACEHOLDER if method.needs_public_images else None
     if names == [POOL] and public is None:
         return None
     try:

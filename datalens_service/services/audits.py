@@ -157,8 +157,8 @@ def _check_attacks(request: AuditRequest, schema: Schema, method: AnyMethod | No
 
 
 def _check_needs_no_pool(method: AnyMethod) -> None:
-    if method.releases_public_images:
-        raise InvalidSpec(f"Models of an audit start from no public images, and {method.name} hands some out.")
+    if method.needs_public_images:
+        raise InvalidSpec(f"Models of an audit start from no public images, and {method.name} needs some.")
 
 
 def _check_units(schema: Schema) -> None:

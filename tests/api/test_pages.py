@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.pages.views.journal import _MEANINGS, build_table
+from api.pages.views.planning import read_form
 from api.pages.views.rendering import _templates
 from api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service.proof.hash_chain import EntryKind
@@ -122,6 +123,16 @@ def test_images_that_teach_are_a_choice_of_their_own(visitor: TestClient, datase
     assert "data-body" in plan(visitor, dataset_id, preset="teach")
 
 
+def test_a_chosen_encoder_serves_classifiers_and_labels() -> None:
+    seeing = {"name": "scattering", "encoder": {"name": "imagenet-lite0"}}
+    for form, method in (
+        ({"preset": "classifier"}, seeing),
+        ({"preset": "teach", "public_data": "ds_pool"}, {"name": "labelled_pool", "classifier": seeing}),
+    ):
+        request = read_form({"epsilon": "1", "encoder": '{"name": "imagenet-lite0"}', **form})
+        assert request == read_form({"epsilon": "1", "method": json.dumps(method), **form})
+
+
 def test_a_price_above_the_budget_cannot_be_submitted(visitor: TestClient, dataset_id: str) -> None:
     shown = plan(visitor, dataset_id, epsilon="50")
     assert "More than is left" in shown
@@ -138,6 +149,7 @@ def test_a_price_above_the_budget_cannot_be_submitted(visitor: TestClient, datas
         ({"method": '{"name": "nothing"}'}, "The name must be one of"),
         ({"method": '{"name": "moments", "clip_norm": 7}'}, "Must be at most 1"),
         ({"more": "1"}, "more: There is no field of this name"),
+        ({"encoder": '{"name": "scattering"}'}, "An encoder serves"),
     ],
 )
 def test_a_form_that_cannot_be_priced_says_why(

@@ -1,5 +1,6 @@
 """The page of a classifier job: a table of the owner's test images instead of samples."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from datalens_service.data.dataset import Split
 from datalens_service.data.digits import digits
 from tests.browser.visitor import Visitor
 from tests.cli.service import RunningService
+from tests.models.onnx_files import stored_encoder
 
 pytestmark = pytest.mark.browser
 METHOD = {"name": "dp_sgd", "architecture": "linear", "steps": 12, "learning_rate": 2.0, "momentum": 0.5}
@@ -30,6 +32,7 @@ def test_the_owner_sees_which_class_is_taken_for_which(
         assert job.state == "succeeded", job.error
         [classifier] = [one for one in client.classifiers() if one.job_id == job.id]
         assert client.get_classifier(classifier.id).card is not None
+        _chooses_an_encoder(owner, dataset.id)
 
     page = owner.page
     page.goto(f"/jobs/{job.id}")
@@ -42,3 +45,16 @@ def test_the_owner_sees_which_class_is_taken_for_which(
     owner.shows("classifier-job")
     page.goto("/releases")
     owner.shows("classifier-release")
+
+
+def _chooses_an_encoder(owner: Visitor, dataset_id: str) -> None:
+    encoder, file = stored_encoder()
+    page = owner.page
+    page.goto(f"/datasets/{dataset_id}/new-job")
+    page.get_by_text("More settings", exact=True).click()
+    page.locator("#encoder-file").set_input_files(file)
+    expect(page.locator("#encoder-note")).to_contain_text(f"{encoder.features} features")
+    expect(page.locator("#price-part")).to_contain_text("An encoder serves")
+    page.locator('input[name="preset"][value="classifier"]').check()
+    expect(page.locator("#submit-job")).to_have_attribute("data-body", re.compile(encoder.sha256))
+    owner.shows("plan-encoder")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import PublicVotes
 from datalens_service.methods.public_votes import capped_shares, plan_cells
+from datalens_service.models.generators.denoiser import public_denoiser
+from datalens_service.models.generators.generator import Generator
 from datalens_service.models.public_cells import PublicCells
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
@@ -31,6 +35,31 @@ def test_private_records_choose_public_images_that_look_like_them() -> None:
     assert np.mean([own == given for own, given in seen if own is not None]) > 0.8
     soft = released.generator.soft_labels(200)
     np.testing.assert_allclose(soft.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_if_not_verbatim_a_denoiser_of_the_pool_draws_others_in_their_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(public_denoiser, "_STEPS", 200)
+    private = stripes()
+    method = PublicVotes(cells=20, verbatim=False)
+    spec = TrainingSpec(method=method, epsilon=20.0, delta=1e-4, public_data="ds_1")
+    assert TrainingSpec(method=PublicVotes(cells=20), epsilon=20.0, delta=1e-4, public_data="ds_1").plan(
+        private.schema
+    ) == spec.plan(private.schema)
+    account = MemoryAccount(spec.limit_units(private.schema))
+    released = run(spec, private, account=account, public=pool(private))
+    assert [label for _, label, _ in account.charges] == ["votes.cells"]
+    assert released.public_source is not None
+    assert not released.public_source.verbatim
+    images, labels = released.generator.sample(100)
+    known = {image.tobytes() for image in pool(private).train.images}
+    assert not known & {image.tobytes() for image in images}
+    above, below = (half.mean(axis=(1, 2, 3)) for half in np.array_split(images, 2, axis=1))
+    assert np.mean((above > below) == (labels == 0)) > 0.8
+    assert released.generator.soft_labels(100) is None
+    released.generator.save(tmp_path / "generator.safetensors")
+    np.testing.assert_array_equal(Generator.load(tmp_path / "generator.safetensors").sample(100)[0], images)
 
 
 def test_cells_are_a_tenth_of_the_records_of_a_class_over_the_noise() -> None:

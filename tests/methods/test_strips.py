@@ -119,7 +119,7 @@ def test_a_method_takes_strips_or_its_plan_refuses_them(method: Method, shape: t
     except InvalidSpec:
         return
     training = method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions())
-    if method.releases_public_images:
+    if method.needs_public_images:
         training.start_from(public_images(data))
     account = MemoryAccount(10**19, (EPSILON, DELTA))
     noise = cast(NoiseSource, QuickNoise())

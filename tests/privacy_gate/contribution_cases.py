@@ -79,7 +79,7 @@ class ContributionCase:
     @property
     def spec(self) -> TrainingSpec:
         """A job with little noise, so that what is learnt from one step matters in the next."""
-        public = "ds_pool" if self.public or self.method.releases_public_images else None
+        public = "ds_pool" if self.public or self.method.needs_public_images else None
         return TrainingSpec(method=self.method, epsilon=8.0, delta=1e-3, public_data=public)
 
     def dataset(self, rng: np.random.Generator) -> Dataset:
@@ -299,6 +299,7 @@ CASES: tuple[ContributionCase, ...] = (
         ContributionCase(LabelledPool(classifier=Scattering(warm_start=_MOMENTS, **_SCATTERING)), records, tried=2)
         for records in (1, 2, 3)
     ),
+    ContributionCase(PublicVotes(cells=5, verbatim=False), 2, tried=2),
     ContributionCase(Diffusion(**_DIFFUSION), 1, tried=2),
     *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=1) for records in (2, 3)),
     *(ContributionCase(_REJECTION, records, tried=2) for records in (1, 2, 3)),

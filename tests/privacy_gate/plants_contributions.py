@@ -29,6 +29,7 @@ from datalens_service.methods.sums import mixture, moments, pooled_moments, reco
 from datalens_service.methods.voting import training_run
 from datalens_service.methods.voting.shard_teachers import Question, image_votes
 from datalens_service.models.encoders.network import EncoderNetwork
+from datalens_service.models.generators import pool
 from datalens_service.models.public_cells import PublicCells
 from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness
@@ -386,7 +387,32 @@ def a_unit_votes_with_every_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CellVotes, "_shares", lambda self, units, counts: self.grid * counts)
 
 
+VOTERS: list[np.ndarray] = []
+"""Images that voted last."""
+
+
+def remembered_cells(rows: Rows, cells: public_votes.Cells) -> Votes:
+    """Images stay behind."""
+    VOTERS[:] = [rows.values]
+    return nearest_cells(rows, cells)
+
+
+def images_that_voted_join_the_pool(patch: pytest.MonkeyPatch) -> None:
+    """What a denoiser starts from holds private images beside public ones."""
+    pack = pool.pack
+
+    def joined(images: np.ndarray, weights: np.ndarray, soft_labels: np.ndarray) -> pool.Tensors:
+        more = np.ones((len(VOTERS[-1]), weights.shape[1]), dtype=np.float32)
+        return pack(
+            np.concatenate([images, VOTERS[-1]]), *(np.concatenate([one, more]) for one in (weights, soft_labels))
+        )
+
+    patch.setattr(public_votes, "nearest_cells", remembered_cells)
+    patch.setattr(pool, "pack", joined)
+
+
 PLANTS = (
+    Plant("images that voted among those that a denoiser starts from", "R6", images_that_voted_join_the_pool),
     Plant("features of public cells fitted to private records", "R6", cells_are_seen_as_private_records_lie),
     Plant("ties of public cells broken by the order of records", "R6", ties_are_broken_by_the_order_of_records),
     Plant("a unit votes for public cells with every record", "R1", a_unit_votes_with_every_record),

@@ -28,6 +28,7 @@ export function startPlan() {
     disable(price);
     waiting = setTimeout(ask, WAIT_MILLISECONDS);
   });
+  document.getElementById("encoder-file").addEventListener("change", (event) => uploadEncoder(event.target, form));
   form.addEventListener("submit", (event) => event.preventDefault());
   price.addEventListener("change", (event) => {
     if (event.target.id !== "accept-low-utility") return;
@@ -63,6 +64,23 @@ function compare(found) {
   const reason = found.querySelector('[data-offer="reason"]');
   if (reason) document.getElementById("default-reason").textContent = reason.textContent;
   found.getElementById("offers")?.remove();
+}
+
+/** An uploaded encoder becomes the one that is chosen. */
+async function uploadEncoder({ files: [file] }, form) {
+  if (!file) return;
+  const note = document.getElementById("encoder-note");
+  note.textContent = "Trying it …";
+  try {
+    const body = new FormData();
+    body.append("file", file);
+    const encoder = await send("POST", url("/v1/encoders"), body);
+    form.elements.encoder.add(new Option(file.name, JSON.stringify(encoder), true, true));
+    note.textContent = `Chosen: ${encoder.features} features.`;
+    form.dispatchEvent(new Event("input"));
+  } catch (error) {
+    note.textContent = error.message;
+  }
 }
 
 async function submit(button) {

@@ -16,7 +16,7 @@ export const headers = { "X-CSRF-Token": token, "Datalens-Voice": "page", Accept
 
 /** Send a request; its JSON answer, or null if it has none. Throws Problem. */
 export async function send(method, path, body, more = {}) {
-  const asJson = body === undefined ? {} : { "Content-Type": "application/json" };
+  const asJson = typeof body === "string" ? { "Content-Type": "application/json" } : {};
   let answer;
   try {
     answer = await fetch(path, { method, body, headers: { ...headers, ...asJson, ...more } });

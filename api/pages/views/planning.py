@@ -8,8 +8,10 @@ from pydantic import ValidationError
 from api.http.strictness import typed
 from api.problems.request_errors import described, problem_errors
 from api.schemas.common import BudgetRead
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.settings import EvaluationSettings
+from datalens_service.models.encoders.imagenet_lite0 import takes_photographs
 from datalens_service.notation import RefusedMember, json_value
 from datalens_service.planning.choices import OFFERED, TEACH, TITLES
 from datalens_service.planning.presets import DEFAULT_PRESET
@@ -74,18 +76,39 @@ def read_form(values: Mapping[str, Any]) -> RequestedSpec:
     Raises:
         InvalidSpec: A field is out of range, or not one of the form; parameters are not JSON, or not those of a method.
     """
-    filled = {name: value for name, value in values.items() if value or name != "public_data"}
-    choice, method = filled.pop("preset", DEFAULT_PRESET), filled.pop("method", "")
+    filled = {name: value for name, value in values.items() if value or name not in ("public_data", "encoder")}
+    choice, method, encoder = filled.pop("preset", DEFAULT_PRESET), filled.pop("method", ""), filled.pop("encoder", "")
     evaluation = typed(EvaluationSettings, {"enabled": filled.pop("evaluate", False)})
     if choice == "classifier":
         filled.pop("synthetic_images", None)
     wanted = {"method": _parse_method(method)} if method.strip() else _name_preset(choice)
+    if encoder:
+        wanted = {"method": _through(_parse_method(encoder), wanted, pool="public_data" in filled)}
     request = {**wanted, **typed(RequestedSpec, filled), "evaluation": evaluation}
     try:
         return RequestedSpec.model_validate(request)
     except ValidationError as error:
         located = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
         raise InvalidSpec(described(problem_errors(located, request)[0], "spec")) from None
+
+
+def offer_encoders(schema: Schema) -> list[tuple[str, str]]:
+    """Encoders that need no upload, as a request names them, with their titles."""
+    photographs = [('{"name": "imagenet-lite0"}', "Features of photographs (imagenet-lite0)")]
+    return [('{"name": "scattering"}', "Wavelets"), *(photographs if takes_photographs(schema) else [])]
+
+
+def _through(encoder: Any, wanted: Mapping[str, Any], *, pool: bool) -> dict[str, Any]:
+    """The method of a choice that sees images through an encoder."""
+    seeing = {"name": "scattering", "encoder": encoder}
+    if wanted == _name_preset("classifier"):
+        return seeing
+    if wanted == _name_preset(TEACH) and pool:
+        return {"name": "labelled_pool", "classifier": seeing}
+    raise InvalidSpec(
+        f"An encoder serves “{TITLES['classifier']}”, and “{TITLES[TEACH]}” with public images: choose one of them, or "
+        "no encoder."
+    )
 
 
 def _parse_method(text: str) -> Any:

@@ -37,7 +37,7 @@ class LabelledPool(WalledMethod):
     """Parameters of a classifier that labels public images."""
 
     starts_from_public_data: ClassVar[bool] = True
-    releases_public_images: ClassVar[bool] = True
+    needs_public_images: ClassVar[bool] = True
 
     name: Literal["labelled_pool"] = "labelled_pool"
     classifier: Annotated[Scattering, BeforeValidator(named)] = Scattering()

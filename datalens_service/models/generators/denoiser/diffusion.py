@@ -16,6 +16,7 @@ from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidInput
 from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.generators import pool
 from datalens_service.models.generators.denoiser.denoiser import Denoiser, follow_path, noise_schedule
 from datalens_service.models.generators.denoiser.denoiser_shape import DEFAULT_GRID, DenoiserShape
 from datalens_service.models.generators.gaussian import gaussian, guided, mixture
@@ -26,9 +27,10 @@ Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
 
 STARTS: Final = {
-    "gaussian": gaussian.draw, "mixture": mixture.draw, "guided": guided.draw, "rejection": rejection.draw
+    "gaussian": gaussian.draw, "mixture": mixture.draw, "guided": guided.draw, "rejection": rejection.draw,
+    "pool": pool.draw,
 }  # fmt: skip
-"""Released models that a denoiser starts from."""
+"""What a denoiser starts from: released models, or public images that private votes chose."""
 PROPOSALS: Final = {"rejection": rejection.draw_proposals}
 """The same, of models that reject many of their samples, before they do."""
 
