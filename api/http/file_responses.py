@@ -12,7 +12,6 @@ from datalens_service.errors import NotFound
 
 _HEADERS: Final = {
     "Cache-Control": "private, no-cache",
-    "X-Content-Type-Options": "nosniff",
     # Reports are HTML: whatever gets into one, it cannot load or run anything.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox",
 }

@@ -81,6 +81,7 @@ class _Reply:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             headers["X-Request-ID"] = self.request_id
+            headers["X-Content-Type-Options"] = "nosniff"
             if message["status"] >= 400 and headers.get("content-type", "").startswith("text/plain"):
                 await self.replace(from_status(message["status"], self.request_id, headers.get("content-range")))
         if not self._replaced:

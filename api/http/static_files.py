@@ -23,5 +23,4 @@ class StaticFolder(StaticFiles):
         """A file, or 304 for a browser that has it."""
         answer = super().file_response(full_path, stat_result, scope, status_code)
         answer.headers["Cache-Control"] = "no-cache"
-        answer.headers["X-Content-Type-Options"] = "nosniff"
         return answer

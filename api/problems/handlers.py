@@ -33,7 +33,6 @@ from datalens_service.voices import speak, spoken
 MEDIA_TYPE: Final = "application/problem+json"
 PRIVATE: Final = {
     "Cache-Control": "private, no-store",
-    "X-Content-Type-Options": "nosniff",
     "X-Datalens-Audience": "owner",
 }
 """Headers of an answer for the owner of the data alone."""
