@@ -126,8 +126,8 @@ class DataLensRun:
         """Let teachers learn from images, then vote on them."""
         votes, basis = self._votes, self._vote_basis()
         question = Question(images.cpu(), labels.cpu(), votes.classes_voted_apart, votes.reads_scores, basis)
-        times = self._parameters.teacher.steps_before_vote(first=step == self._warm_steps)
-        self._shards.learn(train_teachers, question, times)
+        if times := self._parameters.teacher.steps_before_vote(first=step == self._warm_steps):
+            self._shards.learn(train_teachers, question, times)
         with_coins = votes.model_copy(update={"seed": self._randomness.seed("signs", step)})
         return self._shards.release(with_coins, image_votes, question, step=step, account=account, noise=noise)
 
