@@ -14,8 +14,6 @@ from datalens_service.methods import (
     AnyMethod,
     DataLens,
     DpSgd,
-    LabelledPool,
-    PublicVotes,
     Rejection,
     RejectionOrDiffusion,
 )
@@ -29,7 +27,6 @@ from . import detect_teachers, replay
 from .cases import CASES as MECHANISM_CASES
 from .cases import MECHANISMS
 from .contribution_cases import CASES, HORIZON, LARGE_CASES
-from .detect_release import METHODS
 from .detect_rows import MANY, MANY_UNITS
 
 PRODUCT = Path(__file__).parents[2] / "datalens_service"
@@ -124,9 +121,3 @@ def test_every_mechanism_is_released_by_a_job_that_is_tried():
 
 def test_individual_accounting_has_a_case():
     assert any(isinstance(case.method, DpSgd) and case.method.accounting == "per_instance" for case in CASES)
-
-
-def test_every_method_runs_on_records_that_all_differ():
-    """Of `rejection_or_diffusion` and the methods of pools, each part is run by itself."""
-    parts = {RejectionOrDiffusion, LabelledPool, PublicVotes}
-    assert {type(method) for method in METHODS} == set(REGISTERED) - parts
