@@ -123,5 +123,5 @@ PLANTS = (
     Plant("teachers quieter than the median do not vote", "R6", quiet_teachers_stay_at_home),
     Plant("class-pure shards at the price of mixed ones", "R2", class_pure_shards_at_the_price_of_mixed_ones),
     Plant("a student that looks at its teachers", "R4", students_look_at_their_teachers),
-    Plant("a student that opens the checkpoint of its teachers", "B13", weights_of_teachers_move_the_student),
+    Plant("a student that opens the checkpoint of its teachers", "R4", weights_of_teachers_move_the_student),
 )
