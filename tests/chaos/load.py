@@ -27,17 +27,23 @@ _STREAMS = 200
 _SMALL = {**QUICK, "epsilon": 0.1}
 _LONG = {**VOTES, "method": {**VOTES["method"], "steps": 5000, "top_k": 2}}
 _ROUND = ("poll", "list", "poll", "plan", "poll", "download", "poll", "list", "usage", "poll")
-"""What a client does, one after another; every third round it submits a job."""
+"""What a client does, one after another; in one of ten rounds it submits a job."""
 
 Answers = dict[str, list[tuple[int, float]]]
 
 
-def load(folder: Path, seconds: float = 180.0) -> Figures:
-    """50 clients with 20 keys, and 200 streams of events."""
+def load(folder: Path) -> Figures:
+    """For three minutes, on a stack of its own."""
     with served(folder) as stack:
-        first = stack.url
-        stack.port = free_port()
-        stack.start_api()
+        return press(stack, 180.0)
+
+
+def press(stack: CeleryStack, seconds: float) -> Figures:
+    """50 clients with 20 keys, and 200 streams of events, on the API of a stack and a second one."""
+    first, port, api = stack.url, stack.port, stack.api
+    stack.port = free_port()
+    stack.start_api()
+    try:
         stack.wait(stack.ready)
         stand = _Stand(stack, (first, stack.url))
         with ThreadPoolExecutor(_CLIENTS + 1) as threads:
@@ -48,19 +54,26 @@ def load(folder: Path, seconds: float = 180.0) -> Figures:
         with stack.client() as client:
             client.cancel(stand.long)
         ended = [stack.wait_for_end(jobs.get(stack.database, job)).state for job in stand.submitted]
+    finally:
+        stack.kill_api()
+        stack.port, stack.api = port, api
+    return _judge(found, seconds, ended, streams.result())
+
+
+def _judge(found: Answers, seconds: float, ended: list[JobState], streams: dict[str, int]) -> Figures:
     statuses = Counter(status for answers in found.values() for status, _ in answers)
-    figures: Figures = {
+    lost = sum(state != JobState.SUCCEEDED for state in ended)
+    return {
         "requests": statuses.total(),
         "per_second": round(statuses.total() / seconds, 1),
         "by_status": {str(status): count for status, count in sorted(statuses.items())},
         "milliseconds": {kind: _percentiles(answers) for kind, answers in sorted(found.items())},
-        "streams": streams.result(),
+        "streams": streams,
         "jobs": len(ended),
-        "lost_jobs": sum(state != JobState.SUCCEEDED for state in ended),
+        "lost_jobs": lost,
         "load_average": os.getloadavg()[0],
+        "passed": statuses.keys() <= {200, 202} and not lost and streams["cut"] == 0,
     }
-    sound = statuses.keys() <= {200, 202} and not figures["lost_jobs"] and figures["streams"]["cut"] == 0
-    return figures | {"passed": sound}
 
 
 class _Stand:
@@ -120,9 +133,9 @@ class _Stand:
 
     def _kinds(self, number: int) -> Iterator[str]:
         for turn in itertools.count(number):
-            yield from _ROUND
-            if turn % 5 == 0:
+            if turn % 10 == 0:
                 yield "submit"
+            yield from _ROUND
 
     def _request(self, kind: str) -> tuple[str, str]:
         return {

@@ -5,6 +5,7 @@ from typing import NoReturn
 
 import pytest
 
+from chaos.load import press
 from deployments.deployment import QUICK, VOTES
 from deployments.postgresql import postgresql_binaries
 from deployments.redis import redis_is_installed
@@ -29,6 +30,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory, do_without: Callable[[str], 
 
 class TestCelery(Contract):
     """On PostgreSQL and Redis."""
+
+    def test_many_clients_and_streams_on_two_apis_lose_no_request_and_no_job(self, stack: CeleryStack) -> None:
+        figures = press(stack, seconds=5)
+        assert figures["passed"], figures
+        assert figures["jobs"]
 
     def test_killed_broker_loses_no_job(self, stack: CeleryStack) -> None:
         with stack.held(1):

@@ -1,6 +1,8 @@
 """Artifacts in an object store: a real server speaking S3, in this process."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -168,6 +170,29 @@ def test_copies_do_not_pile_up(
         put(store, lease, f"file-{number}", b"%d" % number)
         assert store.get(lease.job_id, f"file-{number}").path.read_bytes() == b"%d" % number
     assert len(local_files(tmp_path / "data")) == 2
+
+
+def test_a_store_that_hardly_answers_does_not_have_all_threads(
+    store: ArtifactStore, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, lease, "card.json", b"whole")
+    answering, refused, remote = threading.Event(), threading.Semaphore(0), store._releasable._files
+    fetch = remote.get_file
+    monkeypatch.setattr(files, "_TURN_SECONDS", 0.1)
+    monkeypatch.setattr(remote, "get_file", lambda *names: answering.wait(60) and fetch(*names))
+
+    def read(_: int) -> bytes:
+        try:
+            return store.get(lease.job_id, "card.json").path.read_bytes()
+        except StoreUnavailable:
+            refused.release()
+            return b""
+
+    with ThreadPoolExecutor(files._FETCHES + 2) as threads:
+        reads = [threads.submit(read, number) for number in range(files._FETCHES + 2)]
+        assert all(refused.acquire(timeout=60) for _ in range(2))
+        answering.set()
+    assert sorted(one.result() for one in reads)[-files._FETCHES :] == [b"whole"] * files._FETCHES
 
 
 def test_a_bucket_that_is_away_is_a_named_error(
