@@ -6,7 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, final, runtime_checkable
 
 from pydantic import Field
 
@@ -197,6 +197,10 @@ class Method(Frozen, ABC):
             InvalidSpec: The parameters do not fit the schema.
         """
         return self.plan(schema, limit_units(epsilon, delta))
+
+    def settle(self, schema: Schema, epsilon: float, delta: float) -> Self:
+        """The same with what a request left out, where that follows from public numbers."""
+        return self
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """What whoever pays for the plan should know before; from public numbers."""

@@ -45,9 +45,10 @@ from datalens_service.methods import (
     RejectionOrDiffusion,
     Scattering,
 )
+from datalens_service.methods.descent.planned_descent import choose_architecture
 from datalens_service.methods.voting.rivals import build_rival
 from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher
-from datalens_service.models.classifiers.sizes import fits_scattering, num_weights
+from datalens_service.models.classifiers.sizes import fits_scattering
 from datalens_service.models.encoders.imagenet_lite0 import ImagenetLite0, takes_photographs
 from datalens_service.privacy.accounting import default_delta, mu_for_epsilon
 
@@ -163,6 +164,12 @@ def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look",
     if pool and schema.num_classes > 1 and (labeller := _on_features(schema)):
         return LabelledPool(classifier=labeller)
     return _teaching(schema, epsilon)
+
+
+def plan_named(method: AnyMethod, schema: Schema, epsilon: float) -> AnyMethod:
+    """A method that was named; where nothing but its name was said, with what its preset plans."""
+    planned = _PLANNED.get(method.name)
+    return planned(schema, epsilon) if planned and not method.model_fields_set - {"name"} else method
 
 
 def count_teachers(schema: Schema, *, multiple_of: int = 1) -> int:
@@ -348,7 +355,7 @@ def _started_classifier(schema: Schema) -> Scattering | DpSgd:
     """One that public images can start."""
     if fits_scattering(schema):
         return Scattering(warm_start=build_moments(schema))
-    return DpSgd(architecture=_convolutions_or_not(schema))
+    return DpSgd()
 
 
 def _on_features(schema: Schema) -> Scattering | None:
@@ -430,7 +437,7 @@ def _dp_gan(_schema: Schema, _epsilon: float) -> DpGan:
 def _dp_gan_paper(schema: Schema, epsilon: float) -> DpGan:
     # Bie, Kamath and Zhang (2023) make 450,000 steps on Poisson batches of 128; full passes take less noise.
     return DpGan(
-        discriminator=_convolutions_or_not(schema),
+        discriminator=choose_architecture(schema),
         steps=3_000,
         discriminator_learning_rate=2e-4,
         updates_per_generator_step=200 if epsilon <= 1 else 50,
@@ -441,15 +448,6 @@ def _dp_gan_paper(schema: Schema, epsilon: float) -> DpGan:
         generator_averaging=0.0,
         warm_start=None,
     )
-
-
-def _convolutions_or_not(schema: Schema) -> Literal["small_cnn", "mlp"]:
-    """Convolutions where the images are large enough."""
-    try:
-        num_weights("small_cnn", schema)
-    except InvalidSpec:
-        return "mlp"
-    return "small_cnn"
 
 
 def _gs_wgan_paper(schema: Schema, _epsilon: float) -> DataLens:
@@ -490,3 +488,7 @@ PRESETS: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
     "pate_gan": _pate_gan,
     "pate_gan_paper": _pate_gan_paper,
 }
+_PLANNED: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
+    "diffusion": _diffusion, "guided": _guided, "pate_gan": _pate_gan,
+}  # fmt: skip
+"""Methods whose defaults are those of one data set."""

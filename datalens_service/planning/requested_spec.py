@@ -7,7 +7,8 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.planning.presets import DEFAULT_PRESET, PRESETS, Purpose, preset
+from datalens_service.planning.presets import DEFAULT_PRESET, PRESETS, Purpose, plan_named, preset
+from datalens_service.privacy.accounting import default_delta
 from datalens_service.spec import (
     SYNTHETIC_IMAGES,
     Delta,
@@ -65,19 +66,19 @@ class RequestedSpec(Frozen):
         return self
 
     def resolve(self, schema: Schema) -> TrainingSpec:
-        """The request with its method, which a preset chooses from public values.
+        """The request with its method, which a preset chooses from public values, and all parameters.
 
         Raises:
             InvalidSpec: The preset has no such purpose, or something does not go with the method it chooses.
         """
-        method = self.method or preset(
-            self.preset or DEFAULT_PRESET,
-            schema,
-            self.epsilon,
-            self.purpose or "look",
-            pool=self.public_data is not None,
-        )
+        name, purpose, pool = self.preset or DEFAULT_PRESET, self.purpose or "look", self.public_data is not None
+        if self.method is None:
+            method = preset(name, schema, self.epsilon, purpose, pool=pool)
+        else:
+            method = plan_named(self.method, schema, self.epsilon)
+        delta = default_delta(schema.num_units) if self.delta is None else self.delta
         try:
+            method = method.settle(schema, self.epsilon, delta)
             return TrainingSpec.model_validate(self._stated(method.model_dump()))
         except ValidationError as error:
             raise InvalidSpec(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None

@@ -7,7 +7,7 @@ a partition (docs/mechanisms/von_mises_fisher.md).
 """
 
 import math
-from typing import Final
+from typing import Final, Self
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
@@ -18,6 +18,7 @@ from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters, summed_units
 from datalens_service.methods.descent.iterates import bytes_of_iterates, check_room
 from datalens_service.methods.descent.noisy_directions import PartitionedRun, drowned_directions
+from datalens_service.methods.descent.planned_descent import plan_descent
 from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_size, num_weights
@@ -34,6 +35,17 @@ _LOUDEST_HISTOGRAM: Final = 0.05
 
 class DpSgd(DpSgdParameters):
     """Parameters of noisy gradient descent on all weights of a network."""
+
+    def settle(self, schema: Schema, epsilon: float, delta: float) -> Self:
+        """The same with planned steps, batches, rate and network where they were left out.
+
+        Named noise, iterates that are kept and Adam need other ones: there nothing is planned.
+        """
+        usual = self.noise_multiplier is None and self.optimizer == "sgd" and self.accounting == "uniform"
+        if self.noise != "gaussian" or not usual:
+            return self
+        named = self.model_dump(include=self.model_fields_set)
+        return self.model_validate({**named, **plan_descent(schema, epsilon, delta, named)})
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """As many gradients as were asked for and fit.

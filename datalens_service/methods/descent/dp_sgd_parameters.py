@@ -39,7 +39,13 @@ class DpSgdParameters(WalledMethod):
 
     name: Literal["dp_sgd"] = "dp_sgd"
     architecture: Literal["small_cnn", "lenet", "lenet_relu", "mlp", "linear"] = "small_cnn"
-    steps: Integer = Field(default=60, ge=1, le=10_000, description="Gradients.")
+    steps: Integer = Field(
+        default=60,
+        ge=1,
+        le=10_000,
+        description="Gradients. What a request leaves out of `architecture`, `steps`, `sampling`, `batch` and "
+        "`learning_rate` is planned from n, ε and the size of images.",
+    )
     sampling: Literal["none", "poisson", "partition"] = Field(
         default="none",
         description="- `none`: every step takes all records\n"
