@@ -12,6 +12,8 @@ import os
 import resource
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,16 +21,28 @@ import torch
 
 from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result
+from benchmarks.panel import Cell, draw
 from benchmarks.rows import ROWS, Row
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.evaluate import Subject, evaluate
+from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import Moments
+from datalens_service.models.generators.generator import Generator
+from datalens_service.phases import Phase
+from datalens_service.planning.durations import expect_phases
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
 
 DELTA: Final = 1e-5
 JOBS: Final = {"fast": Row("preset `fast`", preset="fast"), **ROWS}
+TRACED: Final = {
+    **JOBS,
+    "guided": Row("`guided`", method="guided"),
+    "dp_sgd": Row("`dp_sgd`", method="dp_sgd"),
+    "classifier": Row("preset `classifier`", preset="classifier"),
+}
+_TOLD_SECONDS: Final = 0.5
 MEASURED: Final = ("fast", "mixture", "auto", "teach", "warm", "scratch", "authors")
 _KIBIBYTES: Final = 2**20
 
@@ -69,7 +83,11 @@ def timed(name: str, data: Dataset, epsilon: float) -> dict[str, Any]:
     }
 
 
-def measured(spec: TrainingSpec, data: Dataset, result: Result) -> None:
+def _silent(_done: int, _steps: int) -> None:
+    """Observe nothing."""
+
+
+def measured(spec: TrainingSpec, data: Dataset, result: Result, observe: Callable[[int, int], None] = _silent) -> None:
     """Every figure that the job of this spec measures, its baseline of moments included."""
     moments = spec.model_copy(update={"method": Moments()})
     floor = None if isinstance(spec.method, Moments) else run(moments, data, account=UnchargedAccount()).generator
@@ -83,7 +101,42 @@ def measured(spec: TrainingSpec, data: Dataset, result: Result) -> None:
             folder=Path(folder),
             moments_generator=floor,
         )
-        evaluate(subject, spec.evaluation, lambda _done, _steps: None)
+        evaluate(subject, spec.evaluation, observe)
+
+
+class Trace:
+    """Where a job was, by seconds of the processor: what replays of its progress are tested on."""
+
+    def __init__(self) -> None:
+        self._began = time.process_time()
+        self.places: list[tuple[float, str, int, int]] = []
+
+    def __call__(self, phase: Phase, value: int, maximum: int) -> None:
+        """Note a place, unless it comes right after another of its phase."""
+        at = round(time.process_time() - self._began, 2)
+        last = self.places[-1] if self.places else (-_TOLD_SECONDS, "", 0, 0)
+        if phase != last[1] or at >= last[0] + _TOLD_SECONDS:
+            self.places.append((at, phase.value, value, maximum))
+
+
+def traced(name: str, epsilon: float, units: int) -> dict[str, Any]:
+    """One job on so many records of MNIST, phase by phase."""
+    data = draw(Cell("mnist", units, epsilon), 0)
+    spec = TRACED[name].options(epsilon, DELTA, 0).build_spec(data.schema)
+    if spec.method.result == "generator":
+        spec = spec.model_copy(update={"evaluation": EvaluationSettings(synthetic_images=4_000, seeds=1)})
+    expected, trace = expect_phases(spec, data.schema), Trace()
+    result = run(spec, data, account=UnchargedAccount(), observe=trace)
+    if isinstance(result.model, Generator):
+        trace(Phase.DRAWING, 0, 1)
+        result.model.sample(spec.synthetic_images)
+        trace(Phase.PACKAGING, 0, 1)
+        trace(Phase.EVALUATING, 0, 1)
+        measured(spec, data, result, partial(trace, Phase.EVALUATING))
+        trace(Phase.REPORTING, 0, 1)
+        result.model.sample(spec.synthetic_images)
+    trace(Phase.ATTACKING, 1, 1)
+    return {**provenance(), "row": name, "method": spec.method.name, "expected": expected, "trace": trace.places}
 
 
 def main() -> None:
@@ -92,7 +145,12 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=list(JOBS), default=list(MEASURED))
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
     parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--trace", choices=list(TRACED), help="write down the progress of one job")
+    parser.add_argument("--units", type=int, default=2_000, help="records of a traced job")
     options = parser.parse_args()
+    if options.trace:
+        print_result(traced(options.trace, options.epsilon, options.units))
+        return
     data = dataset(options.dataset)
     result = {
         **provenance(),

@@ -4,7 +4,8 @@
     ├── InvalidInput                what the caller sent cannot be used
     │   ├── InvalidSpec             a training request contradicts itself or its data set
     │   │   ├── InvalidDelta        δ is not below 1/n
-    │   │   └── InfeasiblePlan      the budget does not pay for a single step
+    │   │   ├── InfeasiblePlan      the budget does not pay for a single step
+    │   │   └── LowUtility          noise would drown what the job releases, and nobody said that it may
     │   └── InvalidDataset          an upload is not a usable labelled image set
     ├── BudgetExceeded              the data set's remaining budget does not cover the request
     ├── NotFound                    no such object, or not yours
@@ -90,6 +91,13 @@ class InfeasiblePlan(InvalidSpec):
 
     slug = "epsilon-infeasible"
     title = "The budget does not pay for one step"
+
+
+class LowUtility(InvalidSpec):
+    """At this budget noise drowns what images of a class have in common, and nobody accepted that."""
+
+    slug = "low-utility"
+    title = "Of little use at this budget"
 
 
 class InvalidDataset(InvalidInput):

@@ -8,6 +8,10 @@ class Phase(StrEnum):
 
     TRAINING = "training"
     """Releases are made, one after the other."""
+    FITTING = "fitting"
+    """Released sums are made into a model: samples, labels and networks are fitted to them."""
+    DRAWING = "drawing"
+    """Synthetic images are drawn."""
     PACKAGING = "packaging"
     """What was paid for is written to files."""
     EVALUATING = "evaluating"

@@ -7,12 +7,13 @@ mechanism's `release`, which charged `account` before it drew noise.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset, Upload
-from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec
+from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec, JobStopped
 from datalens_service.mechanisms import Account
 from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.appearance import describe_images
@@ -129,6 +130,10 @@ def run(
     training = spec.method.create_run(plan, dataset, TrainingRandomness(spec.seed), options)
     source = _start_from(public, training, spec)
     steps_made = _train(training, account, observe or _silent, checkpoints, previews)
+    if observe is not None:
+        # What was paid for is finished.
+        with suppress(JobStopped):
+            observe(Phase.FITTING, 0, 1)
     cost = spec.summarize(plan, dataset.schema)
     extras = training.extras(cost.epsilon_at_plan, cost.delta)
     followed, decided = _followed(training, plan)

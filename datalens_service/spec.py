@@ -200,6 +200,9 @@ class PlanSummary(BaseModel):
     sampling: SamplingSummary | None = Field(default=None, description="Of a plan with sampled batches.")
     directions: DirectionsSummary | None = Field(default=None, description="Of a plan with noisy directions.")
     releases: list[dict[str, Any]]
+    phase_seconds: dict[str, float] = Field(
+        default={}, description="Expected of each phase of the job, on one core of the machine that planned."
+    )
     kept_bytes: int = Field(default=0, description="Of released iterates that the job keeps for individual epsilon.")
     warnings: list[str] = Field(default=[], description="What to know before paying, from public numbers alone.")
     rationale: str = Field(default="", description="What the images look like; empty if unknown.")

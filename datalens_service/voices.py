@@ -194,6 +194,9 @@ TERMS: Final[dict[str, Term]] = {
         "the page “Plan a job” tries it out",
         "`datalens jobs submit --dry-run` tries it out",
     ),
+    "accept_low_utility": Term(
+        "send `accept_low_utility`: true", "tick “Spend budget on it all the same”", "say --accept-low-utility"
+    ),
     "as_told": Term("for as many seconds as `Retry-After` says", "for a minute", "for a minute"),
     "use_allowed": Term(
         "use one of the methods in the `Allow` header",

@@ -28,6 +28,7 @@ from datalens_service.errors import InvalidInput, NotFound, StateConflict
 from datalens_service.evaluation.report.verdict import judge
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.services.waiting import explain_waiting, list_busy_queues
 from datalens_service.store.access import tenants
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
@@ -172,8 +173,9 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     with services.database.session() as session:
         account = account_summary.summarize_account(session, dataset.id)
     files = services.artifacts.list_artifacts(job.id)
+    busy = list_busy_queues(services.database) if job.state is JobState.QUEUED else frozenset()
     return {
-        "job": JobRead.from_job(job, services.surroundings.faults),
+        "job": JobRead.from_job(job, explain_waiting(job, services.surroundings.faults, busy)),
         "made": job.result,
         "dataset": dataset,
         "budget": BudgetRead.from_account(account),

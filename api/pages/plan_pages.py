@@ -79,5 +79,5 @@ def _public_sets(services: Services, visitor: Visitor, dataset_id: str) -> list[
 def _ready(services: Services, dataset_id: str) -> StoredDataset:
     dataset = datasets.get(services.database, dataset_id)
     if dataset.state is DatasetState.DELETED:
-        raise StateConflict("The records of this dataset were deleted, so no job can train on it.")
+        raise StateConflict("The records of this data set were deleted, so no job can train on it.")
     return dataset

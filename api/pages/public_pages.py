@@ -76,6 +76,24 @@ def signing_key_page(request: Request, services: ServicesDep) -> Response:
     return page(request, "signing_key", key=services.signing_key)
 
 
+@router.get("/datasets")
+def go_to_datasets() -> Response:
+    """The start page lists them."""
+    return RedirectResponse("/", 307)
+
+
+@router.get("/favicon.ico")
+def go_to_icon() -> Response:
+    """For browsers that read no page."""
+    return RedirectResponse("/static/mark.svg", 307)
+
+
+@router.get("/account")
+def account_page(request: Request, services: ServicesDep) -> Response:
+    """Who is signed in, and what they may do."""
+    return page(request, "account", resume_session(request, services.database))
+
+
 @router.get("/docs")
 def show_reference(request: Request) -> Response:
     """All operations; `/openapi.json` in a form for people. Needs no key."""

@@ -45,8 +45,9 @@ class ProblemType:
 _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]] = (
     (errors.InvalidInput, 422, "⟦correct_members⟧."),
     (errors.InvalidSpec, 422, "Change the training request as is said. ⟦try_plan⟧ for free."),
-    (errors.InvalidDelta, 422, "Leave ⟦spec.delta⟧ out: the dataset's own is used. It must lie below 1/n."),
+    (errors.InvalidDelta, 422, "Leave ⟦spec.delta⟧ out: that of the data set is used. It must lie below 1/n."),
     (errors.InfeasiblePlan, 422, "Raise ⟦spec.epsilon⟧, or make a step cheaper as is said. Nothing was spent."),
+    (errors.LowUtility, 422, "Change what is named, or ⟦accept_low_utility⟧. Nothing was spent."),
     (errors.InvalidDataset, 422, "Change the file as is said and upload it again. Nothing was kept of it."),
     (errors.BudgetExceeded, 409, "Ask for at most ⟦budget_remaining⟧. Spent budget does not come back."),
     (errors.NotFound, 404, "Check the id, or list what there is."),

@@ -116,7 +116,7 @@ def _sees_private(key: ApiKey) -> bool:
 def _visible(services: Services, key: ApiKey, job_id: str, name: str) -> Artifact:
     artifact = services.artifacts.get(job_id, name)
     if not artifact.releasable and not _sees_private(key):
-        raise NotFound("There is no such file; owner-only files are deleted with their dataset.")
+        raise NotFound("There is no such file; owner-only files are deleted with their data set.")
     return artifact
 
 

@@ -167,7 +167,7 @@ def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response
     """The first records of each class as one PNG, marked as private. Not to be passed on, and never in a release."""
     dataset = datasets.get(services.database, dataset_id)
     if dataset.state is not DatasetState.READY:
-        raise StateConflict(f"There is nothing to see: the dataset is {dataset.state}.")
+        raise StateConflict(f"There is nothing to see: the data set is {dataset.state}.")
     with private_umask(), TemporaryDirectory(prefix="preview-", dir=services.settings.data_dir) as scratch:
         folder = RecordStore(services.settings).fetch(dataset.records_path, Path(scratch) / "records")
         records = load_dataset(folder)

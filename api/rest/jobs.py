@@ -1,5 +1,6 @@
 """Jobs: submit, look at, pause, go on with, cancel, repeat."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Header, Query, Response, status
@@ -14,14 +15,16 @@ from api.schemas.jobs import CloneRequest, JobRead
 from api.schemas.labels import JobChanges
 from datalens_service.errors import InvalidInput
 from datalens_service.gateways.startup import check_disks
+from datalens_service.planning.advice import check_utility
 from datalens_service.services import encoders, pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.submit_job import submit_job
+from datalens_service.services.waiting import explain_waiting, list_busy_queues
 from datalens_service.store import labels
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.jobs import jobs, pausing
 from datalens_service.store.jobs.job_filter import JobFilter
-from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.jobs import Job, JobState
 
 RETRY_AFTER_SECONDS: Final = 2
 
@@ -32,6 +35,7 @@ _SUBMISSION: Final = problems(
     "invalid-spec",
     "invalid-delta",
     "epsilon-infeasible",
+    "low-utility",
     "not-found",
     "state-conflict",
     "ledger-corrupt",
@@ -94,7 +98,7 @@ def list_jobs(
     """Jobs of all datasets, or those that the filters leave."""
     which = JobFilter(key.tenant_id, dataset_id, state, method, search, created_after, created_before)
     page = jobs.list_jobs(services.database, which, limit=limit, cursor=after)
-    return Page.build([JobRead.from_job(job, services.surroundings.faults) for job in page.items], page.next_cursor)
+    return Page.build(read_jobs(services, page.items), page.next_cursor)
 
 
 @router.get(
@@ -108,7 +112,7 @@ def get_job(job_id: ObjectId, services: ServicesDep, response: Response) -> JobR
     job = jobs.get(services.database, job_id)
     if not job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return JobRead.from_job(job, services.surroundings.faults)
+    return read_jobs(services, [job])[0]
 
 
 @router.patch(
@@ -167,7 +171,7 @@ def resume_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """What was drawn is replayed, not drawn again. A pause that has not begun yet is called off."""
     job = pausing.resume(services.database, job_id)
     services.dispatcher.submitted(job.id, job.queue)
-    return JobRead.from_job(job, services.surroundings.faults)
+    return read_jobs(services, [job])[0]
 
 
 @router.post(
@@ -201,6 +205,8 @@ def _submitted(
     check_disks(services.settings)
     quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
     encoders.find(services.artifacts, quote.spec.method)
+    if not request.accept_low_utility:
+        check_utility(quote.spec, quote.schema)
     job = submit_job(
         services.database,
         services.dispatcher,
@@ -211,7 +217,13 @@ def _submitted(
     )
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return JobRead.from_job(job, services.surroundings.faults)
+    return read_jobs(services, [job])[0]
+
+
+def read_jobs(services: Services, found: Sequence[Job]) -> list[JobRead]:
+    """What is shown of jobs, with why they wait."""
+    busy = list_busy_queues(services.database) if any(job.state is JobState.QUEUED for job in found) else frozenset()
+    return [JobRead.from_job(job, explain_waiting(job, services.surroundings.faults, busy)) for job in found]
 
 
 def _check_priority(priority: int, highest: int) -> None:

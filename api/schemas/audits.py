@@ -14,6 +14,7 @@ from datalens_service.clock import utc_now
 from datalens_service.copies import copied
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.remaining_time import estimate_seconds_left
 
 AUDIT_STATES = {
     JobState.QUEUED: "waiting for a worker",
@@ -67,7 +68,7 @@ class PrivacyAuditRead(BaseModel):
             cls,
             job,
             **{name: getattr(request, name) for name in AuditRequest.model_fields},
-            progress=ProgressRead.from_progress(job.progress, utc_now()),
+            progress=ProgressRead.from_progress(job.progress, estimate_seconds_left(job, utc_now())),
             error=JobError.from_error(job.error) if job.error else None,
             result=None if audit.result is None else AuditResult.model_validate(audit.result),
             links=PrivacyAuditLinks(

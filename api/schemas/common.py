@@ -20,7 +20,7 @@ from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountFigures, AccountSummary
 from datalens_service.store.tables import DEFAULT_PRIORITY
-from datalens_service.strict import Integer, Strict
+from datalens_service.strict import Flag, Integer, Strict
 
 Item = TypeVar("Item")
 
@@ -151,6 +151,11 @@ class TrainingRequest(Strict):
         le=9,
         description="Of jobs that wait for the same kind of device, those with a higher priority are taken first. The "
         "service may allow less than 9. It changes no price and no result.",
+    )
+    accept_low_utility: Flag = Field(
+        default=False,
+        description="Whether a job may spend budget although its plan has a `warning`: below that limit noise drowns "
+        "what images of a class have in common. A plan needs no such word.",
     )
 
 

@@ -1,10 +1,7 @@
 """What jobs look like, and what may be asked of them."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, Field
@@ -15,7 +12,6 @@ from api.schemas.common import TrainingRequest, listed
 from datalens_service.clock import utc_now
 from datalens_service.copies import copied
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.gateways.surroundings import DISK
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, round_up
 from datalens_service.services.dataset_declaration import IDENTIFIER
@@ -25,7 +21,8 @@ from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.events import Event, EventType
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
 from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
-from datalens_service.strict import Integer, Number, Strict
+from datalens_service.store.jobs.remaining_time import estimate_seconds_left
+from datalens_service.strict import Flag, Integer, Number, Strict
 from datalens_service.voices import speak
 
 JOB_STATES: Final = {
@@ -52,13 +49,19 @@ class CloneRequest(Strict):
     device: Device | None = None
     priority: Integer | None = Field(default=None, ge=0, le=9)
     evaluation: EvaluationSettings | None = None
+    accept_low_utility: Flag = Field(default=False, description="As of a new job.")
 
     def applied_to(self, job: Job) -> TrainingRequest:
         """The request for the copy; δ is that of its dataset."""
-        changes = self.model_dump(exclude={"dataset_id", "priority"}, exclude_none=True)
+        changes = self.model_dump(exclude={"dataset_id", "priority", "accept_low_utility"}, exclude_none=True)
         request = RequestedSpec.model_validate({**job.spec, "delta": None, **changes})
         priority = job.priority if self.priority is None else self.priority
-        return TrainingRequest(dataset_id=self.dataset_id or job.dataset_id, spec=request, priority=priority)
+        return TrainingRequest(
+            dataset_id=self.dataset_id or job.dataset_id,
+            spec=request,
+            priority=priority,
+            accept_low_utility=self.accept_low_utility,
+        )
 
 
 class ProgressRead(BaseModel):
@@ -68,13 +71,12 @@ class ProgressRead(BaseModel):
     value: int
     maximum: int
     eta_seconds: int | None = Field(
-        description="Estimate for the rest of the phase, in whole minutes; null while there is none."
+        description="Estimate for the rest of the job, in whole minutes; null while there is none."
     )
 
     @classmethod
-    def from_progress(cls, progress: Progress, now: datetime) -> Self:
-        """Progress as it is at the instant `now`."""
-        left = progress.seconds_left(now)
+    def from_progress(cls, progress: Progress, left: float | None) -> Self:
+        """Progress of a job that goes on for so many seconds, if that is known."""
         eta = None if left is None else _MINUTE * math.ceil(left / _MINUTE)
         return cls(phase=progress.phase, value=progress.value, maximum=progress.maximum, eta_seconds=eta)
 
@@ -182,35 +184,35 @@ class JobRead(BaseModel):
     )
     finished_at: datetime | None
     estimated_finish_at: datetime | None = Field(
-        description="When the phase of a running job is likely to end, to the minute; null while there is no estimate."
+        description="When a running job is likely to end, to the minute; null while there is no estimate."
     )
     waiting_reason: str | None = Field(
-        description="Why no worker takes a job that waits, where something is in the way: a full disk; else null."
+        description="Why no worker takes a job that waits, where something is in the way: a full disk, other jobs, a "
+        "worker that was lost or is missing, or has no GPU; else null."
     )
     error: JobError | None
     links: JobLinks
 
     @classmethod
-    def from_job(cls, job: Job, faults: Mapping[str, str] = MappingProxyType({})) -> Self:
+    def from_job(cls, job: Job, waiting: str | None = None) -> Self:
         """What is shown of a job.
 
         Args:
-            faults: Of the surroundings of the service.
+            waiting: Why no worker takes it, for its reader's voice.
         """
         cost = PlanSummary.model_validate(job.price)
         now = utc_now()
-        left = job.progress.seconds_left(now) if job.state == JobState.RUNNING else None
-        progress = job.progress if left is not None else replace(job.progress, started_at=None)
+        left = estimate_seconds_left(job, now) if job.state == JobState.RUNNING else None
         return copied(
             cls,
             job,
             phase=job.progress.phase,
-            progress=ProgressRead.from_progress(progress, now),
+            progress=ProgressRead.from_progress(job.progress, left),
             spec=TrainingSpec.model_validate(job.spec),
             cost=cost.spoken(),
             privacy=JobPrivacy.from_charged_units(job.charged_units, cost),
             estimated_finish_at=None if left is None else _next_minute(now, left),
-            waiting_reason=speak(faults[DISK]) if job.state == JobState.QUEUED and DISK in faults else None,
+            waiting_reason=waiting and speak(waiting),
             error=JobError.from_error(job.error) if job.error else None,
             links=JobLinks.from_job(job),
         )

@@ -22,8 +22,11 @@ def confirm(question: str, *, yes: bool) -> None:
         raise InvalidInput("You did not say yes, so nothing was done.")
 
 
-def accept_low_utility(warning: Callable[[], str]) -> None:
+def accept_low_utility(warning: Callable[[], str]) -> bool:
     """Ask the person at the terminal, if there is one, before budget is spent on what is of little use.
+
+    Returns:
+        Whether somebody was asked, and said yes.
 
     Args:
         warning: What the plan says of it; empty if it is of use.
@@ -32,9 +35,11 @@ def accept_low_utility(warning: Callable[[], str]) -> None:
         InvalidInput: The answer is no.
     """
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
-        return
-    if (said := warning()) and not answer(f"{said} Spend budget on it all the same?"):
+        return False
+    said = warning()
+    if said and not answer(f"{said} Spend budget on it all the same?"):
         raise InvalidInput("You did not say yes, so nothing was done.")
+    return bool(said)
 
 
 def answer(question: str) -> bool | None:

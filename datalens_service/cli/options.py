@@ -87,6 +87,9 @@ Seed = Annotated[
         rich_help_panel=_SPEC,
     ),
 ]
+AcceptLowUtility = Annotated[
+    bool, typer.Option("--accept-low-utility", help="Spend budget also where the plan says that it is of little use.")
+]
 Priority = Annotated[
     int | None,
     typer.Option(

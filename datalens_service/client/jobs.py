@@ -72,7 +72,13 @@ class JobOperations:
         return self._transport.send("POST", "/v1/plans", PlanInfo, {"json": body})
 
     def submit(
-        self, dataset_id: str, spec: Spec, *, priority: int | None = None, idempotency_key: str | None = None
+        self,
+        dataset_id: str,
+        spec: Spec,
+        *,
+        priority: int | None = None,
+        idempotency_key: str | None = None,
+        accept_low_utility: bool = False,
     ) -> JobHandle:
         """Submit a job; its budget is reserved when this returns.
 
@@ -81,8 +87,15 @@ class JobOperations:
             spec: A `TrainingSpec` or its JSON form.
             priority: From 0 to 9: of jobs that wait, higher ones are taken first. None is that of most jobs, 5.
             idempotency_key: The same key with the same request is the same job; None draws a new one.
+            accept_low_utility: Whether budget may be spent although the plan has a warning.
         """
-        body = {"dataset_id": dataset_id, "spec": requests.encode_spec(spec), "priority": priority}
+        body = {
+            "dataset_id": dataset_id,
+            "spec": requests.encode_spec(spec),
+            "priority": priority,
+            # A service that does not know the member refuses it.
+            "accept_low_utility": accept_low_utility or None,
+        }
         headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
         return self._send("POST", "/v1/jobs", {"json": requests.drop_unset(body), "headers": headers})
 

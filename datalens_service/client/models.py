@@ -280,6 +280,7 @@ class Progress(ResponseModel):
     phase: str | None
     value: int
     maximum: int
+    eta_seconds: int | None = None
 
 
 class JobPrivacy(ResponseModel):
@@ -353,6 +354,7 @@ class Job(ResponseModel):
     released_at: datetime | None = None
     """When its images became ready; they may still be measured. None until then."""
     finished_at: datetime | None
+    waiting_reason: str | None = None
     error: dict[str, Any] | None
 
     @property

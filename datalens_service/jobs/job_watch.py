@@ -37,6 +37,8 @@ PROGRESS_SECONDS: Final = 10.0
 """Progress within a phase is published no more often."""
 
 _LOOK_SECONDS: Final = 1.0
+_PAID: Final = (Phase.FITTING, Phase.DRAWING, Phase.PACKAGING, Phase.REPORTING)
+"""In these, what was paid for is finished, whoever asks the job to stop."""
 
 
 class ShutdownRequested(Exception):
@@ -199,5 +201,5 @@ def _may_end(requests: Requests, phase: str | None, value: int, maximum: int) ->
 
 def _may_cancel(requests: Requests, phase: str | None, value: int, maximum: int) -> bool:
     """Whether it is cancelled and has no files in the making; between training and packing it has."""
-    making_files = phase in (Phase.PACKAGING, Phase.REPORTING) or (phase == Phase.TRAINING and value == maximum)
+    making_files = phase in _PAID or (phase == Phase.TRAINING and value == maximum)
     return requests.cancel and not making_files

@@ -13,6 +13,7 @@ from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.evaluation.report.card import card
 from datalens_service.evaluation.report.html import page
 from datalens_service.jobs.release_files import (
+    DRAWN,
     JobFile,
     ReleaseContents,
     files_with_card,
@@ -39,7 +40,11 @@ def package(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, o
         StaleLease: Another worker holds the job.
         StoreUnavailable: The disk did not take a file.
     """
-    _store(artifacts, lease, Phase.PACKAGING, [*released_files(contents), *_stated(contents)], observe)
+    files = released_files(contents)
+    drawn = [file for file in files if file.name in DRAWN]
+    _store(artifacts, lease, Phase.DRAWING, drawn, observe)
+    others = [file for file in files if file not in drawn]
+    _store(artifacts, lease, Phase.PACKAGING, [*others, *_stated(contents)], observe)
 
 
 def restate(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, observe: Observer) -> None:

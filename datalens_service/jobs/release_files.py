@@ -28,6 +28,8 @@ from datalens_service.store.jobs.leases import Lease
 
 SAMPLES: Final = "samples.png"
 MODEL_CARD: Final = "README.md"
+DRAWN: Final = (PACKED_IMAGES, SAMPLES)
+"""Files of images, which take long to draw."""
 
 _GRID_CLASSES: Final = 50
 _GRID_COLUMNS: Final = 10

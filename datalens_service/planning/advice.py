@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from datalens_service.data.dataset import Schema
+from datalens_service.errors import LowUtility
 from datalens_service.methods.appearance import LEAST_EVIDENCE, Looks, judge_looks
 from datalens_service.planning.curves import count_planned_evidence
 from datalens_service.planning.reached import Expectation
@@ -34,7 +35,7 @@ def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Ex
     """
     looks = judge_looks(spec.method, schema, spec.limit_units(schema))
     if is_of_little_use(spec, schema):
-        verdict = _say_little(spec, schema)
+        verdict = speak(_say_little(spec, schema))
         return {"looks": looks, "verdict": verdict, "warning": verdict}
     if spec.method.result != "generator":
         return {"looks": looks, "verdict": _say_labels(expected)}
@@ -46,11 +47,21 @@ def is_of_little_use(spec: TrainingSpec, schema: Schema) -> bool:
     return count_planned_evidence(spec, schema) < LEAST_EVIDENCE
 
 
+def check_utility(spec: TrainingSpec, schema: Schema) -> None:
+    """Refuse what is of little use.
+
+    Raises:
+        LowUtility: It is; the sentence says what would change that.
+    """
+    if is_of_little_use(spec, schema):
+        raise LowUtility(f"{_say_little(spec, schema)} To go on all the same, ⟦accept_low_utility⟧.")
+
+
 def _say_little(spec: TrainingSpec, schema: Schema) -> str:
     per_class = max(1, schema.num_units // schema.num_classes)
     needed = _FAIRLY_MORE * LEAST_EVIDENCE * schema.num_classes / mu_for_epsilon(spec.epsilon, spec.delta_at(schema))
     digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
-    return speak(
+    return (
         f"Of little use: about {per_class:,} {schema.unit}{'' if per_class == 1 else 's'} of a class tell little more "
         f"than noise at this ⟦spec.epsilon⟧. About {math.ceil(needed / digits) * digits:,} {schema.unit}s in all would "
         "do, or a larger ⟦spec.epsilon⟧, fewer classes, or public images of a similar kind."

@@ -128,7 +128,7 @@ def _accept_released(database: Database, tenant_id: str, request: AuditRequest, 
     dataset = _dataset(database, tenant_id, job.dataset_id)
     membership = request.membership
     if membership is not None and not dataset.has_test:
-        raise InvalidSpec("A released model is audited with test images as non-members, and the dataset has none.")
+        raise InvalidSpec("A released model is audited with test images as non-members, and the data set has none.")
     if membership is not None and membership.needs_references:
         _check_units(dataset.schema)
         _check_needs_no_pool(TrainingSpec.model_validate(job.spec).method)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta, StateConflict
 from datalens_service.methods import Plan
+from datalens_service.planning.durations import expect_phases
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, mu_of_units, round_up
 from datalens_service.services import public_data
@@ -75,7 +76,8 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
 def _price(spec: TrainingSpec | RequestedSpec, schema: Schema, delta: float) -> tuple[TrainingSpec, Plan, PlanSummary]:
     resolved = _with_delta(spec.resolve(schema) if isinstance(spec, RequestedSpec) else spec, delta)
     plan = resolved.plan(schema)
-    return resolved, plan, resolved.summarize(plan, schema)
+    cost = resolved.summarize(plan, schema)
+    return resolved, plan, cost.model_copy(update={"phase_seconds": expect_phases(resolved, schema)})
 
 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:

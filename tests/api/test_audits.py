@@ -1,8 +1,10 @@
 """Audits over REST, worked off by the code that works off jobs: what they find, and who hears of it."""
 
 import base64
+import html
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -428,3 +430,12 @@ def test_small_datasets_and_those_without_test_images_are_refused(
     assert client.post("/v1/audits", json=request).json()["code"] == "state-conflict"
     succeed(services, job_id, tmp_path)
     assert client.post("/v1/audits", json=request).json()["code"] == "invalid-spec"
+
+
+def test_audits_are_started_from_the_pages_and_listed(client: TestClient, digits_id: str) -> None:
+    home = client.post("/sign-in", data={"key": client.headers["Authorization"].removeprefix("Bearer ")})
+    assert home.status_code == 200
+    page = client.get(f"/datasets/{digits_id}").text
+    body = json.loads(html.unescape(str(re.findall(r'data-send="POST /v1/audits" data-adds="([^"]+)"', page)[0])))
+    audit_id = submitted(client, body)
+    assert f'href="/audits/{audit_id}"' in client.get(f"/datasets/{digits_id}").text

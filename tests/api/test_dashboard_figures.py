@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from api.pages.views import budget_breakdown, formatting, journal, phases
+from datalens_service.phases import Phase
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, epsilon_of_units, limit_units, round_up
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
@@ -157,22 +158,34 @@ def test_shares_never_leave_the_gauge() -> None:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (job(JobState.QUEUED), ["current", "todo", "todo", "todo", "todo"]),
-        (job(JobState.RUNNING), ["done", "current", "todo", "todo", "todo"]),
-        (job(JobState.RUNNING, "training", 1, 4), ["done", "current", "todo", "todo", "todo"]),
-        (job(JobState.RUNNING, "packaging", 1, 4), ["done", "done", "current", "todo", "todo"]),
-        (job(JobState.RUNNING, "evaluating", 1, 4), ["done", "done", "done", "current", "todo"]),
-        (job(JobState.PAUSED, "training", 1, 4), ["done", "paused", "todo", "todo", "todo"]),
-        (job(JobState.PAUSED, started_at=None), ["paused", "todo", "todo", "todo", "todo"]),
-        (job(JobState.FAILED, "packaging", 1, 4), ["done", "done", "stopped", "todo", "todo"]),
-        (job(JobState.CANCELLED, started_at=None), ["stopped", "todo", "todo", "todo", "todo"]),
-        (job(JobState.SUCCEEDED, "reporting", 4, 4), ["done"] * 5),
+        (job(JobState.QUEUED), ["current", *["todo"] * 6]),
+        (job(JobState.RUNNING), ["done", "current", *["todo"] * 5]),
+        (job(JobState.RUNNING, "training", 1, 4), ["done", "current", *["todo"] * 5]),
+        (job(JobState.RUNNING, "packaging", 1, 4), [*["done"] * 4, "current", "todo", "todo"]),
+        (job(JobState.RUNNING, "evaluating", 1, 4), [*["done"] * 5, "current", "todo"]),
+        (job(JobState.PAUSED, "training", 1, 4), ["done", "paused", *["todo"] * 5]),
+        (job(JobState.PAUSED, started_at=None), ["paused", *["todo"] * 6]),
+        (job(JobState.FAILED, "packaging", 1, 4), [*["done"] * 4, "stopped", "todo", "todo"]),
+        (job(JobState.CANCELLED, started_at=None), ["stopped", *["todo"] * 6]),
+        (job(JobState.SUCCEEDED, "reporting", 4, 4), ["done"] * 7),
     ],
 )
 def test_a_job_is_in_one_stage(found: Job, expected: list[str]) -> None:
     assert [stage.state for stage in phases.job_phases(found)] == expected
 
 
+@pytest.mark.parametrize("phase", list(Phase)[:-1])
+def test_a_stage_that_goes_on_is_never_whole(phase: Phase) -> None:
+    stages = phases.job_phases(job(JobState.RUNNING, phase, 4, 4))
+    assert [stage.percent for stage in stages if stage.state == "current"] == [99.0]
+
+
 def test_a_job_that_measures_nothing_has_no_stage_for_it() -> None:
     found = replace(job(JobState.RUNNING, "packaging", 1, 4), spec={"evaluation": {"enabled": False}})
-    assert [stage.title for stage in phases.job_phases(found)] == ["Waiting", "Training", "Packing"]
+    assert [stage.title for stage in phases.job_phases(found)] == [
+        "Waiting",
+        "Training",
+        "Fitting",
+        "Drawing",
+        "Packing",
+    ]

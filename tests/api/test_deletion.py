@@ -76,7 +76,7 @@ def test_what_was_for_the_owner_is_not_found(client: TestClient, dataset_id: str
     client.delete(f"/v1/datasets/{dataset_id}")
     reply = client.get(f"/v1/jobs/{job_id}/{path}")
     assert (reply.status_code, reply.json()["code"]) == (404, "not-found")
-    assert "deleted with their dataset" in reply.json()["detail"]
+    assert "deleted with their data set" in reply.json()["detail"]
 
 
 def test_a_file_that_is_removed_while_it_is_asked_for_is_not_found(

@@ -122,7 +122,7 @@ def test_pause_and_resume(client: TestClient, services: Services, dataset_id: st
 
 def test_clone_is_the_same_request_with_changes(client: TestClient, dataset_id: str) -> None:
     job = submitted(client, dataset_id, seed=7)
-    reply = client.post(job["links"]["clone"], json={"epsilon": 0.5})
+    reply = client.post(job["links"]["clone"], json={"epsilon": 0.5, "accept_low_utility": True})
     copy = reply.json()
     assert (reply.status_code, reply.headers["Location"]) == (202, f"/v1/jobs/{copy['id']}")
     assert copy["id"] != job["id"]

@@ -1,14 +1,19 @@
 """Plans and jobs over HTTP: price, reservation, progress, cancellation."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 from api_builders import training
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
 from api.deps import Services
+from datalens_service.clock import utc_now
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units
+from datalens_service.services.waiting import explain_waiting
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
@@ -20,13 +25,63 @@ def test_plan_prices_what_the_job_will_charge(client: TestClient, dataset_id: st
     plan = client.post("/v1/plans", json=training(dataset_id, epsilon=2)).json()
     schema = Schema.model_validate(dataset["schema"])
     spec = TrainingSpec(method="moments", epsilon=2, delta=dataset["privacy"]["delta"])
-    assert plan["cost"] == spec.price(schema).model_dump(mode="json")
+    assert all(seconds >= 0 for seconds in plan["cost"]["phase_seconds"].values())
+    assert {**plan["cost"], "phase_seconds": {}} == spec.price(schema).model_dump(mode="json")
     assert plan["spec"] == spec.model_dump(mode="json")
     assert plan["fits"] is True
     assert plan["cost"]["epsilon_at_plan"] <= 2
     assert client.get(f"/v1/datasets/{dataset_id}").json()["privacy"] == dataset["privacy"] == plan["budget"]
     client.post("/v1/jobs", json=training(dataset_id, epsilon=2))
     assert client.get(f"/v1/datasets/{dataset_id}").json()["privacy"] == plan["budget_after"]
+
+
+def test_below_the_limit_of_use_no_budget_is_spent_by_accident(client: TestClient, dataset_id: str) -> None:
+    noise = {"dataset_id": dataset_id, "spec": {"method": "moments", "epsilon": 0.25}}
+    before = client.get(f"/v1/datasets/{dataset_id}").json()["privacy"]
+    planned = client.post("/v1/plans", json=noise)
+    refused = client.post("/v1/jobs", json=noise)
+    problem = refused.json()
+    assert (refused.status_code, problem["code"], problem["type"][-21:]) == (
+        422,
+        "low-utility",
+        "/problems/low-utility",
+    )
+    assert planned.json()["expectation"]["warning"] in problem["detail"]
+    assert "accept_low_utility" in problem["detail"]
+    assert client.get(f"/v1/datasets/{dataset_id}").json()["privacy"] == before
+    assert client.get("/v1/jobs").json()["items"] == []
+    accepted = client.post("/v1/jobs", json={**noise, "accept_low_utility": True})
+    assert accepted.status_code == 202
+    clone = f"/v1/jobs/{accepted.json()['id']}:clone"
+    assert client.post(clone).json()["code"] == "low-utility"
+    assert client.post(clone, json={"accept_low_utility": True}).status_code == 202
+
+
+def test_a_job_that_waits_says_what_is_in_the_way(client: TestClient, services: Services, dataset_id: str) -> None:
+    first, second, third = (
+        client.post("/v1/jobs", json=training(dataset_id, device=device)).json() for device in ("auto", "auto", "gpu")
+    )
+    later = utc_now() + timedelta(minutes=2)
+    waiting, on_gpu = (jobs.get(services.database, job["id"]) for job in (second, third))
+    nobody: frozenset[str | None] = frozenset()
+    assert second["waiting_reason"] is None
+    assert explain_waiting(waiting, {}, nobody) is None
+    assert "No worker" in str(explain_waiting(waiting, {}, nobody, later))
+    assert "GPU" in str(explain_waiting(on_gpu, {}, nobody, later))
+    assert explain_waiting(waiting, {"disk": "It is full."}, nobody) == "It is full."
+    assert "memory" in str(explain_waiting(replace(waiting, attempts=1), {}, nobody))
+    lease = leases.claim(services.database, first["id"], "test", 30)
+    assert lease is not None
+    assert "other jobs" in client.get(f"/v1/jobs/{second['id']}").json()["waiting_reason"]
+    home = client.post("/sign-in", data={"key": client.headers["Authorization"].removeprefix("Bearer ")})
+    assert home.status_code == 200
+    assert "other jobs" in client.get(f"/jobs/{second['id']}").text
+    assert client.get(f"/v1/jobs/{first['id']}").json()["waiting_reason"] is None
+
+
+def test_a_request_of_an_old_client_above_the_limit_works_unchanged(client: TestClient, dataset_id: str) -> None:
+    request = {"dataset_id": dataset_id, "spec": {"method": "moments", "epsilon": 1.0}}
+    assert client.post("/v1/jobs", json=request).status_code == 202
 
 
 def test_job_is_accepted_with_its_budget_reserved(client: TestClient, dataset_id: str) -> None:
@@ -72,7 +127,12 @@ def test_spending_is_shown_rounded_up(client: TestClient, services: Services, da
     assert mu_of_units(units) <= shown["privacy"]["mu"] < mu_of_units(units) + 1e-5
     assert (shown["state"], shown["phase"]) == ("running", "training")
     # One look at the phase says nothing about its pace.
-    assert shown["progress"] == {"phase": "training", "value": 1, "maximum": 3, "eta_seconds": None}
+    assert shown["progress"] == {
+        "phase": "training",
+        "value": 1,
+        "maximum": 3,
+        "eta_seconds": shown["progress"]["eta_seconds"],
+    }
     assert "Retry-After" in reply.headers
     account = client.get(f"/v1/datasets/{dataset_id}").json()["privacy"]
     assert account["epsilon_spent"] == shown["privacy"]["epsilon_spent"]

@@ -133,6 +133,16 @@ def test_a_chosen_encoder_serves_classifiers_and_labels() -> None:
         assert request == read_form({"epsilon": "1", "method": json.dumps(method), **form})
 
 
+def test_addresses_that_people_and_browsers_guess_lead_somewhere(visitor: TestClient) -> None:
+    account = visitor.get("/account").text
+    assert "owner" in account
+    assert "datasets:write" in account
+    assert visitor.get("/datasets").url.path == "/"
+    assert visitor.get("/favicon.ico").headers["content-type"].startswith("image/svg")
+    visitor.cookies.clear()
+    assert visitor.get("/account").url.path == "/sign-in"
+
+
 def test_a_price_above_the_budget_cannot_be_submitted(visitor: TestClient, dataset_id: str) -> None:
     shown = plan(visitor, dataset_id, epsilon="50")
     assert "More than is left" in shown

@@ -70,12 +70,12 @@ def test_at_a_terminal_the_answer_decides(tmp_path: Path, command: tuple[str, ..
 def test_what_is_of_little_use_is_asked_about_at_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, typed: str, refused: bool
 ) -> None:
-    confirmation.accept_low_utility(lambda: "Of little use.")
+    assert not confirmation.accept_low_utility(lambda: "Of little use.")
     monkeypatch.setattr(confirmation, "_is_terminal", lambda _stream: True)
-    confirmation.accept_low_utility(lambda: "")
+    assert not confirmation.accept_low_utility(lambda: "")
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
     with pytest.raises(InvalidInput) if refused else contextlib.nullcontext():
-        confirmation.accept_low_utility(lambda: "Of little use.")
+        assert confirmation.accept_low_utility(lambda: "Of little use.")
 
 
 def test_ctrl_c_at_the_question_is_130_and_does_nothing(tmp_path: Path) -> None:

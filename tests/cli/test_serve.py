@@ -96,7 +96,7 @@ def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalen
     spec_options = (*options.split(), *service.access)
     plan = datalens_json("jobs", "submit", dataset, "--dry-run", *spec_options)
     assert plan["fits"] is True
-    submitted = datalens("jobs", "submit", dataset, "--wait", "--json", *spec_options)
+    submitted = datalens("jobs", "submit", dataset, "--wait", "--json", "--accept-low-utility", *spec_options)
     assert submitted.exit_code == 0, submitted.output
     job = json.loads(submitted.stdout)
     assert (job["state"], job["priority"]) == ("succeeded", 2)
@@ -183,7 +183,7 @@ def test_a_cancelled_job_is_1_for_whoever_watches(service: RunningService, npz: 
     }
     with Client(service.url, service.api_key) as client:
         dataset = client.upload_dataset(npz, epsilon=1.0, confirm_classes=True)
-        job = client.submit(dataset.id, slow)
+        job = client.submit(dataset.id, slow, accept_low_utility=True)
         assert datalens("jobs", "cancel", job.id, "--yes", *service.access).exit_code == 0
         watched = datalens("jobs", "watch", job.id, "--json", *service.access)
         assert watched.exit_code == 1

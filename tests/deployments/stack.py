@@ -130,7 +130,7 @@ class Stack(Deployment):
     def order(self, spec: dict[str, Any], dataset_id: str | None = None, key: str | None = None) -> Job:
         """Submit a job through the API."""
         with self.client() as client:
-            made = client.submit(dataset_id or self.new_dataset(), spec, idempotency_key=key)
+            made = client.submit(dataset_id or self.new_dataset(), spec, idempotency_key=key, accept_low_utility=True)
         return jobs.get(self.database, made.id)
 
     def wait(self, condition: Callable[[], bool]) -> None:

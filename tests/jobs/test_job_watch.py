@@ -112,7 +112,7 @@ def watched(local: Deployment, exits: list[int], looks: list[None], monkeypatch:
     return watch
 
 
-@pytest.mark.parametrize("phase", [Phase.TRAINING, Phase.PACKAGING, Phase.EVALUATING, Phase.REPORTING])
+@pytest.mark.parametrize("phase", list(Phase)[:-1])
 def test_a_pause_takes_effect_in_every_phase(watched: Watched, exits: list[int], phase: Phase) -> None:
     assert watched((phase, 0, 3), "pause") == JobState.PAUSED
     assert exits == [Exit.PAUSED]
@@ -129,7 +129,16 @@ def test_a_cancelled_job_ends_and_keeps_what_it_released(
     assert local.private_folders() == []
 
 
-@pytest.mark.parametrize("phase", [(Phase.TRAINING, 3, 3), (Phase.PACKAGING, 1, 3), (Phase.REPORTING, 1, 3)])
+@pytest.mark.parametrize(
+    "phase",
+    [
+        (Phase.TRAINING, 3, 3),
+        (Phase.FITTING, 0, 1),
+        (Phase.DRAWING, 0, 2),
+        (Phase.PACKAGING, 1, 3),
+        (Phase.REPORTING, 1, 3),
+    ],
+)
 def test_files_that_are_paid_for_are_written_to_the_end(
     watched: Watched, exits: list[int], phase: tuple[Phase, int, int]
 ) -> None:
@@ -228,7 +237,7 @@ def test_a_process_that_packs_for_an_hour_pauses_within_ten_seconds(local: Deplo
     job = local.submit(MOMENTS)
     slowed = ("datalens_service.jobs.release_files", "_pack_images", job.id)
     worker = local.start("-c", SLOWED, *slowed)
-    local.wait(lambda: local.job(job).progress.phase == "packaging")
+    local.wait(lambda: local.job(job).progress.phase == "drawing")
     pausing.request_pause(local.database, job.id)
     local.wait(lambda: local.job(job).state == JobState.PAUSED)
     # The request is seen at the next look, and the period over at the first look after it.

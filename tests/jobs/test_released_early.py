@@ -96,11 +96,11 @@ def test_a_job_that_is_not_measured_is_packaged_once(local: Deployment) -> None:
     job = local.submit(QUICK)
     phases: list[str] = []
     assert run(local, job, lambda phase, *_: phases.append(phase)).released_at is not None
-    assert set(phases) == {"training", "packaging"}
+    assert set(phases) == {"training", "fitting", "drawing", "packaging"}
     assert json.loads(read(local, job, "report.json"))["unavailable"] == []
 
 
-@pytest.mark.parametrize("phase", ["packaging", "evaluating", "reporting"])
+@pytest.mark.parametrize("phase", ["drawing", "packaging", "evaluating", "reporting"])
 def test_cancelling_after_the_last_release_keeps_the_images(local: Deployment, phase: str) -> None:
     job = local.submit(MOMENTS)
 

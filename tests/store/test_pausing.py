@@ -115,14 +115,9 @@ def test_progress_is_told_at_every_percent_and_at_both_ends(database: Database) 
     assert {event.type for event in found} == {EventType.PROGRESS}
 
 
-def test_the_rest_of_a_phase_is_estimated_from_the_steps_of_this_worker(database: Database) -> None:
+def test_steps_of_earlier_workers_count_for_nothing(database: Database) -> None:
     _, lease, _ = running_job(database)
     leases.progress(database, lease, "training", 40, 100)
-    progress = jobs.get(database, lease.job_id).progress
-    assert progress.started_at is not None
-    assert progress.seconds_left(later()) is None
-    leases.progress(database, lease, "training", 50, 100)
-    progress = jobs.get(database, lease.job_id).progress
-    assert progress.started_at is not None
-    moment = later()
-    assert progress.seconds_left(moment) == pytest.approx(5 * (moment - progress.started_at).total_seconds())
+    assert jobs.get(database, lease.job_id).progress.share == 0
+    leases.progress(database, lease, "training", 55, 100)
+    assert jobs.get(database, lease.job_id).progress.share == pytest.approx(15 / 60)

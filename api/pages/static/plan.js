@@ -85,10 +85,12 @@ async function uploadEncoder({ files: [file] }, form) {
 
 async function submit(button) {
   const problem = document.getElementById("submit-problem");
+  const accepts = document.getElementById("accept-low-utility")?.checked;
+  const body = accepts ? JSON.stringify({ ...JSON.parse(button.dataset.body), accept_low_utility: true }) : button.dataset.body;
   button.disabled = true;
   problem.hidden = true;
   try {
-    const job = await send("POST", url("/v1/jobs"), button.dataset.body, { "Idempotency-Key": button.dataset.once });
+    const job = await send("POST", url("/v1/jobs"), body, { "Idempotency-Key": button.dataset.once });
     location.assign(url(`/jobs/${job.id}`));
   } catch (error) {
     problem.textContent = error.message;

@@ -8,19 +8,25 @@ export function startPrivate() {
 
 async function show(place) {
   try {
-    const { counts, notices } = await send("GET", place.dataset.found);
-    listNotices(document.getElementById("private-notices"), notices);
-    document.getElementById("private-facts").replaceChildren(
-      fact("Images to train on", counts?.train.toLocaleString() ?? "not counted"),
-      fact("Images to test on", counts?.test.toLocaleString() ?? "not counted"),
-      fact("Images that occur more than once", counts?.duplicates.toLocaleString() ?? "not counted", "whole"),
-      histogram(Object.entries(counts?.classes ?? {})),
-    );
+    listNotices(document.getElementById("private-notices"), (await showCounts(place.dataset.found)).notices);
   } catch (error) {
     const problem = document.getElementById("private-problem");
     problem.textContent = error.message;
     problem.hidden = false;
   }
+}
+
+/** What was counted, as facts; what was found besides. */
+export async function showCounts(path) {
+  const found = await send("GET", path);
+  const { counts } = found;
+  document.getElementById("private-facts").replaceChildren(
+    fact("Images to train on", counts?.train.toLocaleString() ?? "not counted"),
+    fact("Images to test on", counts?.test.toLocaleString() ?? "not counted"),
+    fact("Images that occur more than once", counts?.duplicates.toLocaleString() ?? "not counted", "whole"),
+    histogram(Object.entries(counts?.classes ?? {})),
+  );
+  return found;
 }
 
 /** What was read otherwise than its owner may expect, as a list that is hidden while it is empty. */

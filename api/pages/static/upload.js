@@ -3,7 +3,7 @@ import { valueOf } from "./actions.js";
 import { url } from "./addresses.js";
 import { uploadCommands } from "./commands.js";
 import { epsilonTier } from "./epsilon_tier.js";
-import { fact, listNotices } from "./private.js";
+import { fact, listNotices, showCounts } from "./private.js";
 import { Chunks } from "./chunks.js";
 import { Problem, part, say, send } from "./service.js";
 import { localTimes } from "./times.js";
@@ -208,9 +208,21 @@ class Upload {
     document.getElementById("upload-plan").href = url(`/datasets/${dataset.id}/new-job`);
     document.getElementById("upload-open").href = url(`/datasets/${dataset.id}`);
     const done = document.getElementById("upload-done");
+    this.own(dataset.id);
     this.form.hidden = true;
     done.hidden = false;
     done.focus();
+  }
+
+  /** Counts and pictures, which only their owner sees. */
+  async own(id) {
+    try {
+      await showCounts(url(`/v1/datasets/${id}/validation`));
+    } catch {
+      return;
+    }
+    document.getElementById("upload-picture").src = url(`/v1/datasets/${id}/preview`);
+    document.getElementById("upload-private").hidden = false;
   }
 
   refused(problem) {

@@ -11,11 +11,15 @@ StageState = Literal["done", "current", "paused", "stopped", "todo"]
 _STAGES: Final = (
     ("queued", "Waiting"),
     (Phase.TRAINING, "Training"),
+    (Phase.FITTING, "Fitting"),
+    (Phase.DRAWING, "Drawing"),
     (Phase.PACKAGING, "Packing"),
     (Phase.EVALUATING, "Measuring"),
     (Phase.REPORTING, "Report"),
 )
-_UNMEASURED: Final = _STAGES[:3]
+_UNMEASURED: Final = _STAGES[:5]
+_NEVER_WHOLE: Final = 99.0
+"""Percent of a stage that goes on: it has always something left to do."""
 
 
 @dataclass(frozen=True)
@@ -61,4 +65,4 @@ def _percent(job: Job, number: int, here: int) -> float:
     if number != here:
         return 100.0 if number < here else 0.0
     progress = job.progress
-    return round(100 * progress.value / progress.maximum, 1) if number and progress.maximum else 0.0
+    return min(_NEVER_WHOLE, round(100 * progress.value / progress.maximum, 1)) if number and progress.maximum else 0.0

@@ -18,6 +18,7 @@ from datalens_service.cli.service import SERVICE, Service
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import Client, ClientError, Job, JobHandle, PlanInfo
 from datalens_service.client.requests import Spec
+from datalens_service.clock import duration
 
 if TYPE_CHECKING:
     from datalens_service.spec import TrainingSpec
@@ -31,6 +32,7 @@ def submit(
     spec_options: SpecOptions,
     priority: options.Priority = None,
     public_data: options.PublicData = None,
+    accept: options.AcceptLowUtility = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the price and submit nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the job; exit 1 unless it succeeds.")] = False,
     service: Service = SERVICE,
@@ -44,8 +46,8 @@ def submit(
         if dry_run:
             _show_plan(client.plan(dataset_id, spec), service)
             return
-        accept_low_utility(lambda: _find_warning(client.plan(dataset_id, spec)))
-        job = client.submit(dataset_id, spec, priority=priority)
+        accept = accept or accept_low_utility(lambda: _find_warning(client.plan(dataset_id, spec)))
+        job = client.submit(dataset_id, spec, priority=priority, accept_low_utility=accept)
         if wait:
             job = _follow(client, job.id)
     _show_job(job, service)
@@ -185,6 +187,10 @@ def _show_job(job: Job, service: Service) -> None:
     }
     if job.phase is not None and not job.ended:
         lines["phase"] = f"{job.phase} {job.progress.value}/{job.progress.maximum}"
+    if job.waiting_reason:
+        lines["waits"] = job.waiting_reason
+    if job.progress.eta_seconds is not None:
+        lines["left"] = f"about {duration(job.progress.eta_seconds)}"
     if job.error is not None:
         lines["error"] = job.error.get("detail", "")
     service.show(job, output.format_facts(lines))

@@ -136,6 +136,7 @@ def _describe_service(settings: Settings, key: str | None) -> dict[str, Any]:
         "docs": f"{url}/docs",
         "data_dir": str(settings.data_dir.absolute()),
         "executor": settings.executor,
+        "contact": settings.contact,
         "api_key": key,
         "api_key_file": str(settings.data_dir.absolute() / KEY_FILE),
     }
@@ -147,6 +148,7 @@ def _label_facts(service: dict[str, Any]) -> dict[str, object]:
         "API description": service["docs"],
         "data": service["data_dir"],
         "jobs run by": "this process tree" if service["executor"] == "local" else "Celery workers",
+        "contact in reports": service["contact"] or "nobody yet: name one with DATALENS_CONTACT",
     }
     if service["api_key"] is not None:
         # Output that is not a terminal is collected as a log, and kept.

@@ -8,7 +8,7 @@ METRIC: Final = Metric(
     name="accuracy_holdout",
     title="Set-aside images, noisy count",
     meaning="Share of the images of another private dataset that the standard CNN labels correctly, with noise added "
-    "and paid for from the budget of that dataset.",
+    "and paid for from the budget of that data set.",
     unit="percent",
     better="higher",
     reads="released",

@@ -17,7 +17,7 @@ HOLDOUT: Final = Metric(
     name="classifier_accuracy_holdout",
     title="Released classifier, set-aside images, noisy count",
     meaning="Share of the images of another private dataset that the released classifier labels correctly, with noise "
-    "added and paid for from the budget of that dataset.",
+    "added and paid for from the budget of that data set.",
     unit="percent",
     better="higher",
     reads=holdout.METRIC.reads,

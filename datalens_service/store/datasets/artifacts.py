@@ -139,7 +139,7 @@ class ArtifactStore:
         with self._database.connection() as connection:
             row: Any = connection.execute(_BY_NAME, {"job_id": job_id, "name": name}).one_or_none()
         if row is None:
-            raise NotFound("There is no such file; owner-only files are deleted with their dataset.")
+            raise NotFound("There is no such file; owner-only files are deleted with their data set.")
         return self._artifact(row)
 
     def releasable(self, job_id: str, name: str) -> Artifact:

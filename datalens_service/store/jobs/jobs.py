@@ -92,12 +92,11 @@ class Progress:
     start: int = 0
     started_at: datetime | None = None
 
-    def seconds_left(self, now: datetime) -> float | None:
-        """Estimate for the rest of the phase, from the steps that this worker has made; None without any."""
-        made = self.value - self.start
-        if self.started_at is None or made < 1 or self.value >= self.maximum:
-            return None
-        return (now - self.started_at).total_seconds() / made * (self.maximum - self.value)
+    @property
+    def share(self) -> float:
+        """Of the phase's steps that this worker found undone, the part it has made."""
+        undone = self.maximum - self.start
+        return (self.value - self.start) / undone if undone > 0 else 0.0
 
 
 @dataclass(frozen=True)

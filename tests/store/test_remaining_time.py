@@ -1,0 +1,65 @@
+"""What is said of the rest of a job: replays of recorded jobs, phase by phase."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datalens_service.phases import Phase
+from datalens_service.store.jobs.remaining_time import seconds_left
+
+RECORDED = Path(__file__).parents[2] / "benchmarks" / "results" / "progress.jsonl"
+RUNS = [json.loads(line) for line in RECORDED.read_text().splitlines() if line]
+
+
+def replay(run: dict[str, Any], slower: float = 1.0) -> list[tuple[float, float | None, float]]:
+    """Seconds since its start, what is said to be left then, and what is."""
+    said, began, start, earlier = [], 0.0, 0, ""
+    total = run["trace"][-1][0] * slower
+    for seconds, phase, value, maximum in run["trace"][:-1]:
+        at = seconds * slower
+        if phase != earlier:
+            began, start, earlier = at, value, phase
+        share = (value - start) / (maximum - start) if maximum > start else 0.0
+        said.append((at, seconds_left(phase, share, began, at - began, run["expected"]), total - at))
+    return said
+
+
+def is_right(said: float | None, left: float) -> bool:
+    """Whole minutes are shown."""
+    if said is None:
+        return False
+    shown, true = (max(1, math.ceil(seconds / 60)) for seconds in (said, left))
+    return true / 2 <= shown <= 2 * true
+
+
+def test_methods_of_many_kinds_were_recorded() -> None:
+    assert len({run["method"] for run in RUNS}) >= 7
+
+
+@pytest.mark.parametrize("slower", [1.0, 2.0, 4.0], ids=lambda slower: f"{slower:g}x")
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: str(run["row"]))
+def test_the_rest_is_known_within_a_factor_of_two_after_the_first_minute(run: dict[str, Any], slower: float) -> None:
+    wrong = [told for told in replay(run, slower) if told[0] >= 60.0 and not is_right(told[1], told[2])]
+    assert not wrong, wrong[:3]
+
+
+def test_a_job_without_expectations_goes_by_its_steps() -> None:
+    assert seconds_left(Phase.TRAINING, 0.0, 0.0, 9.0, {}) is None
+    assert seconds_left(Phase.TRAINING, 0.25, 0.0, 10.0, {}) == pytest.approx(30.0)
+
+
+def test_an_overdue_phase_without_steps_still_has_something_left() -> None:
+    expected = {Phase.TRAINING: 20.0, Phase.DRAWING: 10.0, Phase.EVALUATING: 60.0}
+    left = seconds_left(Phase.DRAWING, 0.0, 20.0, 40.0, expected)
+    assert left is not None
+    assert left > 60.0
+
+
+def test_a_slow_machine_is_slow_in_later_phases_too() -> None:
+    expected = {Phase.TRAINING: 20.0, Phase.EVALUATING: 60.0}
+    usual, slow = (seconds_left(Phase.EVALUATING, 0.0, before, 0.0, expected) for before in (20.0, 100.0))
+    assert usual is not None
+    assert slow == pytest.approx(5 * usual)
