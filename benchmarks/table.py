@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from benchmarks import published
 from benchmarks.kept_results import RESULTS, read_results, read_rows
+from benchmarks.owners import RIVAL, SETS, growth
 from benchmarks.panel import CELLS
 from benchmarks.pooling import cell, pool, protocol
 from benchmarks.rows import ROWS
@@ -219,6 +220,24 @@ def panel() -> str:
     return table(head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()])
 
 
+def costs() -> str:
+    """The latest line of each set of owners, and the powers by which its figures follow what differs."""
+    latest = {line["along"]: line for line in read_results("owners")}
+    head = ["records, pixels, classes", "images", "of processor", "evaluation", "of processor", "peak MiB"]
+    return table(head, [_cost(latest[along], latest["first"]) for along in (*SETS, RIVAL) if along in latest])
+
+
+def _cost(line: dict[str, Any], first: dict[str, Any]) -> list[str]:
+    if line["along"] == RIVAL:
+        return [line["method"], "", f"{line['processor_seconds']:.0f} s", "", "", f"{line['peak_mib']:,}"]
+    size = f"{line['records']:,}, {line['side']}×{line['side']}, {line['classes']}"
+    powers = growth(first, line, line["along"]) if line is not first else {}
+    names = ("release_seconds", "release_processor_seconds", "evaluation_seconds", "evaluation_processor_seconds")
+    grown = {name: f" (power {power:g})" for name, power in powers.items()}
+    seconds = [f"{line[name]:.0f} s{grown.get(name, '')}" for name in names]
+    return [size, *seconds, f"{line['peak_mib']:,}{grown.get('peak_mib', '')}"]
+
+
 def budget(row: dict[str, Any]) -> str:
     """ε, if there is one."""
     return f"{row['epsilon']:g}" if row["epsilon"] else ""
@@ -236,7 +255,7 @@ def page(results: Rows) -> str:
     shown = [row for row in results if row["row"] not in UNSHOWN and not rank(row)[1]]
     notes = NOTES.read_text().replace("{overview}\n", overview(shown))
     notes = notes.replace("{samples}\n", samples())
-    notes = notes.replace("{panel}\n", panel())
+    notes = notes.replace("{panel}\n", panel()).replace("{costs}\n", costs())
     notes = notes.replace("{rivals}\n", table(list(published.HEAD), published.lines()))
     return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
 
