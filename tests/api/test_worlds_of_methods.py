@@ -51,7 +51,7 @@ from worlds import freeze
 REGISTERED = typing.get_args(AnyMethod)
 QUICKLY = {"epochs": 1, "synthetic_images": 12, "seeds": 1, "fidelity": []}
 OF_THE_MOMENT = re.compile(
-    rb'"(timestamp|seconds)": ?[^,}]*|(?m:(# \w+ )?process_.*$|free_bytes\{.*$)|content="[\w-]{43}"'
+    rb'"(timestamp|seconds)": ?[^,}]*|(?m:(# \w+ )?process_.*$|_created .*$|free_bytes\{.*$)|content="[\w-]{43}"'
 )
 """Times, what the process itself is made of, and what belongs to a session."""
 Seen = dict[str, bytes]
