@@ -148,7 +148,8 @@ class _Stand:
         }[kind]
 
     def _body(self, kind: str) -> dict[str, Any] | None:
-        return {"dataset_id": self._dataset, "spec": _SMALL} if kind in ("plan", "submit") else None
+        body = {"dataset_id": self._dataset, "spec": _SMALL}
+        return {"plan": body, "submit": {**body, "accept_low_utility": True}}.get(kind)
 
 
 def _merge(answers: list[Answers]) -> Answers:
