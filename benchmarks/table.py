@@ -233,7 +233,7 @@ def _cost(line: dict[str, Any], first: dict[str, Any]) -> list[str]:
     size = f"{line['records']:,}, {line['side']}×{line['side']}, {line['classes']}"
     powers = growth(first, line, line["along"]) if line is not first else {}
     names = ("release_seconds", "release_processor_seconds", "evaluation_seconds", "evaluation_processor_seconds")
-    grown = {name: f" (power {power:g})" for name, power in powers.items()}
+    grown = {name: f" (power {power + 0:g})" for name, power in powers.items()}
     seconds = [f"{line[name]:.0f} s{grown.get(name, '')}" for name in names]
     return [size, *seconds, f"{line['peak_mib']:,}{grown.get('peak_mib', '')}"]
 
