@@ -41,6 +41,7 @@ from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.unit_gradients import whole_units
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.per_record import PerRecordGradients
+from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
@@ -56,23 +57,22 @@ def accuracy(options: argparse.Namespace) -> dict[str, Any]:
     settings = dict(setting.split("=", 1) for setting in options.settings)
     method = {"name": options.method} | {name: _value(text) for name, text in settings.items()}
     public = None if options.public is None else read_upload(DATA / f"{options.public}.npz")
-    scores, seconds, spent = [], [], 0.0
+    scores, seconds, spent, planned = [], [], 0.0, dict[str, Any]()
     for seed in range(options.seeds):
         data = _data(options, seed)
-        spec = TrainingSpec.model_validate(
-            {"method": method, "epsilon": options.epsilon, "delta": options.delta, "seed": seed}
-        )
+        asked = {"method": method, "epsilon": options.epsilon, "delta": options.delta, "seed": seed}
+        spec = RequestedSpec.model_validate(asked).resolve(data.schema)
         began = time.process_time()
         result = run(spec, data, account=_account(spec, data.schema), public=public)
         seconds.append(time.process_time() - began)
         scores.append(_score(result.model, data))
-        spent = result.cost.epsilon_at_plan
+        spent, planned = result.cost.epsilon_at_plan, spec.method.model_dump(mode="json", exclude_defaults=True)
     return {
         "dataset": options.dataset,
         "scored_on": "training images that were set aside" if options.held_out else "test images",
         "public_data": options.public,
         "records": options.draw,
-        "method": method,
+        "method": method | planned,
         "epsilon": options.epsilon,
         "delta": options.delta,
         "epsilon_at_plan": spent,

@@ -35,7 +35,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, joining, validations, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
-from datalens_service.store.datasets.record_store import RecordStore
+from datalens_service.store.datasets.record_store import RecordStore, records_folder
 from datalens_service.store.datasets.upload_sessions import partial_files
 from datalens_service.store.datasets.validations import Validation
 from datalens_service.store.datasets.views import DatasetView
@@ -112,11 +112,6 @@ def confirm(database: Database, settings: Settings, dataset_id: str, budget: Bud
         except BaseException:
             _discard_unless_kept(database, settings, folder)
             raise
-
-
-def records_folder(data_dir: Path) -> Path:
-    """Where records lie, one folder per data set."""
-    return data_dir.absolute() / "datasets"
 
 
 def remove(database: Database, artifacts: ArtifactStore, settings: Settings, dataset_id: str) -> DatasetView:

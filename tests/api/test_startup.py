@@ -16,9 +16,9 @@ from api.deps import Services
 from api.main import create_app
 from api.uploads.receiver import incoming_folder
 from datalens_service.services import ledger_check
-from datalens_service.services.ingestion import records_folder
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
+from datalens_service.store.datasets.record_store import records_folder
 from datalens_service.store.ledger.recovery import finish_audit
 from deployments.postgresql import Cluster
 

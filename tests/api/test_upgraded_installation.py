@@ -5,10 +5,8 @@
 
 import hashlib
 import json
-import sqlite3
 import tarfile
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,10 +30,6 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(tmp_path, filter="data")
     monkeypatch.chdir(tmp_path)
-    # The service names folders of records in full: a data folder that moves takes them along by hand.
-    with closing(sqlite3.connect("installation/datalens.db")) as moved, moved:
-        records = str(tmp_path / "installation" / "datasets")
-        moved.execute("UPDATE datasets SET records_path = ? || '/' || id", (records,))
     return dict(json.loads((tmp_path / "seen.json").read_text()))
 
 

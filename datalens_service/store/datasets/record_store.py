@@ -26,6 +26,11 @@ _SEALED: Final = "sealed:"
 """Begins the path of records that lie in the object store; the name of their folder follows."""
 
 
+def records_folder(data_dir: Path) -> Path:
+    """Where records lie, one folder per data set."""
+    return data_dir.absolute() / "datasets"
+
+
 class RecordStore:
     """Private records of all data sets.
 
@@ -37,7 +42,7 @@ class RecordStore:
     """
 
     def __init__(self, settings: Settings) -> None:
-        key_file = settings.records_key_file
+        self._folder, key_file = records_folder(settings.data_dir), settings.records_key_file
         self._objects = None if key_file is None else _Objects(settings.records_url, _read_key(key_file))
 
     def keep(self, folder: Path) -> str:
@@ -66,7 +71,7 @@ class RecordStore:
             StoreUnavailable: It does not answer, or is not set up here.
         """
         if not records_path.startswith(_SEALED):
-            return Path(records_path)
+            return self._here(records_path)
         objects = self._remote()
         shutil.rmtree(folder, ignore_errors=True)
         names = objects.list_names(records_path.removeprefix(_SEALED))
@@ -87,7 +92,12 @@ class RecordStore:
         if records_path.startswith(_SEALED):
             self._remote().remove(records_path.removeprefix(_SEALED))
         else:
-            shutil.rmtree(records_path, ignore_errors=True)
+            shutil.rmtree(self._here(records_path), ignore_errors=True)
+
+    def _here(self, records_path: str) -> Path:
+        """A folder of data_dir, which may have been moved or restored elsewhere since."""
+        folder = self._folder / Path(records_path).name
+        return folder if folder.is_dir() else Path(records_path)
 
     @staticmethod
     def is_remote(records_path: str) -> bool:
