@@ -43,7 +43,7 @@ def test_the_page_says_how_an_upload_was_read_and_a_further_part_shares_its_budg
 
     page.goto("/datasets/new")
     page.locator("#file").set_input_files(folders(tmp_path / "second.zip", 92))
-    page.get_by_text("More settings").click()
+    page.get_by_text("More settings", exact=True).click()
     page.get_by_label("Leave out images of a single colour").check()
     page.get_by_label("Share the budget of").select_option(first)
     expect(page.get_by_label("Lifetime privacy budget ε")).to_be_disabled()

@@ -31,7 +31,7 @@ def test_images_are_prepared_as_the_page_says(owner: Visitor, tmp_path: Path) ->
     page.get_by_label("Prepare them").check()
     page.get_by_label("Size", exact=True).fill("16")
     expect(page.locator("#preparation-said")).to_contain_text(said)
-    page.get_by_text("More settings").click()
+    page.get_by_text("More settings", exact=True).click()
     page.get_by_label("Most images of one").fill("2")
     page.get_by_label("Word for one").fill("patient")
     owner.shows("upload-preparation")

@@ -86,7 +86,7 @@ def test_from_the_key_to_the_images_nothing_leaves_the_prefix(owner: Visitor, up
 def _a_running_job_is_followed_and_cancelled(owner: Visitor) -> None:
     page, live = owner.page, owner.page.locator("#live")
     page.context.grant_permissions(["notifications"])
-    page.get_by_text("More settings").click()
+    page.get_by_text("More settings", exact=True).click()
     page.get_by_label("Parameters of the method").fill(json.dumps(LONG))
     page.get_by_label("ε this job may spend", exact=True).fill("5")
     expect(page.locator("#price-part")).to_contain_text("20,")

@@ -56,7 +56,7 @@ def test_a_running_job_moves_pauses_and_stops_on_request(owner: Visitor, upload:
     page.add_init_script(RECORDER)
     dataset = owner.upload(upload)
     page.goto(f"/datasets/{dataset}/new-job")
-    page.get_by_text("More settings").click()
+    page.get_by_text("More settings", exact=True).click()
     page.get_by_label("Parameters of the method").fill(json.dumps(LONG))
     page.get_by_label("ε this job may spend", exact=True).fill("5")
     expect(page.locator("#price-part")).to_contain_text("20,")
