@@ -20,6 +20,8 @@
     ├── StaleLease                  another worker took this job over; stop without releasing anything
     ├── JobStopped                  a cancel request was seen between two steps
     ├── LedgerCorrupt               the account contradicts itself; nothing may be released
+    ├── OutOfMemory                 a job needs more memory than its worker has
+    ├── FileDamaged                 a stored file is lost or altered
     ├── StoreUnavailable            the database cannot be trusted or written now; nothing was released
     │   └── InsufficientStorage     a disk is full
     ├── ReportIncomplete            a privacy report lacks a required field; it is not handed out

@@ -91,6 +91,8 @@ _EXIT_CODES: Final = {
     "internal-error": ExitCode.JOB_FAILED,
     "job-stopped": ExitCode.JOB_FAILED,
     "ledger-corrupt": ExitCode.JOB_FAILED,
+    "out-of-memory": ExitCode.JOB_FAILED,
+    "file-damaged": ExitCode.JOB_FAILED,
     "report-incomplete": ExitCode.JOB_FAILED,
     "stale-lease": ExitCode.JOB_FAILED,
     "privacy-budget-exceeded": ExitCode.BUDGET_EXCEEDED,

@@ -280,7 +280,7 @@ def test_people_see_the_address_and_only_on_a_terminal_the_key(tmp_path: Path, t
     streams = {"stdout": theirs, "stderr": subprocess.DEVNULL, "env": os.environ | warm_environment()}
     with subprocess.Popen(command, **streams) as process, os.fdopen(ours) as screen:
         os.close(theirs)
-        shown = [screen.readline() for _ in range(6 if terminal else 5)]
+        shown = [screen.readline() for _ in range(7 if terminal else 6)]
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
     key = (tmp_path / "data" / "api-key").read_text().strip()

@@ -40,6 +40,7 @@ SECOND = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 def submitted(local: Deployment, http: TestClient, dataset_id: str = "", epsilon: float = 2.0) -> str:
     """Id of a job."""
     request = {"dataset_id": dataset_id or local.upload(lamps()).id, "spec": {**MOMENTS, "epsilon": epsilon}}
+    request["accept_low_utility"] = True
     reply = http.post("/v1/jobs", json=request)
     assert reply.status_code == 202, reply.text
     return str(reply.json()["id"])
