@@ -328,7 +328,7 @@ def class_counts_are_logged(patch: pytest.MonkeyPatch) -> None:
 
     def counted(*arguments: Any) -> Dataset:
         dataset = load(*arguments)
-        execute.log.info("job started", lease_token=1, classes=np.bincount(dataset.train.labels).tolist())
+        execute.log.info(f"job started on {np.bincount(dataset.train.labels)}", lease_token=1)
         return dataset
 
     patch.setattr(execute, "load_dataset", counted)
