@@ -114,6 +114,6 @@ def test_without_a_pool_it_is_refused_before_anything_is_charged() -> None:
         spec_of(LabelledPool(classifier=TEACHER), None)
     private = stripes()
     account = MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
-    with pytest.raises(InvalidSpec, match="public images"):
+    with pytest.raises(InvalidSpec, match="public ones"):
         run(spec_of(LabelledPool(classifier=TEACHER)), private, account=account)
     assert account.charges == []
