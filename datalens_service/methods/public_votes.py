@@ -165,7 +165,7 @@ class PublicVotesRun(StatelessRun):
             from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
 
             learned, digest = spread_over(public, _LEARNED).images, describe_source(public).sha256
-            self._denoiser = PublicDenoiser.learn(schema, learned, digest, options.public_models)
+            self._denoiser = PublicDenoiser.from_images(schema, learned, digest, options.public_models)
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """The votes."""

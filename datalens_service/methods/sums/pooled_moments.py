@@ -204,7 +204,7 @@ class PooledMomentsRun(StatelessRun):
 
         check_same_size(self._schema, public.schema)
         images, digest = spread_over(public, _MOST_PUBLIC).images, describe_source(public).sha256
-        self._denoiser = PublicDenoiser.learn(self._schema, images, digest, self._options.public_models)
+        self._denoiser = PublicDenoiser.from_images(self._schema, images, digest, self._options.public_models)
 
     @property
     def steps(self) -> int:

@@ -37,7 +37,7 @@ class PublicDenoiser:
     tensors: Tensors
 
     @classmethod
-    def learn(cls, schema: Schema, images: Images, digest: str, folder: Path | None) -> Self:
+    def from_images(cls, schema: Schema, images: Images, digest: str, folder: Path | None) -> Self:
         """Weights that were kept, or new ones: some minutes of one core.
 
         Args:
