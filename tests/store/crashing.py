@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,12 +81,21 @@ class Workplace:
         return [int(line) for line in self.drawn.read_text().split()] if self.drawn.exists() else []
 
 
+_PATIENCE = 60.0
+
+
 def start(workplace: Workplace, lease: Lease, job: TrainingSpec, fault: Fault | None = None) -> multiprocessing.Process:
     """A running worker; it exits with 0 when the job is done, with STALE when it was replaced."""
     context = multiprocessing.get_context("fork")
-    process = context.Process(target=_work, args=(workplace, lease, job, fault))
-    process.start()
-    return process  # type: ignore[return-value]
+    while True:
+        opened = context.Event()
+        process = context.Process(target=_work, args=(workplace, lease, job, fault, opened.set))
+        process.start()
+        # A thread of the parent may have held SQLite's own lock, which nobody frees in the fork.
+        if opened.wait(_PATIENCE):
+            return process  # type: ignore[return-value]
+        process.kill()
+        process.join()
 
 
 class _Passage:
@@ -140,7 +151,11 @@ def _watched(draw: Callable[..., Integers], passage: _Passage, drawn: Path) -> C
     return watched
 
 
-def _work(workplace: Workplace, lease: Lease, job: TrainingSpec, fault: Fault | None) -> None:
+def _work(
+    workplace: Workplace, lease: Lease, job: TrainingSpec, fault: Fault | None, say_opened: Callable[[], None]
+) -> None:
+    with closing(sqlite3.connect(":memory:")):
+        say_opened()
     # The threads of the parent's pools were not forked.
     torch.set_num_threads(1)
     passage = _Passage(fault)
