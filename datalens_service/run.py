@@ -171,7 +171,8 @@ def _start_from(public: Upload | None, training: TrainingRun, spec: TrainingSpec
         raise InvalidSpec(f"{spec.method.name} does not start from public images.")
     images = public_images(public)
     training.start_from(images)
-    return describe_source(images, verbatim=spec.method.releases_public_images)
+    method = spec.method
+    return describe_source(images, verbatim=method.releases_public_images, held=method.needs_public_images)
 
 
 def _train(

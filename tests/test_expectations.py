@@ -215,6 +215,12 @@ def test_a_plan_that_noise_drowns_is_of_little_use_and_says_how_many_records_wou
         assert not is_of_little_use(planned(schema, 1.0), schema.model_copy(update={"num_units": needed}))
 
 
+def test_a_verdict_promises_no_shapes_where_little_more_than_noise_is_left() -> None:
+    schemas = [GREY.model_copy(update={"num_units": units, "channels": 3}) for units in (500, 50_000)]
+    scarce, plenty = (expect(planned(schema, 1.0), schema).verdict.split(".")[0] for schema in schemas)
+    assert scarce != plenty
+
+
 def test_more_evidence_never_lowers_a_guess() -> None:
     ends = []
     for units in (20, 200, 2_000, 20_000, 200_000):

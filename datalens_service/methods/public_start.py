@@ -36,12 +36,13 @@ class PublicImages(NamedTuple):
     labels: Labels
 
 
-def describe_source(public: PublicImages, *, verbatim: bool = False) -> PublicSource:
+def describe_source(public: PublicImages, *, verbatim: bool = False, held: bool = False) -> PublicSource:
     """What is said of the public images wherever the result goes.
 
     Args:
         public: The images.
         verbatim: Whether they are what is released.
+        held: Whether the released model holds some of them.
     """
     digest = hashlib.sha256(np.ascontiguousarray(public.images).tobytes())
     digest.update(np.ascontiguousarray(public.labels).tobytes())
@@ -50,6 +51,7 @@ def describe_source(public: PublicImages, *, verbatim: bool = False) -> PublicSo
         class_names=public.schema.class_names,
         sha256=digest.hexdigest(),
         verbatim=verbatim,
+        held=held,
     )
 
 

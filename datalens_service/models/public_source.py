@@ -20,6 +20,9 @@ class PublicSource(Frozen):
     verbatim: bool = Field(
         default=False, exclude_if=operator.not_, description="Whether these are what is released, as they are."
     )
+    held: bool = Field(
+        default=False, exclude_if=operator.not_, description="Whether the released model holds some of them, unchanged."
+    )
 
 
 class PublicEncoder(Frozen):

@@ -25,6 +25,7 @@ _SEEN: Final[dict[Looks, str]] = {
     "recognisable": "Good for looking at shapes, less at texture.",
     "like photographs": "Good for looking at: public images, with labels that were learned.",
 }
+_SCARCE: Final = "Good for rough tones of a class at most, hardly for looking at."
 
 
 def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Expectation | None) -> dict[str, Any]:
@@ -39,7 +40,9 @@ def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Ex
         return {"looks": looks, "verdict": verdict, "warning": verdict}
     if spec.method.result != "generator":
         return {"looks": looks, "verdict": _say_labels(expected)}
-    return {"looks": looks, "verdict": " ".join(_say_images(expected, looks, labels))}
+    scarce = looks == "soft" and count_planned_evidence(spec, schema) < _FAIRLY_MORE * LEAST_EVIDENCE
+    seen = [_SCARCE] if scarce else [_SEEN[looks]] if looks else []
+    return {"looks": looks, "verdict": " ".join([*seen, *_say_accuracy(expected, labels)])}
 
 
 def is_of_little_use(spec: TrainingSpec, schema: Schema) -> bool:
@@ -72,14 +75,14 @@ def _say_labels(expected: Expectation) -> str:
     return f"Good for labels: {_reach(expected)} are expected to be right, {expected.guessing:.0f} % by guessing."
 
 
-def _say_images(expected: Expectation, looks: Looks | None, labels: Expectation | None) -> Iterator[str]:
-    if looks is not None:
-        yield _SEEN[looks]
+def _say_accuracy(expected: Expectation, labels: Expectation | None) -> Iterator[str]:
     yield f"Classifiers that learn from such images are expected to reach {_reach(expected)}."
     yield (
         f"Noisy class averages would reach perhaps {expected.class_averages_low:.0f} to "
         f"{expected.class_averages_high:.0f} %, guessing {expected.guessing:.0f} %."
     )
+    if not expected.measured and expected.accuracy_high < expected.class_averages_high:
+        yield "By these figures such images may teach no better than class averages."
     if labels is not None and labels.middle > expected.middle + _BETTER:
         yield f"Labels only? A classifier is expected to reach {_reach(labels)}."
 

@@ -254,7 +254,7 @@ def explain_auto(schema: Schema, epsilon: float) -> str:
     """Why `auto` makes what it makes of images to look at, in a sentence."""
     if not _is_small_and_grey(schema):
         kind = "in colour" if schema.channels > 1 else f"of more than {_LARGEST_OUTLINED:,} pixels"
-        return f"Images {kind} have no outlines that a method could draw; pooled moments need the least budget."
+        return f"No method draws outlines of images {kind}; pooled moments need the least budget."
     if schema.num_classes == 1:
         return "With one class there are no labels to learn, so samples are drawn from moments."
     evidence = f"n · μ = {_evidence(schema, epsilon):,.0f}"

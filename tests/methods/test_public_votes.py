@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Schema
+from datalens_service.evaluation.report.phrases import HELD_PUBLIC
+from datalens_service.evaluation.report.privacy_statement import describe_public_inputs
 from datalens_service.methods import PublicVotes
 from datalens_service.methods.public_votes import capped_shares, plan_cells
 from datalens_service.models.generators.denoiser import public_denoiser
@@ -51,7 +53,8 @@ def test_if_not_verbatim_a_denoiser_of_the_pool_draws_others_in_their_place(
     released = run(spec, private, account=account, public=pool(private))
     assert [label for _, label, _ in account.charges] == ["votes.cells"]
     assert released.public_source is not None
-    assert not released.public_source.verbatim
+    assert (released.public_source.verbatim, released.public_source.held) == (False, True)
+    assert HELD_PUBLIC in describe_public_inputs(released.public_source, None)[0]
     images, labels = released.generator.sample(100)
     known = {image.tobytes() for image in pool(private).train.images}
     assert not known & {image.tobytes() for image in images}

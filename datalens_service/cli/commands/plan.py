@@ -73,7 +73,7 @@ def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
     most = "at most " if any("branch" in release for release in cost["releases"]) else ""
     facts = {
         "method": cost["method"],
-        "images voted on": f"{cost['images']:,}",
+        **({"images voted on": f"{cost['images']:,}"} if cost["images"] else {}),
         "releases": f"{most}{cost['steps']:,}",
         "μ": cost["mu"],
         "ε at plan": f"{most}{cost['epsilon_at_plan']} of {cost['epsilon_limit']}",

@@ -227,7 +227,7 @@ POLICY_RULE: Final = (
     "images again or by restoring a backup. Its owner can raise it, with a reason that the journal keeps."
 )
 
-UNKNOWN_CONTACT: Final = "Whoever passed this on to you: the operator of this service named nobody (DATALENS_CONTACT)."
+UNKNOWN_CONTACT: Final = "Whoever passed this on to you: the operator of the service has named nobody."
 
 
 def data_accesses(spec: dict[str, Any], *, served: bool, result: str = "generator") -> tuple[DataAccess, ...]:

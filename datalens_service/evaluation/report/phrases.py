@@ -82,6 +82,10 @@ STARTED_FROM_PUBLIC: Final = (
     "(SHA-256 {sha256}; {licence}). The guarantee does not cover them."
 )
 
+HELD_PUBLIC: Final = (
+    " The released model holds some of them unchanged and draws others in their place: who gets the model gets these."
+)
+
 PUBLIC_ENCODER: Final = (
     "Images were seen through the public encoder {name} (SHA-256 of its weights {sha256}), which was trained on other "
     "images. The guarantee does not cover those."

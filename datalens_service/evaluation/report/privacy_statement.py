@@ -223,6 +223,7 @@ def _started_from(source: PublicSource) -> str:
     classes = ", ".join(source.class_names).translate(_NO_BRACES)
     name = f" of the data set “{source.name.translate(_NO_BRACES)}”" if source.name else ""
     said = phrases.LABELLED_PUBLIC if source.verbatim else phrases.STARTED_FROM_PUBLIC
+    said += phrases.HELD_PUBLIC if source.held and not source.verbatim else ""
     licence = describe_licence(source.license).translate(_NO_BRACES)
     return said.format(images=f"{source.images:,}", name=name, classes=classes, sha256=source.sha256, licence=licence)
 
