@@ -223,19 +223,28 @@ def panel() -> str:
 def costs() -> str:
     """The latest line of each set of owners, and the powers by which its figures follow what differs."""
     latest = {line["along"]: line for line in read_results("owners")}
-    head = ["records, pixels, classes", "images", "of processor", "evaluation", "of processor", "peak MiB"]
+    head = ["records, pixels, classes", "images", "of processor", "evaluation", "of processor", "peak MiB", "accuracy"]
     return table(head, [_cost(latest[along], latest["first"]) for along in (*SETS, RIVAL) if along in latest])
 
 
 def _cost(line: dict[str, Any], first: dict[str, Any]) -> list[str]:
     if line["along"] == RIVAL:
-        return [line["method"], "", f"{line['processor_seconds']:.0f} s", "", "", f"{line['peak_mib']:,}"]
+        return [
+            line["method"],
+            "",
+            f"{line['processor_seconds']:.0f} s",
+            "",
+            "",
+            f"{line['peak_mib']:,}",
+            f"{line['accuracy']}",
+        ]
     size = f"{line['records']:,}, {line['side']}×{line['side']}, {line['classes']}"
     powers = growth(first, line, line["along"]) if line is not first else {}
     names = ("release_seconds", "release_processor_seconds", "evaluation_seconds", "evaluation_processor_seconds")
     grown = {name: f" (power {power + 0:g})" for name, power in powers.items()}
     seconds = [f"{line[name]:.0f} s{grown.get(name, '')}" for name in names]
-    return [size, *seconds, f"{line['peak_mib']:,}{grown.get('peak_mib', '')}"]
+    accuracy = f"{line['accuracy']}/{line['class_averages']}"
+    return [size, *seconds, f"{line['peak_mib']:,}{grown.get('peak_mib', '')}", accuracy]
 
 
 def budget(row: dict[str, Any]) -> str:
