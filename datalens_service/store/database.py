@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import sqlite3
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -43,13 +44,14 @@ _SQLITE_CONNECTIONS = 60
 # A process that is frozen in the middle of a transaction must not hold the row locks of an account for ever.
 _POSTGRESQL_OPTIONS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
 _LOCK_SECONDS = 5
-"""Longest wait of a request for a row that somebody else holds."""
+"""Longest wait of a request for a row that somebody else holds, or for SQLite's writer."""
 
 _CONNECT_SECONDS = 10
 _UNANSWERED_MILLISECONDS = 30_000
 _MIGRATIONS = str(Path(migrations.__file__).parent)
 _MIGRATION_LOCK = 0x646C_6D69
 _BEGIN = "datalens_begin"
+_WAIT = "datalens_wait"
 _DISK_FULL = "53100"
 _LOCKED = "55P03"
 _OTHER_TABLES = ("42P01", "42703")
@@ -136,20 +138,25 @@ class Database:
             StoreUnavailable: The database does not answer or is locked.
         """
         writing = Session(self._engine, expire_on_commit=False)
-        with self._alone(), _translated(self._server), writing as session, session.begin():
-            if self.dialect == "postgresql" and is_impatient():
+        with self._alone() as seconds, _translated(self._server), writing as session, session.begin():
+            if self.dialect == "sqlite":
+                session.connection(execution_options={_WAIT: seconds})
+            elif is_impatient():
                 session.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
             yield session
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
+    def _alone(self) -> Generator[float]:
+        """The turn of this thread to write, and how long it may still wait for writers of other processes."""
+        seconds = _LOCK_SECONDS if is_impatient() else _BUSY_SECONDS
         if self._turn is None:
-            yield
+            yield seconds
             return
-        if not self._turn.acquire(timeout=_BUSY_SECONDS):
+        deadline = time.monotonic() + seconds
+        if not self._turn.acquire(timeout=seconds):
             raise StoreUnavailable("The database is busy with other writes, so nothing happened; repeat.")
         try:
-            yield
+            yield max(0.0, deadline - time.monotonic())
         finally:
             self._turn.release()
 
@@ -331,7 +338,11 @@ def _begin_reading(connection: Connection) -> None:
 
 
 def _begin_sqlite(begin: str, connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, begin))
+    options = connection.get_execution_options()
+    cursor = connection.connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout={round(1000 * options.get(_WAIT, _BUSY_SECONDS))}")
+    cursor.close()
+    connection.exec_driver_sql(options.get(_BEGIN, begin))
 
 
 def _durability(connection: Connection) -> list[tuple[str, str, tuple[str, ...]]]:

@@ -138,6 +138,38 @@ def test_the_impatient_wait_for_seconds_for_a_row_that_a_frozen_process_holds(
         lock()
 
 
+@pytest.mark.parametrize("threads_of_the_api", [1, THREADS_OF_THE_API])
+def test_the_impatient_wait_for_seconds_for_the_writer_of_sqlite_and_others_longer(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, threads_of_the_api: int
+) -> None:
+    """A process that is frozen within a transaction is a connection of its own here."""
+    monkeypatch.setattr(database_module, "_LOCK_SECONDS", 0.5)
+    monkeypatch.setattr(database_module, "_BUSY_SECONDS", PATIENCE)
+    api = Database(sqlite_database.url)
+
+    def write() -> None:
+        with sqlite_database.transaction() as session:
+            session.execute(text("SELECT 1"))
+
+    def ask(_: int) -> float:
+        began = time.monotonic()
+        with impatient(), pytest.raises(StoreUnavailable), api.transaction():
+            raise AssertionError
+        return time.monotonic() - began
+
+    with ThreadPoolExecutor(1) as threads, ThreadPoolExecutor(threads_of_the_api) as requests:
+        with Database(sqlite_database.url).transaction():
+            patient = threads.submit(write)
+            # All at once, and each as if it were alone.
+            slowest = max(requests.map(ask, range(threads_of_the_api)))
+            assert not patient.done()
+        patient.result(PATIENCE)
+    assert slowest < PATIENCE / 4
+    with impatient(), api.transaction() as session:
+        session.execute(text("SELECT 1"))
+    api.dispose()
+
+
 @pytest.mark.postgres
 def test_the_impatient_wait_for_a_slow_statement(
     postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
