@@ -24,6 +24,7 @@ UPLOAD_PATHS: Final = frozenset({"/v1/datasets", "/v1/generators"})
 _SENT_IMAGES: Final = re.compile(r"/v1/classifiers/[^/]+/predictions|/v1/jobs/[^/]+/individual-epsilon")
 PIECES_PATH: Final = "/v1/uploads/"
 _JSON_BYTES: Final = 2**20
+_TLS_ALONE: Final = "max-age=31536000"
 # In the log only: nobody was left to answer.
 _HUNG_UP: Final = 499
 _log = structlog.get_logger("datalens.api")
@@ -80,8 +81,7 @@ class _Reply:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
-            headers["X-Request-ID"] = self.request_id
-            headers["X-Content-Type-Options"] = "nosniff"
+            self._protect(headers)
             if message["status"] >= 400 and headers.get("content-type", "").startswith("text/plain"):
                 await self.replace(from_status(message["status"], self.request_id, headers.get("content-range")))
         if not self._replaced:
@@ -91,8 +91,14 @@ class _Reply:
         """Send `response`, and nothing after it."""
         self.status = response.status_code
         self._replaced = True
-        response.headers["X-Request-ID"] = self.request_id
+        self._protect(response.headers)
         await response(self._scope, self._receive, self._send)
+
+    def _protect(self, headers: MutableHeaders) -> None:
+        headers["X-Request-ID"] = self.request_id
+        headers["X-Content-Type-Options"] = "nosniff"
+        if self._scope["scheme"] == "https":
+            headers["Strict-Transport-Security"] = _TLS_ALONE
 
 
 class BodyLimit:

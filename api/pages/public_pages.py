@@ -51,7 +51,7 @@ def sign_out(
     """
     if cookies.is_cross_site(request):
         return RedirectResponse("/", 303)
-    token = request.cookies.get(cookies.COOKIE, "")
+    token = cookies.read_token(request)
     with suppress(Unauthorized):
         if everywhere:
             browser_sessions.sign_out_everywhere(
@@ -59,7 +59,7 @@ def sign_out(
             )
     browser_sessions.sign_out(services.database, token)
     answer = RedirectResponse(SIGN_IN, 303)
-    cookies.forget(answer)
+    cookies.forget(answer, request)
     return answer
 
 

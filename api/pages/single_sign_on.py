@@ -52,7 +52,7 @@ def come_back(
         # A redirect would still count as the provider's: browsers withhold the session from it.
         answer = page(request, "signed_in", next=attempt.next)
         cookies.remember(answer, request, services.database, session)
-    attempts.forget(answer)
+    attempts.forget(answer, request)
     return answer
 
 

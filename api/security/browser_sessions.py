@@ -24,8 +24,8 @@ def resume_session(request: Request, database: Database) -> BrowserSession:
     Raises:
         Unauthorized: No session, an ended one, or a change that does not come from one of our pages.
     """
-    token = request.cookies.get(COOKIE)
-    if token is None:
+    token = read_token(request)
+    if not token:
         raise Unauthorized("⟦send_key⟧.")
     session = browser_sessions.resume(database, token)
     sent = request.headers.get(FORM_TOKEN_HEADER, "")
@@ -41,9 +41,9 @@ def is_cross_site(request: Request) -> bool:
 
 def remember(response: Response, request: Request, database: Database, session: BrowserSession) -> None:
     """Hand the session to the browser, for requests from our own pages and no script; one that it had ends."""
-    browser_sessions.sign_out(database, request.cookies.get(COOKIE, ""))
+    browser_sessions.sign_out(database, read_token(request))
     response.set_cookie(
-        COOKIE,
+        _name(request),
         session.token,
         max_age=LIFETIME_SECONDS,
         httponly=True,
@@ -52,6 +52,19 @@ def remember(response: Response, request: Request, database: Database, session: 
     )
 
 
-def forget(response: Response) -> None:
+def forget(response: Response, request: Request) -> None:
     """Have the browser drop the session."""
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    secure = request.url.scheme == "https"
+    response.delete_cookie(_name(request), httponly=True, samesite="strict", secure=secure)
+
+
+def read_token(request: Request) -> str:
+    """What the browser sent; empty if it has no session."""
+    return request.cookies.get(_name(request), "")
+
+
+def _name(request: Request) -> str:
+    """Over TLS with a prefix: browsers then take it from this host alone; below a root path, over TLS alone."""
+    if request.url.scheme != "https":
+        return COOKIE
+    return f"__Secure-{COOKIE}" if request.scope["root_path"] else f"__Host-{COOKIE}"

@@ -55,7 +55,7 @@ def remember(response: Response, request: Request, database: Database, attempt: 
     with database.session() as session:
         value = create_signer(session, Purpose.SIGN_IN_ATTEMPT).sign(payload).decode()
     response.set_cookie(
-        COOKIE,
+        _name(request),
         value,
         max_age=LIFETIME_SECONDS,
         path=PATH,
@@ -74,7 +74,7 @@ def resume(request: Request, database: Database, state: str) -> Attempt:
     try:
         with database.session() as session:
             signer = create_signer(session, Purpose.SIGN_IN_ATTEMPT)
-            fields = json.loads(base64.urlsafe_b64decode(signer.unsign(request.cookies.get(COOKIE, ""))))
+            fields = json.loads(base64.urlsafe_b64decode(signer.unsign(request.cookies.get(_name(request), ""))))
     except BadSignature:
         raise Unauthorized(_LOST) from None
     attempt = Attempt(Secrets(**fields["secrets"]), fields["next"], fields["expires_at"])
@@ -84,6 +84,11 @@ def resume(request: Request, database: Database, state: str) -> Attempt:
     return attempt
 
 
-def forget(response: Response) -> None:
+def forget(response: Response, request: Request) -> None:
     """Have the browser drop the attempt."""
-    response.delete_cookie(COOKIE, path=PATH, httponly=True, samesite="lax")
+    secure = request.url.scheme == "https"
+    response.delete_cookie(_name(request), path=PATH, httponly=True, samesite="lax", secure=secure)
+
+
+def _name(request: Request) -> str:
+    return f"__Secure-{COOKIE}" if request.url.scheme == "https" else COOKIE

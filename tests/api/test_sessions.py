@@ -14,8 +14,10 @@ from api.security.browser_sessions import COOKIE, FORM_TOKEN_HEADER
 from datalens_service.clock import utc_now
 from datalens_service.errors import Unauthorized
 from datalens_service.settings import Settings
+from datalens_service.store import database as store
 from datalens_service.store.access import browser_sessions, keys, signers
 from datalens_service.store.access.signers import Purpose, create_signer
+from datalens_service.store.database import Database
 from datalens_service.store.service_tables import BrowserSessionRow
 
 
@@ -60,9 +62,28 @@ def test_a_key_becomes_a_cookie_that_scripts_and_other_sites_do_not_get(
     assert page.headers["cache-control"] == "no-store"
 
 
-def test_the_cookie_is_for_https_alone_where_there_is_https(browser: TestClient, key: tuple[str, str]) -> None:
+def test_the_cookie_is_for_https_alone_where_there_is_https(
+    browser: TestClient, services: Services, key: tuple[str, str]
+) -> None:
     browser.base_url = browser.base_url.copy_with(scheme="https")
-    assert "Secure" in sign_in(browser, key[1]).headers["set-cookie"].split("; ")
+    signed_in = sign_in(browser, key[1])
+    assert signed_in.headers["strict-transport-security"] == "max-age=31536000"
+    name, _, parts = signed_in.headers["set-cookie"].partition("=")
+    # Browsers take a cookie of this name from nobody but this host.
+    assert name == f"__Host-{COOKIE}"
+    assert {"Secure", "Path=/"} <= set(parts.split("; "))
+    token = parts.partition(";")[0]
+    assert browser.get("/").status_code == 200
+    browser.post("/sign-out")
+    assert not browser.cookies
+    planted = browser_sessions.sign_in(services.database, key[1]).token
+    assert browser.get("/", headers={"Cookie": f"{COOKIE}={planted}"}).status_code == 303
+    assert browser.get("/", headers={"Cookie": f"__Host-{COOKIE}={planted}"}).status_code == 200
+    assert browser.get("/", headers={"Cookie": f"__Host-{COOKIE}={token}"}).status_code == 303
+
+
+def test_without_https_no_answer_demands_it(browser: TestClient) -> None:
+    assert "strict-transport-security" not in browser.get("/sign-in").headers
 
 
 @pytest.mark.parametrize("plain", ["", "dlk_nonsense", "dlk_" + "a" * 36 + "_00000000"])
@@ -241,15 +262,42 @@ def test_a_session_ends_when_its_key_expires(browser: TestClient, services: Serv
     assert browser.get("/v1/jobs").status_code == 401
 
 
-def test_a_session_ends_after_twelve_hours(
+def test_a_session_in_use_ends_after_twelve_hours(
+    services: Services, key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, session = utc_now(), browser_sessions.sign_in(services.database, key[1])
+    for minute in range(0, 12 * 60, 50):
+        monkeypatch.setattr(browser_sessions, "utc_now", lambda now=began + timedelta(minutes=minute): now)
+        assert browser_sessions.resume(services.database, session.token).key.id == key[0]
+    monkeypatch.setattr(browser_sessions, "utc_now", lambda: began + timedelta(hours=12, seconds=10))
+    with pytest.raises(Unauthorized, match="sign in again"):
+        browser_sessions.resume(services.database, session.token)
+
+
+def test_a_session_without_use_ends_after_an_hour(
     services: Services, key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = browser_sessions.sign_in(services.database, key[1])
-    later(monkeypatch, browser_sessions.LIFETIME_SECONDS - 600)
-    assert browser_sessions.resume(services.database, session.token).key.id == key[0]
-    later(monkeypatch, browser_sessions.LIFETIME_SECONDS + 10)
+    later(monkeypatch, browser_sessions.UNUSED_SECONDS + 10)
     with pytest.raises(Unauthorized, match="sign in again"):
         browser_sessions.resume(services.database, session.token)
+
+
+def test_a_session_goes_on_while_the_database_takes_no_writes(
+    services: Services, key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = browser_sessions.sign_in(services.database, key[1])
+    monkeypatch.setattr(store, "_BUSY_SECONDS", 0.1)
+    later(monkeypatch, browser_sessions.UNUSED_SECONDS - 60)
+    with Database(services.database.url).transaction():
+        assert browser_sessions.resume(services.database, session.token).key.id == key[0]
+
+
+def test_a_cookie_of_an_earlier_version_is_no_session(services: Services) -> None:
+    with services.database.session() as connection:
+        token = create_signer(connection, Purpose.BROWSER_SESSION).sign("B-3" * 14).decode()
+    with pytest.raises(Unauthorized, match="sign in again"):
+        browser_sessions.resume(services.database, token)
 
 
 def test_an_altered_token_is_no_session(services: Services, key: tuple[str, str]) -> None:

@@ -49,7 +49,7 @@ def visitor(open_browser: Callable[..., Visitor]) -> Visitor:
 def test_from_the_key_to_the_images_nothing_leaves_the_prefix(owner: Visitor, upload: Path, tmp_path: Path) -> None:
     page, home = owner.page, owner.service.url
     assert home.endswith(ROOT_PATH)
-    [session] = [cookie for cookie in page.context.cookies() if cookie["name"] == "datalens-session"]
+    [session] = [cookie for cookie in page.context.cookies() if cookie["name"] == "__Secure-datalens-session"]
     assert (session["path"], session["secure"], session["httpOnly"]) == (ROOT_PATH, True, True)
     owner.upload(upload)
     page.get_by_role("link", name="Plan a job").click()

@@ -60,7 +60,9 @@ def test_a_browser_signs_in_below_the_prefix(proxied: tuple[RunningService, http
         assert http.get(httpx2.URL(str(http.base_url)).join(asset)).status_code == 200
     answer = http.post("/sign-in", data={"key": service.api_key})
     assert answer.headers["location"] == f"{ROOT_PATH}/"
+    assert answer.headers["set-cookie"].startswith("__Secure-")
     assert {"Secure", f"Path={ROOT_PATH}"} <= set(answer.headers["set-cookie"].split("; "))
+    assert "strict-transport-security" in answer.headers
     assert http.get("/").status_code == 200
 
 

@@ -1,23 +1,24 @@
 """Sessions of a browser: a signed random token in place of the key, so that the key itself is sent once and never kept.
 
-The table has the SHA-256 of the random part, whose key it stands for and when it ends. Without its row a token is worth
-nothing, in every API process at once: signing out deletes the row, and a key that no longer works ends all of its
-sessions. The form token is a signature of the same random part for another purpose and is in the pages alone: who makes
-a browser send the cookie does not know it.
+A token names its end, whether it is used or not. The table has the SHA-256 of the token, whose key it stands for and
+when it ends unless it is used. Without its row a token is worth nothing, in every API process at once: signing out
+deletes the row, and a key that no longer works ends all of its sessions. The form token is a signature of the same for
+another purpose and is in the pages alone: who makes a browser send the cookie does not know it.
 """
 
 import hashlib
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from itsdangerous import BadSignature
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
-from datalens_service.errors import Unauthorized
+from datalens_service.errors import StoreUnavailable, Unauthorized
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.signers import Purpose, create_signer
@@ -26,7 +27,10 @@ from datalens_service.store.service_tables import BrowserSessionRow
 from datalens_service.store.tables import ApiKeyRow
 
 LIFETIME_SECONDS: Final = 12 * 3600
+UNUSED_SECONDS: Final = 3600
+"""Without a request, a session ends after so long."""
 
+_RENEWAL: Final = timedelta(minutes=5)
 _TOKEN_BYTES: Final = 32
 _ENDED: Final = "Your session has ended: sign in again."
 
@@ -61,8 +65,10 @@ def sign_in(database: Database, plain: str) -> BrowserSession:
 
 def open_session(database: Database, key: ApiKey) -> BrowserSession:
     """A new session for a caller who was verified; rows of sessions that have ended by themselves go."""
-    identity, now = secrets.token_urlsafe(_TOKEN_BYTES), utc_now()
-    ends_at = now + timedelta(seconds=LIFETIME_SECONDS)
+    now = utc_now()
+    last = int(now.timestamp()) + LIFETIME_SECONDS
+    identity = f"{last}-{secrets.token_urlsafe(_TOKEN_BYTES)}"
+    ends_at = now + timedelta(seconds=UNUSED_SECONDS)
     with database.transaction() as session:
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= now))
         session.add(BrowserSessionRow(token_sha256=_digest(identity), key_id=key.id, expires_at=ends_at))
@@ -73,7 +79,7 @@ def resume(database: Database, token: str) -> BrowserSession:
     """The session that a token stands for.
 
     Raises:
-        Unauthorized: Not signed here, unknown, signed out, too old, or its key was revoked.
+        Unauthorized: Not signed here, unknown, signed out, too old, unused for too long, or its key was revoked.
     """
     now = utc_now()
     with database.session() as session:
@@ -81,9 +87,15 @@ def resume(database: Database, token: str) -> BrowserSession:
         # Looked up by its hash: how long that takes tells nothing about a token.
         row = session.get(BrowserSessionRow, _digest(identity))
         key = session.get(ApiKeyRow, row.key_id) if row is not None and now < row.expires_at else None
-        if key is None or not keys.works(key, now):
+        if row is None or key is None or not keys.works(key, now):
             raise Unauthorized(_ENDED)
-        return _sign(session, ApiKey.from_row(key), identity)
+        resumed = _sign(session, ApiKey.from_row(key), identity)
+    ends_at = min(now + timedelta(seconds=UNUSED_SECONDS), _last_moment(identity))
+    if ends_at - row.expires_at > _RENEWAL:
+        # Who only reads needs no database that takes writes.
+        with suppress(StoreUnavailable):
+            _renew(database, identity, ends_at)
+    return resumed
 
 
 def sign_out(database: Database, token: str) -> None:
@@ -102,6 +114,16 @@ def sign_out_everywhere(database: Database, key_id: str) -> None:
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.key_id == key_id))
 
 
+def _renew(database: Database, identity: str, ends_at: datetime) -> None:
+    own = BrowserSessionRow.token_sha256 == _digest(identity)
+    with database.transaction() as session:
+        session.execute(update(BrowserSessionRow).where(own).values(expires_at=ends_at))
+
+
+def _last_moment(identity: str) -> datetime:
+    return datetime.fromtimestamp(int(identity.partition("-")[0]), UTC)
+
+
 def _sign(session: Session, key: ApiKey, identity: str) -> BrowserSession:
     token = create_signer(session, Purpose.BROWSER_SESSION).sign(identity)
     form_token = create_signer(session, Purpose.FORM).get_signature(identity)
@@ -109,15 +131,17 @@ def _sign(session: Session, key: ApiKey, identity: str) -> BrowserSession:
 
 
 def _verify(session: Session, token: str) -> str:
-    """The random part of a token.
+    """What was signed: the last moment of a session and its random part.
 
     Raises:
-        Unauthorized: This installation did not sign it.
+        Unauthorized: This installation did not sign it, or an earlier version did.
     """
     try:
-        return create_signer(session, Purpose.BROWSER_SESSION).unsign(token).decode()
-    except BadSignature:
+        identity = create_signer(session, Purpose.BROWSER_SESSION).unsign(token).decode()
+        _last_moment(identity)
+    except (BadSignature, ValueError):
         raise Unauthorized(_ENDED) from None
+    return identity
 
 
 def _digest(identity: str) -> str:
