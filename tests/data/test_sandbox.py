@@ -1,6 +1,10 @@
 """The process that reads uploads: confined, killed in time, and not believed."""
 
 import json
+import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -10,12 +14,16 @@ import numpy as np
 import pytest
 
 from datalens_service.data.sandbox import exchange, sandbox
+from datalens_service.data.sandbox.confinement import FORBIDDEN
 from datalens_service.data.sandbox.sandbox import Confinement, Refused, decode
 from datalens_service.errors import InvalidDataset, StoreUnavailable
+from tests.input_cases import FOLDER
 
 from .hostile import CANARY, CORPUS
 from .uploads import IMAGES, LABELS, UPLOADS, folder, write_zip
 
+CALLS = Path(__file__).with_name("system_calls.txt")
+"""What readers ask the kernel of x86-64 for."""
 GENEROUS = Confinement(4 * 2**30, 480)
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part of the confinement is Linux's")
 
@@ -28,9 +36,9 @@ def scratch(tmp_path: Path) -> Path:
 
 
 def probe(scratch: Path, action: str) -> str:
-    """What a confined process gets from `action`: its result, or the name of the exception."""
+    """What a confined process gets from `action`: its result, the name of the exception, or its end by the kernel."""
     code = f"""
-        import ctypes, os, socket, subprocess, sys
+        import ctypes, os, resource, signal, socket, subprocess, sys, threading
         from pathlib import Path
         from datalens_service.data.sandbox.confinement import confine
         confine(Path({str(scratch)!r}), memory_bytes=2**30, cpu_seconds=20, file_bytes=2**20)
@@ -42,7 +50,7 @@ def probe(scratch: Path, action: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env=sandbox._environment(scratch)
     )
-    return done.stdout.strip()
+    return "killed" if done.returncode == -signal.SIGSYS else done.stdout.strip()
 
 
 @linux
@@ -53,21 +61,104 @@ def probe(scratch: Path, action: str) -> str:
         "socket.create_connection(('127.0.0.1', 9))",
         "os.execv('/bin/true', ['true'])",
         "subprocess.run(['/bin/true'])",
+        "os.fork()",
         "os.kill(os.getppid(), 0)",
+        "signal.pidfd_send_signal(0, 0)",
+        "ctypes.CDLL(None).tgkill(os.getppid(), os.getppid(), 0)",
+        "resource.prlimit(os.getppid(), resource.RLIMIT_CPU)",
+        "os.sched_setaffinity(os.getppid(), {0})",
+        "ctypes.CDLL(None).unshare(0x10000000)",
+    ],
+)
+def test_what_a_confined_process_is_killed_for(scratch: Path, action: str) -> None:
+    assert probe(scratch, action) == "killed"
+
+
+@linux
+@pytest.mark.parametrize(
+    "action",
+    [
         "open('/tmp/datalens-probe', 'w')",
         "os.mkdir('/tmp/datalens-probe')",
         "os.symlink('/etc/passwd', '/tmp/datalens-probe')",
         "os.unlink('/etc/hostname')",
-        "os.unshare(0) if hasattr(os, 'unshare') else ctypes.CDLL(None).unshare(0x10000000) == 0 or open('/proc/0')",
+        "open('/etc/passwd')",
+        "os.listdir('/tmp')",
+        "open(f'/proc/{os.getppid()}/environ')",
     ],
 )
-def test_what_a_confined_process_cannot_do(scratch: Path, action: str) -> None:
-    assert probe(scratch, action) in ("PermissionError", "FileNotFoundError")
+def test_which_files_a_confined_process_does_not_get(scratch: Path, action: str) -> None:
+    assert probe(scratch, action) == "PermissionError"
+
+
+@linux
+def test_a_reader_that_is_taken_over_dies_and_its_upload_is_refused(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of Pillow's decoder, within the real program."""
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    (planted / "sitecustomize.py").write_text(
+        "import socket\nfrom PIL import Image\nImage.open = lambda *_, **__: socket.socket()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{planted}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    with pytest.raises(Refused, match="Reading the file needs more"):
+        decode(UPLOADS["image_folder"](tmp_path / "upload"), scratch, GENEROUS)
+
+
+READ_ALL = """
+    import sys
+    from functools import partial
+    from pathlib import Path
+    from datalens_service.data import choose_decoder
+    from datalens_service.data.preparation_settings import PrepareSettings
+    from datalens_service.data.reading_choices import AS_IT_IS, ReadingChoices
+    from datalens_service.data.sandbox.decode import RecordsRequest, read_records
+    from datalens_service.data.sandbox.exchange import Outcome, attempt, serve
+    uploads, folder = map(Path, sys.argv[1:])
+    prepared = ReadingChoices(preparation=PrepareSettings(width=8, height=8), skip_unreadable=True, ignore_groups=True)
+    def read_all(decoders):
+        for number, path in enumerate(sorted(uploads.iterdir())):
+            choices, decoder = decoders[number % 2]
+            own = folder / str(number)
+            own.mkdir()
+            request = RecordsRequest(path=path, folder=own, choices=choices, memory_bytes=2**32, cpu_seconds=600)
+            attempt(partial(read_records, request, decoder))
+        return Outcome()
+    request = RecordsRequest(path=uploads, folder=folder, choices=AS_IT_IS, memory_bytes=2**32, cpu_seconds=600)
+    serve(request, partial(read_all, [(choices, choose_decoder(choices)) for choices in (AS_IT_IS, prepared)]))
+"""
+
+
+@linux
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_readers_make_no_other_system_calls_than_those_of_the_list(tmp_path: Path, scratch: Path) -> None:
+    uploads, trace = tmp_path / "uploads", tmp_path / "trace"
+    uploads.mkdir()
+    for number, write in enumerate(UPLOADS.values()):
+        write(uploads / f"sound-{number}")
+    for number, hostile in enumerate(CORPUS.values()):
+        (uploads / f"hostile-{number}").write_bytes(hostile.make())
+    for case in FOLDER.glob("*.*"):
+        shutil.copyfile(case, uploads / case.name)
+    command = [sys.executable, "-c", textwrap.dedent(READ_ALL), str(uploads), str(scratch)]
+    subprocess.run(
+        ["strace", "-f", "-qq", "-o", str(trace), *command], check=True, env=sandbox._environment(scratch), cwd=scratch
+    )
+    confined = trace.read_text().partition("PR_SET_SECCOMP")[2]
+    made = set(re.findall(r"^\d+ +(\w+)\(", confined, re.MULTILINE))
+    assert (scratch / exchange.OUTCOME).exists()
+    assert made <= set(CALLS.read_text().split())
+
+
+def test_no_call_of_the_list_is_forbidden() -> None:
+    assert not set(CALLS.read_text().split()) & set(FORBIDDEN)
 
 
 def test_what_it_can(scratch: Path) -> None:
     assert probe(scratch, f"open({str(scratch / 'a')!r}, 'w').write('x')") == "1"
     assert probe(scratch, "sum(range(10))") == "45"
+    assert probe(scratch, "threading.Thread(target=print).start()") == "None"
 
 
 def test_memory_is_limited(scratch: Path) -> None:

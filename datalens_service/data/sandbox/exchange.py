@@ -1,8 +1,8 @@
 """Request and outcome of a process that reads a stranger's file, and how such a process serves one request.
 
 It gets a request as JSON on its standard input, confines itself, reads the file and leaves `outcome.json` and what it
-read in its folder. Whatever a hostile file does to it, nothing else is hurt: it has no secrets, no network and no other
-place to write to.
+read in its folder. Whatever a hostile file does to it, nothing else is hurt: it has no secrets, no network, no other
+file to read and no other place to write to.
 """
 
 import os
@@ -79,6 +79,7 @@ def serve(request: Request, read: Callable[[], Outcome]) -> None:
         memory_bytes=request.memory_bytes,
         cpu_seconds=request.cpu_seconds,
         file_bytes=2 * DEFAULT_LIMITS.uncompressed_bytes,
+        readable=request.path if isinstance(request, FileRequest) else None,
     )
     try:
         (request.folder / OUTCOME).write_text(attempt(read).model_dump_json())
