@@ -41,7 +41,7 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
     if path.stat().st_size > MAXIMUM_BYTES:
         raise InvalidInput(f"The file is larger than {MAXIMUM_BYTES // 2**20} MiB.")
     content = path.read_bytes()
-    card = _card(_loaded(path))
+    card = _card(read_generator(path))
     _try(path, card)
     generator_id = released_models.new_id()
     place, card_place = locate_file(data_dir, generator_id), locate_card(data_dir, generator_id)
@@ -83,7 +83,12 @@ def remove(database: Database, data_dir: Path, generator_id: str) -> bool:
     return True
 
 
-def _loaded(path: Path) -> Generator:
+def read_generator(path: Path) -> Generator:
+    """A generator of anybody's file.
+
+    Raises:
+        InvalidInput: It is none.
+    """
     try:
         return Generator.load(path)
     except (SafetensorError, InvalidInput, ValidationError, KeyError, ValueError, TypeError) as error:
