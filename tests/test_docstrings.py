@@ -17,11 +17,6 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 ROOMS: Final = ("datalens_service", "api", "workers")
-PRODUCT: Final = {
-    path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__"): ast.parse(path.read_text())
-    for room in ROOMS
-    for path in sorted((ROOT / room).rglob("*.py"))
-}
 FILES: Final = [path.as_posix() for room in (*ROOMS, "tests", "benchmarks") for path in (ROOT / room).rglob("*.py")]
 SPAN: Final = re.compile(r"`([^`\n(]+)(?:\([^`\n]*\))?`")
 SECTION: Final = re.compile(r"^(?:Args|Attributes):\n((?: {4}.*\n|\n)+)", re.M)
@@ -29,6 +24,16 @@ ENTRY: Final = re.compile(r"^ {4}(\w+):", re.M)
 NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 DATA_FILE: Final = re.compile(r"\w+\.(json|jsonl|npy|npz|csv)")
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def product() -> dict[str, ast.Module]:
+    """All modules by their paths, parsed for this test and not wherever tests are collected."""
+    return {
+        path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__"): ast.parse(path.read_text())
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+    }
 
 
 @cache
@@ -53,33 +58,41 @@ def texts(node: ast.AST) -> set[str]:
     return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
 
 
-WORDS: Final = {path: words(tree) for path, tree in PRODUCT.items()}
-ANYWHERE: Final = set[str]().union(*WORDS.values())
-CLASSES: Final = defaultdict[str, list[ast.ClassDef]](list)
-for tree in PRODUCT.values():
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            CLASSES[node.name].append(node)
+@cache
+def anywhere() -> set[str]:
+    """What any module names."""
+    return set[str]().union(*map(words, product().values()))
+
+
+@cache
+def classes() -> dict[str, list[ast.ClassDef]]:
+    """All classes by their names."""
+    found = defaultdict[str, list[ast.ClassDef]](list)
+    for tree in product().values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(node)
+    return found
 
 
 @cache
 def members(name: str) -> set[str]:
     """What the classes of that name and their bases name; nothing for any other word."""
     found: set[str] = set()
-    for node in CLASSES.get(name, ()):
+    for node in classes().get(name, ()):
         found |= words(node) | members_of_all(set[str]().union(*map(words, node.bases)) - {name})
     return found
 
 
 def members_of_all(names: set[str]) -> set[str]:
     """The same for several names."""
-    return set[str]().union(*map(members, names & CLASSES.keys()))
+    return set[str]().union(*map(members, names & classes().keys()))
 
 
 @cache
 def modules(name: str) -> list[str]:
     """Modules and packages that may be meant by a dotted name, which may begin at any package."""
-    return [path for path in PRODUCT if f"/{path}".endswith(f"/{name.replace('.', '/')}")]
+    return [path for path in product() if f"/{path}".endswith(f"/{name.replace('.', '/')}")]
 
 
 def exists(name: str, seen: set[str]) -> bool:
@@ -88,13 +101,13 @@ def exists(name: str, seen: set[str]) -> bool:
         return True
     owner, _, last = name.rpartition(".")
     if not owner:
-        return name in ANYWHERE and not (name.isalpha() and name.islower())
+        return name in anywhere() and not (name.isalpha() and name.islower())
     if attributes := members(owner.rpartition(".")[2]):
         return last in attributes
     if found := modules(owner):
-        return any(last in WORDS[path] for path in found)
+        return any(last in words(product()[path]) for path in found)
     # Of another package, or of something that is called so here.
-    return find_spec(owner.partition(".")[0]) is not None or (owner in seen and last in ANYWHERE)
+    return find_spec(owner.partition(".")[0]) is not None or (owner in seen and last in anywhere())
 
 
 def stale(node: ast.Module | Definition, seen: set[str]) -> Iterator[str]:
@@ -128,5 +141,5 @@ def stale_names(tree: ast.Module) -> list[str]:
 
 
 def test_names_in_docstrings_exist() -> None:
-    found = {path: stale_names(tree) for path, tree in PRODUCT.items()}
+    found = {path: stale_names(tree) for path, tree in product().items()}
     assert {path: names for path, names in found.items() if names} == {}

@@ -11,12 +11,14 @@ import numpy as np
 from fastapi.routing import APIRoute
 
 from api.deps import Services
+from api.main import create_app
 from datalens_service.audits.audit import AttackResult, AuditResult
 from datalens_service.audits.inversion_figures import InversionFigures, ReconstructionErrors
 from datalens_service.audits.membership import measure
 from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.models.generators.generator import Generator
+from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import audits, jobs, leases, released_models
@@ -32,6 +34,12 @@ CONFIRMED = {"confirm_classes": "true"}
 NUM_RECORDS = 200
 NUM_CLASSES = 4
 SIDE = 8
+
+
+@functools.cache
+def description() -> dict[str, Any]:
+    """The description of the API, which takes a second to make: for reading only."""
+    return create_app(Settings(data_dir=Path("never-opened"))).openapi()
 
 
 def arrays(seed: int = 0) -> dict[str, np.ndarray]:

@@ -42,8 +42,8 @@ def routes_are_taken_apart_once() -> Iterator[None]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, sqlite_template: Path) -> Settings:
-    data_dir = tmp_path / "data"
+def settings(store_path: Path, sqlite_template: Path) -> Settings:
+    data_dir = store_path / "data"
     data_dir.mkdir()
     # A migrated database; migrating each time would take most of the time of these tests.
     shutil.copy(sqlite_template, data_dir)

@@ -84,27 +84,27 @@ def test_a_signed_address_needs_no_key_and_is_noted(client: TestClient, job_id: 
     assert noted.count("getDownload") == 2
 
 
-@pytest.mark.parametrize("name", ["report.json", "account-proof.json"])
-def test_what_is_for_the_owner_is_never_signed(client: TestClient, job_id: str, name: str) -> None:
-    reply = signed(client, job_id, name)
-    assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
+def test_what_is_for_the_owner_is_never_signed(client: TestClient, job_id: str) -> None:
+    for name in ["report.json", "account-proof.json"]:
+        reply = signed(client, job_id, name)
+        assert (reply.status_code, reply.json()["code"]) == (403, "forbidden"), name
 
 
-@pytest.mark.parametrize("field", ["tenant_id", "key_id", "job_id", "name", "sha256", "audience", "method", "until"])
-def test_whatever_is_changed_in_an_address_breaks_it(client: TestClient, job_id: str, field: str) -> None:
-    url = urlsplit(signed(client, job_id).json()["url"])
-    granted = url.path.rpartition("/")[2]
-    claims = json.loads(base64.urlsafe_b64decode(granted + "=" * (-len(granted) % 4)))
-    claims[field] = claims[field] + 1 if field == "until" else claims[field] + "0"
-    changed = base64.urlsafe_b64encode(json.dumps(claims, separators=(",", ":")).encode()).decode().rstrip("=")
-    reply = without_key(client, f"/v1/downloads/{changed}?{url.query}")
-    assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
+def test_whatever_is_changed_in_an_address_breaks_it(client: TestClient, job_id: str) -> None:
+    for field in ["tenant_id", "key_id", "job_id", "name", "sha256", "audience", "method", "until"]:
+        url = urlsplit(signed(client, job_id).json()["url"])
+        granted = url.path.rpartition("/")[2]
+        claims = json.loads(base64.urlsafe_b64decode(granted + "=" * (-len(granted) % 4)))
+        claims[field] = claims[field] + 1 if field == "until" else claims[field] + "0"
+        changed = base64.urlsafe_b64encode(json.dumps(claims, separators=(",", ":")).encode()).decode().rstrip("=")
+        reply = without_key(client, f"/v1/downloads/{changed}?{url.query}")
+        assert (reply.status_code, reply.json()["code"]) == (403, "forbidden"), field
 
 
-@pytest.mark.parametrize("signature", ["AAAA", "A", "%20", ""])
-def test_a_forged_signature_is_refused(client: TestClient, job_id: str, signature: str) -> None:
-    url = urlsplit(signed(client, job_id).json()["url"])
-    assert without_key(client, f"{url.path}?signature={signature}").status_code in (403, 422)
+def test_a_forged_signature_is_refused(client: TestClient, job_id: str) -> None:
+    for signature in ["AAAA", "A", "%20", ""]:
+        url = urlsplit(signed(client, job_id).json()["url"])
+        assert without_key(client, f"{url.path}?signature={signature}").status_code in (403, 422), signature
 
 
 def test_an_address_ends_in_time(client: TestClient, services: Services, job_id: str) -> None:

@@ -211,15 +211,13 @@ def test_the_gradients_of_a_job_are_inverted_with_its_own_noise(
     assert figures["architecture"] == "linear"
 
 
-@pytest.mark.parametrize("attacks", [["inversion"], ["loss_threshold", "inversion"]], ids=len)
-def test_methods_without_gradients_of_records_are_not_inverted(
-    client: TestClient, digits_id: str, attacks: list[str]
-) -> None:
+def test_methods_without_gradients_of_records_are_not_inverted(client: TestClient, digits_id: str) -> None:
     spec = {"method": {"name": "moments"}, "epsilon": 1.0}
     target = {"kind": "rehearsal", "dataset_id": digits_id, "spec": spec}
-    reply = client.post("/v1/audits", json={"target": target, "attacks": attacks})
-    assert reply.status_code == 422
-    assert "dp_sgd" in reply.json()["detail"]
+    for attacks in [["inversion"], ["loss_threshold", "inversion"]]:
+        reply = client.post("/v1/audits", json={"target": target, "attacks": attacks})
+        assert reply.status_code == 422, attacks
+        assert "dp_sgd" in reply.json()["detail"]
 
 
 def test_an_audit_without_inversion_has_no_picture(client: TestClient, services: Services, digits_id: str) -> None:
@@ -402,9 +400,8 @@ def test_the_same_key_is_the_same_audit(client: TestClient, digits_id: str) -> N
     assert client.post("/v1/jobs", json=training(digits_id), headers=headers).status_code == 409
 
 
-@pytest.mark.parametrize(
-    ("change", "status"),
-    [
+def test_bad_requests_are_refused(client: TestClient, digits_id: str) -> None:
+    for change, status in [
         ({"attacks": ["guess"]}, 422),
         ({"attacks": []}, 422),
         ({"attacks": ["reference", "reference"]}, 422),
@@ -414,11 +411,9 @@ def test_the_same_key_is_the_same_audit(client: TestClient, digits_id: str) -> N
         ({"target": {"kind": "unknown"}}, 422),
         ({"groups": {"even": ["0", "2", "ten"]}}, 422),
         ({"groups": {"none": []}}, 422),
-    ],
-)
-def test_bad_requests_are_refused(client: TestClient, digits_id: str, change: dict[str, Any], status: int) -> None:
-    reply = client.post("/v1/audits", json={**unprotected(digits_id), **change})
-    assert reply.status_code == status
+    ]:
+        reply = client.post("/v1/audits", json={**unprotected(digits_id), **change})
+        assert reply.status_code == status, change
 
 
 def test_small_datasets_and_those_without_test_images_are_refused(

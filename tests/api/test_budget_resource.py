@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from api_builders import journal, training
 from starlette.testclient import TestClient
 
@@ -60,18 +59,18 @@ def test_raising_is_on_both_journals_and_makes_room(client: TestClient, dataset_
     assert noted["detail"].endswith(REASON)
 
 
-@pytest.mark.parametrize("epsilon", [10, 9.999, 1])
-def test_a_limit_is_never_lowered(client: TestClient, dataset_id: str, epsilon: float) -> None:
-    before = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
-    reply = raised(client, dataset_id, epsilon=epsilon)
-    assert (reply.status_code, reply.json()["code"]) == (409, "state-conflict")
-    assert client.get(f"/v1/datasets/{dataset_id}/privacy").json() == before
-    assert "raiseDatasetPrivacy" not in client.get("/v1/audit").text
+def test_a_limit_is_never_lowered(client: TestClient, dataset_id: str) -> None:
+    for epsilon in [10, 9.999, 1]:
+        before = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
+        reply = raised(client, dataset_id, epsilon=epsilon)
+        assert (reply.status_code, reply.json()["code"]) == (409, "state-conflict"), epsilon
+        assert client.get(f"/v1/datasets/{dataset_id}/privacy").json() == before
+        assert "raiseDatasetPrivacy" not in client.get("/v1/audit").text
 
 
-@pytest.mark.parametrize("members", [{"reason": "why not"}, {"reason": "\x00" * 20}, {"epsilon": 101}, {"delta": 0.1}])
-def test_what_is_no_wish_to_raise_is_refused(client: TestClient, dataset_id: str, members: dict[str, Any]) -> None:
-    assert raised(client, dataset_id, **members).status_code == 422
+def test_what_is_no_wish_to_raise_is_refused(client: TestClient, dataset_id: str) -> None:
+    for members in [{"reason": "why not"}, {"reason": "\x00" * 20}, {"epsilon": 101}, {"delta": 0.1}]:
+        assert raised(client, dataset_id, **members).status_code == 422, members
 
 
 def test_only_an_owner_raises(client: TestClient, services: Services, dataset_id: str) -> None:

@@ -139,9 +139,8 @@ def test_an_array_with_labels_is_predicted_without_them(client: TestClient, clas
     assert len(predicted(client, classifier_id, files={"file": npz()})["items"]) == len(arrays()["images"])
 
 
-@pytest.mark.parametrize(
-    ("file", "status", "word"),
-    [
+def test_a_file_that_cannot_be_used_is_refused_with_a_sentence(client: TestClient, classifier_id: str) -> None:
+    for file, status, word in [
         (b"no image", 422, "PNG"),
         (encoded(np.zeros((9, 9), np.uint8)), 422, "8 by 8"),
         (encoded(np.zeros((SIDE, SIDE, 3), np.uint8)), 422, "grey"),
@@ -151,28 +150,24 @@ def test_an_array_with_labels_is_predicted_without_them(client: TestClient, clas
         (alone(images=np.zeros((2, SIDE, SIDE), np.uint8), x=np.zeros((2, SIDE, SIDE), np.uint8)), 422, "one array"),
         (alone(images=np.zeros((1_001, SIDE, SIDE), np.uint8)), 422, "1,000"),
         (zipped({f"{i}.png": encoded(IMAGES[0]) for i in range(1_001)}), 422, "1,000"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_refused_with_a_sentence(
-    client: TestClient, classifier_id: str, file: bytes, status: int, word: str
-) -> None:
-    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": file})
-    assert reply.status_code == status, reply.text
-    assert word in reply.json()["detail"]
+    ]:
+        reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": file})
+        assert reply.status_code == status, reply.text
+        assert word in reply.json()["detail"]
 
 
-@pytest.mark.parametrize("pixel", [256, -1, 1.5, 1.0, "7", True, None, [], [1, 2, 3, 4, 5]])
-def test_pixels_are_whole_numbers_of_a_byte(client: TestClient, classifier_id: str, pixel: Any) -> None:
-    images = IMAGES.tolist()
-    images[0][0][0] = pixel
-    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", json={"images": images})
-    assert reply.status_code == 422, reply.text
+def test_pixels_are_whole_numbers_of_a_byte(client: TestClient, classifier_id: str) -> None:
+    for pixel in [256, -1, 1.5, 1.0, "7", True, None, [], [1, 2, 3, 4, 5]]:
+        images = IMAGES.tolist()
+        images[0][0][0] = pixel
+        reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", json={"images": images})
+        assert reply.status_code == 422, reply.text
 
 
-@pytest.mark.parametrize("images", [[], [[]], [[[1, 2], [3]]], [[[0] * 9] * 9]])
-def test_images_of_another_shape_are_refused(client: TestClient, classifier_id: str, images: Any) -> None:
-    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", json={"images": images})
-    assert reply.status_code == 422, reply.text
+def test_images_of_another_shape_are_refused(client: TestClient, classifier_id: str) -> None:
+    for images in [[], [[]], [[[1, 2], [3]]], [[[0] * 9] * 9]]:
+        reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", json={"images": images})
+        assert reply.status_code == 422, reply.text
 
 
 def test_images_are_neither_kept_nor_logged(

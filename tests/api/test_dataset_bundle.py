@@ -27,15 +27,15 @@ def opened(content: bytes) -> zipfile.ZipFile:
     return zipfile.ZipFile(io.BytesIO(content))
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-def test_every_format_comes_with_everything(client: TestClient, job_id: str, kind: str) -> None:
-    reply = client.get(f"/v1/jobs/{job_id}/dataset", params={"format": kind, "license": "CC0-1.0"})
-    assert reply.status_code == 200, reply.text
-    assert reply.headers["Content-Type"] == "application/zip"
-    names = set(opened(reply.content).namelist())
-    assert {"README.md", "croissant.json", "datasheet.md", "privacy.json", "SHA256SUMS", "report.html"} < names
-    again = client.get(f"/v1/jobs/{job_id}/dataset", params={"format": kind, "license": "CC0-1.0"})
-    assert again.headers["ETag"] == reply.headers["ETag"]
+def test_every_format_comes_with_everything(client: TestClient, job_id: str) -> None:
+    for kind in WRITERS:
+        reply = client.get(f"/v1/jobs/{job_id}/dataset", params={"format": kind, "license": "CC0-1.0"})
+        assert reply.status_code == 200, reply.text
+        assert reply.headers["Content-Type"] == "application/zip"
+        names = set(opened(reply.content).namelist())
+        assert {"README.md", "croissant.json", "datasheet.md", "privacy.json", "SHA256SUMS", "report.html"} < names
+        again = client.get(f"/v1/jobs/{job_id}/dataset", params={"format": kind, "license": "CC0-1.0"})
+        assert again.headers["ETag"] == reply.headers["ETag"]
 
 
 def test_what_is_for_the_owner_stays_out(client: TestClient, job_id: str) -> None:
@@ -65,7 +65,7 @@ def test_title_and_number(client: TestClient, job_id: str) -> None:
     assert "10 synthetic images" in json.loads(found.read("croissant.json"))["description"]
 
 
-@pytest.mark.parametrize("params", [{"license": "WTFPL"}, {"format": "zip"}, {"n": 0}, {"title": "x" * 201}])
-def test_bad_requests(client: TestClient, job_id: str, params: dict[str, str]) -> None:
-    reply = client.get(f"/v1/jobs/{job_id}/dataset", params=params)
-    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
+def test_bad_requests(client: TestClient, job_id: str) -> None:
+    for params in [{"license": "WTFPL"}, {"format": "zip"}, {"n": 0}, {"title": "x" * 201}]:
+        reply = client.get(f"/v1/jobs/{job_id}/dataset", params=params)
+        assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), params

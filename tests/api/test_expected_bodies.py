@@ -4,15 +4,13 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from api_builders import description
 from starlette.testclient import TestClient
 
 from api import released_jobs
-from api.main import create_app
-from datalens_service.settings import Settings
 
 HEADERS = {"Tus-Resumable": "1.0.0", "Upload-Offset": "0"}
 
@@ -27,7 +25,7 @@ class Operation(NamedTuple):
 
 
 def operations() -> Iterator[Operation]:
-    for path, methods in create_app(Settings(data_dir=Path("never-opened"))).openapi()["paths"].items():
+    for path, methods in description()["paths"].items():
         for method, operation in methods.items():
             body = operation.get("requestBody")
             if body is not None:
@@ -59,18 +57,15 @@ def refused(client: TestClient, operation: Operation, content: bytes, media: str
     return str(problem["detail"])
 
 
-@pytest.mark.parametrize(
-    ("content", "media", "came"),
-    [
+def test_bodies_of_another_kind(anything_is_there: TestClient) -> None:
+    for content, media, came in [
         (b"x-ray", "text/plain", "The body came as text/plain."),
         (b"x-ray", "text/plain; charset=utf-8", "The body came as text/plain."),
         (b"x-ray", None, "The body came without a usable Content-Type."),
         (b"x-ray", "<x-ray>", "The body came without a usable Content-Type."),
-    ],
-)
-def test_bodies_of_another_kind(anything_is_there: TestClient, content: bytes, media: str | None, came: str) -> None:
-    for operation in OPERATIONS:
-        assert refused(anything_is_there, operation, content, media).startswith(f"{came} This operation takes ")
+    ]:
+        for operation in OPERATIONS:
+            assert refused(anything_is_there, operation, content, media).startswith(f"{came} This operation takes ")
 
 
 def test_no_body_at_all(anything_is_there: TestClient) -> None:
@@ -82,9 +77,8 @@ def test_no_body_at_all(anything_is_there: TestClient) -> None:
                 assert refused(anything_is_there, operation, b"", sent).startswith("The request has no body.")
 
 
-@pytest.mark.parametrize(
-    ("content", "came"),
-    [
+def test_json_that_is_none_or_no_object(anything_is_there: TestClient) -> None:
+    for content, came in [
         (b"{'x-ray': 1}", "The body is not valid JSON."),
         (b"{", "The body is not valid JSON."),
         (b"\xff\xfe", "The body is not valid JSON."),
@@ -92,26 +86,22 @@ def test_no_body_at_all(anything_is_there: TestClient) -> None:
         (b'["x-ray"]', "The body is JSON, but no object."),
         (b'"x-ray"', "The body is JSON, but no object."),
         (b"7", "The body is JSON, but no object."),
-    ],
-    ids=lambda value: value[:8] if isinstance(value, bytes) else "",
-)
-def test_json_that_is_none_or_no_object(anything_is_there: TestClient, content: bytes, came: str) -> None:
-    for operation in OPERATIONS:
-        if "application/json" in operation.media:
-            assert refused(anything_is_there, operation, content, "application/json").startswith(came)
+    ]:
+        for operation in OPERATIONS:
+            if "application/json" in operation.media:
+                assert refused(anything_is_there, operation, content, "application/json").startswith(came)
 
 
-@pytest.mark.parametrize(
-    ("content", "came"),
-    [
+def test_forms_that_are_none(anything_is_there: TestClient) -> None:
+    for content, came in [
         (b"--x\r\ngarbage", "The form is malformed or cut off."),
         (b"--x--\r\n", "The form has no file in a part named file."),
-    ],
-)
-def test_forms_that_are_none(anything_is_there: TestClient, content: bytes, came: str) -> None:
-    for operation in OPERATIONS:
-        if "multipart/form-data" in operation.media:
-            assert refused(anything_is_there, operation, content, "multipart/form-data; boundary=x").startswith(came)
+    ]:
+        for operation in OPERATIONS:
+            if "multipart/form-data" in operation.media:
+                assert refused(anything_is_there, operation, content, "multipart/form-data; boundary=x").startswith(
+                    came
+                )
 
 
 def test_examples_are_what_curl_would_send(anything_is_there: TestClient) -> None:

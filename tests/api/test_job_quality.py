@@ -189,12 +189,10 @@ def test_plan_and_download_say_what_they_do_by_curl_and_python(
         ast.parse(python[1])
 
 
-@pytest.mark.parametrize("query", ["label=99", "page=2", "label=-1", "label=x", "image=0", "label=1&page=1&image=14"])
-def test_there_is_no_page_of_images_that_are_not_there(
-    client: TestClient, services: Services, job_id: str, query: str
-) -> None:
+def test_there_is_no_page_of_images_that_are_not_there(client: TestClient, services: Services, job_id: str) -> None:
     visitor = visit(client, services, Role.OWNER)
-    assert visitor.get(f"/jobs/{job_id}/images?{query}").status_code in (400, 404, 422)
+    for query in ["label=99", "page=2", "label=-1", "label=x", "image=0", "label=1&page=1&image=14"]:
+        assert visitor.get(f"/jobs/{job_id}/images?{query}").status_code in (400, 404, 422), query
 
 
 def test_sets_too_large_for_a_page_are_downloaded_instead(

@@ -149,9 +149,8 @@ def test_a_price_above_the_budget_cannot_be_submitted(visitor: TestClient, datas
     assert re.search(r'id="submit-job" disabled', shown)
 
 
-@pytest.mark.parametrize(
-    ("form", "sentence"),
-    [
+def test_a_form_that_cannot_be_priced_says_why(visitor: TestClient, dataset_id: str) -> None:
+    for form, sentence in [
         ({"epsilon": "0"}, "“ε this job may spend”: Must be greater than 0."),
         ({"epsilon": ""}, "“ε this job may spend”: Must be a finite number."),
         ({"preset": "wonderful"}, "There is no preset"),
@@ -160,14 +159,10 @@ def test_a_price_above_the_budget_cannot_be_submitted(visitor: TestClient, datas
         ({"method": '{"name": "moments", "clip_norm": 7}'}, "Must be at most 1"),
         ({"more": "1"}, "more: There is no field of this name"),
         ({"encoder": '{"name": "scattering"}'}, "An encoder serves"),
-    ],
-)
-def test_a_form_that_cannot_be_priced_says_why(
-    visitor: TestClient, dataset_id: str, form: dict[str, str], sentence: str
-) -> None:
-    shown = plan(visitor, dataset_id, **form)
-    assert sentence in text_of(shown)
-    assert "data-body" not in shown
+    ]:
+        shown = plan(visitor, dataset_id, **form)
+        assert sentence in text_of(shown), form
+        assert "data-body" not in shown
 
 
 def test_a_job_can_be_planned_like_an_earlier_one(visitor: TestClient, dataset_id: str) -> None:

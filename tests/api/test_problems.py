@@ -29,14 +29,14 @@ def test_every_deliberate_error_has_a_type(error: type[DatalensError]) -> None:
     assert problem.remedy.endswith(".")
 
 
-@pytest.mark.parametrize("slug", PROBLEM_TYPES)
-def test_every_type_leads_to_a_page(client: TestClient, slug: str) -> None:
+def test_every_type_leads_to_a_page(client: TestClient) -> None:
     client.headers.pop("Authorization")
-    read = client.get(PROBLEM_TYPES[slug].uri).json()
-    assert (read["type"], read["title"], read["status"]) == (f"/problems/{slug}", *_title_and_status(slug))
-    page = client.get(PROBLEM_TYPES[slug].uri, headers={"Accept": "text/html,*/*"})
-    assert page.headers["content-type"].startswith("text/html")
-    assert read["title"] in unescape(page.text)
+    for slug in PROBLEM_TYPES:
+        read = client.get(PROBLEM_TYPES[slug].uri).json()
+        assert (read["type"], read["title"], read["status"]) == (f"/problems/{slug}", *_title_and_status(slug)), slug
+        page = client.get(PROBLEM_TYPES[slug].uri, headers={"Accept": "text/html,*/*"})
+        assert page.headers["content-type"].startswith("text/html")
+        assert read["title"] in unescape(page.text)
 
 
 def _title_and_status(slug: str) -> tuple[str, int | None]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from api_builders import NUM_RECORDS, npz, training
+from api_builders import NUM_RECORDS, description, npz, training
 from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -84,23 +84,23 @@ def test_a_number_stays_one(client: TestClient, dataset_id: str, number: float) 
         assert reply.json()["code"] == "epsilon-infeasible"
 
 
-@pytest.mark.parametrize("member", ["seed", "synthetic_images", "method/subspace_dimensions", "evaluation/epochs"])
-def test_one_point_zero_is_no_integer(client: TestClient, dataset_id: str, member: str) -> None:
-    reply = client.post("/v1/plans", json=placed(dataset_id, member, 1.0))
-    assert reply.status_code == 422
-    assert reply.json()["errors"] == [
-        {"in": "body", "pointer": f"#/spec/{member}", "detail": "Must be a whole number.", "code": "int_type"}
-    ]
+def test_one_point_zero_is_no_integer(client: TestClient, dataset_id: str) -> None:
+    for member in ["seed", "synthetic_images", "method/subspace_dimensions", "evaluation/epochs"]:
+        reply = client.post("/v1/plans", json=placed(dataset_id, member, 1.0))
+        assert reply.status_code == 422, member
+        assert reply.json()["errors"] == [
+            {"in": "body", "pointer": f"#/spec/{member}", "detail": "Must be a whole number.", "code": "int_type"}
+        ]
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-@pytest.mark.parametrize("member", ["epsilon", "method/clip_norm"])
-def test_a_number_is_finite(client: TestClient, dataset_id: str, member: str, number: str) -> None:
-    body = json.dumps(placed(dataset_id, member, "HERE")).replace('"HERE"', number)
-    reply = client.post("/v1/jobs", content=body, headers=JSON)
-    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
-    assert reply.json()["errors"][0]["pointer"] == f"#/spec/{member}"
-    assert reply.json()["errors"][0]["code"] == "finite_number"
+def test_a_number_is_finite(client: TestClient, dataset_id: str) -> None:
+    for number in ["NaN", "Infinity", "-Infinity", "1e999"]:
+        for member in ["epsilon", "method/clip_norm"]:
+            body = json.dumps(placed(dataset_id, member, "HERE")).replace('"HERE"', number)
+            reply = client.post("/v1/jobs", content=body, headers=JSON)
+            assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), number
+            assert reply.json()["errors"][0]["pointer"] == f"#/spec/{member}"
+            assert reply.json()["errors"][0]["code"] == "finite_number"
 
 
 def test_of_two_equal_members_none_wins(client: TestClient, dataset_id: str) -> None:
@@ -117,7 +117,7 @@ def test_of_two_equal_members_none_wins(client: TestClient, dataset_id: str) -> 
 
 def json_operations() -> list[tuple[str, str]]:
     operations = []
-    for path, methods in app().openapi()["paths"].items():
+    for path, methods in description()["paths"].items():
         for method, operation in methods.items():
             # Images are read once it is known that the classifier is the caller's: `test_classifiers.py`.
             if operation["operationId"] in ("createPredictions", "createIndividualEpsilon"):
@@ -131,16 +131,16 @@ def test_operations_that_take_json_are_known() -> None:
     assert len(json_operations()) >= 10
 
 
-@pytest.mark.parametrize(("method", "path"), json_operations())
-def test_every_operation_refuses_equal_members(client: TestClient, method: str, path: str) -> None:
-    address = re.sub(r"\{\w+\}", "x", path)
-    body = b'{"reason": [{"a": 1, "b": 2, "a": 1}]}'
-    reply = client.request(method, address, content=body, headers=JSON)
-    if reply.status_code == 404:
-        # Whose object it is comes first where the body is read by the operation itself.
-        pytest.fail(f"{path} looked for its object before it read the body")
-    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
-    assert reply.json()["errors"][0]["pointer"] == "#/reason/0/a"
+def test_every_operation_refuses_equal_members(client: TestClient) -> None:
+    for method, path in json_operations():
+        address = re.sub(r"\{\w+\}", "x", path)
+        body = b'{"reason": [{"a": 1, "b": 2, "a": 1}]}'
+        reply = client.request(method, address, content=body, headers=JSON)
+        if reply.status_code == 404:
+            # Whose object it is comes first where the body is read by the operation itself.
+            pytest.fail(f"{path} looked for its object before it read the body")
+        assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), path
+        assert reply.json()["errors"][0]["pointer"] == "#/reason/0/a"
 
 
 def test_every_route_with_a_body_reads_it_strictly() -> None:
@@ -224,15 +224,15 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("field", "text"), FORMS)
-def test_a_form_takes_plain_notation_only(client: TestClient, services: Services, field: str, text: str) -> None:
-    reply = client.post(
-        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10", field: text}
-    )
-    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
-    assert reply.json()["errors"][0]["pointer"] == f"#/{field}"
-    with services.database.session() as session:
-        assert session.query(DatasetRow).count() == 0
+def test_a_form_takes_plain_notation_only(client: TestClient, services: Services) -> None:
+    for field, text in FORMS:
+        reply = client.post(
+            "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10", field: text}
+        )
+        assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), field
+        assert reply.json()["errors"][0]["pointer"] == f"#/{field}"
+        with services.database.session() as session:
+            assert session.query(DatasetRow).count() == 0
 
 
 @pytest.mark.parametrize("text", ["10", "10.0", "1e1", "1E+1", "010"])
@@ -246,12 +246,12 @@ def test_a_form_takes_what_people_write(client: TestClient, text: str) -> None:
     assert reply.json()["privacy"]["delta"] == float(delta)
 
 
-@pytest.mark.parametrize("value", [True, "10", "1_0"])
-@pytest.mark.parametrize("member", ["epsilon", "records_per_unit"])
-def test_a_declaration_as_json_is_strict(client: TestClient, member: str, value: object) -> None:
-    reply = client.post("/v1/datasets", json={"upload_id": "upl_1", member: value})
-    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
-    assert reply.json()["errors"][0]["pointer"] == f"#/{member}"
+def test_a_declaration_as_json_is_strict(client: TestClient) -> None:
+    for value in [True, "10", "1_0"]:
+        for member in ["epsilon", "records_per_unit"]:
+            reply = client.post("/v1/datasets", json={"upload_id": "upl_1", member: value})
+            assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), value
+            assert reply.json()["errors"][0]["pointer"] == f"#/{member}"
 
 
 def test_a_raise_is_strict(client: TestClient, dataset_id: str) -> None:
@@ -266,12 +266,12 @@ def test_a_raise_is_strict(client: TestClient, dataset_id: str) -> None:
     assert client.get(f"/v1/datasets/{dataset_id}/privacy").json()["epsilon_limit"] == 10
 
 
-@pytest.mark.parametrize("text", ["1_0", "%201", "1.0", "+1", "١"])
-@pytest.mark.parametrize("path", ["/v1/jobs?limit={}", "/v1/audit?after={}"])
-def test_queries_take_digits_only(client: TestClient, path: str, text: str) -> None:
-    reply = client.get(path.format(text))
-    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
-    assert reply.json()["errors"][0]["detail"] == "Must be a whole number."
+def test_queries_take_digits_only(client: TestClient) -> None:
+    for text in ["1_0", "%201", "1.0", "+1", "١"]:
+        for path in ["/v1/jobs?limit={}", "/v1/audit?after={}"]:
+            reply = client.get(path.format(text))
+            assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), text
+            assert reply.json()["errors"][0]["detail"] == "Must be a whole number."
 
 
 def test_the_length_of_an_upload_is_digits(client: TestClient) -> None:

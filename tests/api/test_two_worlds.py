@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, arrays, npz, training
+from api_builders import CONFIRMED, arrays, description, npz, training
 from starlette.testclient import TestClient
 
 from api.application import create_app
@@ -108,7 +108,7 @@ def addresses(client: TestClient, ids: dict[str, str]) -> Iterator[str]:
     """Everything that a consumer may ask for, and each file by its name."""
     # No job of these worlds makes a classifier.
     elsewhere = {"{name}", "{classifier_id}"}
-    for path, methods in client.app.openapi()["paths"].items():
+    for path, methods in description()["paths"].items():
         if methods.get("get", {}).get("operationId") in OF_A_CONSUMER and not elsewhere & set(path.split("/")):
             yield path.format_map(ids)
     job = f"/v1/jobs/{ids['job_id']}"

@@ -73,23 +73,23 @@ def test_pieces_make_a_file(client: TestClient, settings: Settings) -> None:
     assert client.get(place).json()["complete"] is True
 
 
-@pytest.mark.parametrize("algorithm", tus.ALGORITHMS)
-def test_checksums_are_checked(client: TestClient, settings: Settings, algorithm: str) -> None:
-    place = begin(client)
-    first = CONTENT[:1000]
-    assert client.patch(place, headers=piece(0, digest(first, algorithm)), content=first).status_code == 204
-    wrong = client.patch(place, headers=piece(1000, digest(first, algorithm)), content=CONTENT[1000:3000])
-    assert (wrong.status_code, wrong.json()["code"]) == (460, "checksum-mismatch")
-    assert (offset(client, place), stored(settings, place)) == (1000, first)
-    rest = CONTENT[1000:]
-    assert client.patch(place, headers=piece(1000, digest(rest, algorithm)), content=rest).status_code == 204
-    assert stored(settings, place) == CONTENT
+def test_checksums_are_checked(client: TestClient, settings: Settings) -> None:
+    for algorithm in tus.ALGORITHMS:
+        place = begin(client)
+        first = CONTENT[:1000]
+        assert client.patch(place, headers=piece(0, digest(first, algorithm)), content=first).status_code == 204
+        wrong = client.patch(place, headers=piece(1000, digest(first, algorithm)), content=CONTENT[1000:3000])
+        assert (wrong.status_code, wrong.json()["code"]) == (460, "checksum-mismatch")
+        assert (offset(client, place), stored(settings, place)) == (1000, first)
+        rest = CONTENT[1000:]
+        assert client.patch(place, headers=piece(1000, digest(rest, algorithm)), content=rest).status_code == 204
+        assert stored(settings, place) == CONTENT
 
 
-@pytest.mark.parametrize("header", ["md4 AAAA", "sha256 !!!", "", "crc32 AAAA"])
-def test_unusable_checksums(client: TestClient, header: str) -> None:
-    reply = client.patch(begin(client), headers=piece(0, header), content=CONTENT)
-    assert (reply.status_code, reply.json()["code"]) == (400, "malformed-request")
+def test_unusable_checksums(client: TestClient) -> None:
+    for header in ["md4 AAAA", "sha256 !!!", "", "crc32 AAAA"]:
+        reply = client.patch(begin(client), headers=piece(0, header), content=CONTENT)
+        assert (reply.status_code, reply.json()["code"]) == (400, "malformed-request"), header
 
 
 def test_a_piece_must_begin_where_the_file_ends(client: TestClient) -> None:
@@ -120,10 +120,10 @@ def test_too_long(client: TestClient, settings: Settings) -> None:
     assert (offset(client, place), stored(settings, place)) == (100, CONTENT[:100])
 
 
-@pytest.mark.parametrize("length", ["0", "-1", "x", None])
-def test_lengths_that_are_none(client: TestClient, length: str | None) -> None:
-    reply = client.post("/v1/uploads", headers={**TUS, **({"Upload-Length": length} if length else {})})
-    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
+def test_lengths_that_are_none(client: TestClient) -> None:
+    for length in ["0", "-1", "x", None]:
+        reply = client.post("/v1/uploads", headers={**TUS, **({"Upload-Length": length} if length else {})})
+        assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), length
 
 
 def test_version_and_media_type(client: TestClient) -> None:

@@ -26,50 +26,36 @@ def told(client: TestClient, voice: Voice, path: str, **request: Any) -> dict[st
     return dict(reply.json())
 
 
-@pytest.mark.parametrize(
-    ("voice", "says"),
-    [
+def test_a_wrong_member_is_named_to_its_reader_and_pointed_to_for_programs(client: TestClient, dataset_id: str) -> None:
+    for voice, says in [
         (Voice.REST, "#/spec/epsilon: Must be greater than 0.0."),
         (Voice.PAGE, "“ε this job may spend”: Must be greater than 0.0."),
         (Voice.COMMAND_LINE, "--epsilon: Must be greater than 0.0."),
-    ],
-)
-def test_a_wrong_member_is_named_to_its_reader_and_pointed_to_for_programs(
-    client: TestClient, dataset_id: str, voice: Voice, says: str
-) -> None:
-    problem = told(client, voice, "/v1/jobs", json={"dataset_id": dataset_id, "spec": {"epsilon": 0}})
-    assert problem["detail"] == says
-    assert [(error["pointer"], error["code"]) for error in problem["errors"]] == [("#/spec/epsilon", "greater_than")]
+    ]:
+        problem = told(client, voice, "/v1/jobs", json={"dataset_id": dataset_id, "spec": {"epsilon": 0}})
+        assert problem["detail"] == says, voice
+        [error] = problem["errors"]
+        assert (error["pointer"], error["code"]) == ("#/spec/epsilon", "greater_than")
 
 
-@pytest.mark.parametrize(
-    ("voice", "says"),
-    [
+def test_a_parameter_of_a_method_has_a_name_in_each_voice(client: TestClient, dataset_id: str) -> None:
+    for voice, says in [
         (Voice.REST, "#/spec/method/top: There is no member of this name; remove it or correct its spelling."),
         (Voice.PAGE, "The parameter top: There is no field of this name; remove it or correct its spelling."),
         (Voice.COMMAND_LINE, "--set top: There is no option of this name; remove it or correct its spelling."),
-    ],
-)
-def test_a_parameter_of_a_method_has_a_name_in_each_voice(
-    client: TestClient, dataset_id: str, voice: Voice, says: str
-) -> None:
-    spec = {"epsilon": 1, "method": {"name": "moments", "top": 3}}
-    assert told(client, voice, "/v1/plans", json={"dataset_id": dataset_id, "spec": spec})["detail"] == says
+    ]:
+        spec = {"epsilon": 1, "method": {"name": "moments", "top": 3}}
+        assert told(client, voice, "/v1/plans", json={"dataset_id": dataset_id, "spec": spec})["detail"] == says, voice
 
 
-@pytest.mark.parametrize(
-    ("voice", "unit"),
-    [
+def test_what_a_model_of_a_request_says_is_told_in_the_voice_of_its_reader(client: TestClient) -> None:
+    for voice, unit in [
         (Voice.REST, "unit and classes_per_unit need records_per_unit."),
         (Voice.PAGE, "“Word for one” and “Most classes of one” need “Most images of one”."),
         (Voice.COMMAND_LINE, "--unit and --classes-per-unit need --records-per-unit."),
-    ],
-)
-def test_what_a_model_of_a_request_says_is_told_in_the_voice_of_its_reader(
-    client: TestClient, voice: Voice, unit: str
-) -> None:
-    form = {"epsilon": "1", "unit": "patient"}
-    assert unit in told(client, voice, "/v1/datasets", files={"file": npz()}, data=form)["detail"]
+    ]:
+        form = {"epsilon": "1", "unit": "patient"}
+        assert unit in told(client, voice, "/v1/datasets", files={"file": npz()}, data=form)["detail"]
 
 
 def test_an_endpoint_that_runs_in_a_thread_speaks_to_its_reader(client: TestClient, dataset_id: str) -> None:

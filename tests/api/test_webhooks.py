@@ -216,9 +216,8 @@ def test_a_name_is_resolved_once_and_a_redirect_is_not_followed(
     assert len(receiver.got) == 1
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
+def test_addresses_that_cannot_be_used_are_refused(client: TestClient) -> None:
+    for url in [
         "http://example.org/",
         "ftp://example.org/",
         "https://user:secret@example.org/",
@@ -252,11 +251,9 @@ def test_a_name_is_resolved_once_and_a_redirect_is_not_followed(
         "https://-.org/",
         "https://exämple.org/",
         "nonsense",
-    ],
-)
-def test_addresses_that_cannot_be_used_are_refused(client: TestClient, url: str) -> None:
-    reply = client.post("/v1/webhooks", json={"url": url})
-    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
+    ]:
+        reply = client.post("/v1/webhooks", json={"url": url})
+        assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), url
 
 
 def test_the_operator_can_allow_private_addresses() -> None:

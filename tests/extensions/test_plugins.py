@@ -1,7 +1,6 @@
 """A method of another package: requests may name it, the contract is a command, and what leaves names the package."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -51,46 +50,52 @@ class Second(Moments):
 """
 
 
+# Several commands in one process, in which the module of the plug-in is imported first.
+COMMANDS = """
+import json, sys
+import shop_methods
+from typer.testing import CliRunner
+from datalens_service.cli.app import app
+
+done = [CliRunner().invoke(app, command) for command in json.loads(sys.argv[1])]
+print(json.dumps([(one.exit_code, one.stdout, one.stderr) for one in done]))
+"""
+
+
 @pytest.fixture
 def installed(tmp_path: Path) -> Installed:
     return Installed(tmp_path, "shop_methods", METHODS)
 
 
-def check(installed: Installed, name: str) -> subprocess.CompletedProcess[str]:
-    return installed.run("-m", "datalens_service.cli", "plugins", "check", name, "--set", "subspace_dimensions=4")
+def check(name: str) -> tuple[str, ...]:
+    return ("plugins", "check", name, "--set", "subspace_dimensions=4")
 
 
-def test_a_job_names_it_and_its_proof_names_the_package(installed: Installed, tmp_path: Path) -> None:
-    installed.offer("methods", tilted="Tilted")
+def test_a_job_names_it_its_proof_names_the_package_and_the_command_tries_the_contract(
+    installed: Installed, tmp_path: Path
+) -> None:
+    installed.offer("methods", tilted="Tilted", centred="Centred")
     rng, labels = np.random.default_rng(3), np.arange(60) % 2
     np.savez(tmp_path / "a.npz", train_images=rng.integers(0, 256, (60, 8, 8), dtype=np.uint8), train_labels=labels)
     chosen = ("--method", "tilted", "--set", "subspace_dimensions=4", "--no-evaluation", "--images", "20")
-    train = ("train", "--data", "a.npz", "--epsilon", "1", "--out", "out", "--confirm-classes")
-    done = installed.run("-m", "datalens_service.cli", *train, *chosen)
-    assert done.returncode == 0, done.stderr
+    train = ("train", "--data", "a.npz", "--epsilon", "1", "--out", "out", "--confirm-classes", *chosen)
+    ran = installed.run("-c", COMMANDS, json.dumps([train, check("tilted"), check("centred")]))
+    assert ran.returncode == 0, ran.stderr
+    trained, good, leaking = json.loads(ran.stdout)
+    assert trained[0] == 0, trained
     card = json.loads((tmp_path / "out" / "privacy.json").read_text())["card"]
     assert (card["method"], card["plugin"]) == ("tilted", {"distribution": "shop-methods", "version": "1.2"})
 
-
-def test_the_module_of_a_plugin_may_be_imported_first(installed: Installed) -> None:
-    installed.offer("methods", tilted="Tilted")
-    done = installed.run("-c", "import shop_methods, datalens_service.spec")
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_command_tries_the_contract(installed: Installed) -> None:
-    installed.offer("methods", tilted="Tilted", centred="Centred")
-    good, leaking = check(installed, "tilted"), check(installed, "centred")
-    assert good.returncode == 0, good.stdout + good.stderr
-    assert good.stdout.count("holds") == len(good.stdout.splitlines()) == 9
-    assert leaking.returncode == 1
-    broken = [line for line in leaking.stdout.splitlines() if line.startswith("broken")]
+    assert good[0] == 0, good
+    assert good[1].count("holds") == len(good[1].splitlines()) == 9
+    assert leaking[0] == 1
+    broken = [line for line in leaking[1].splitlines() if line.startswith("broken")]
     assert any("what others contribute: step 1, moments.means" in line for line in broken)
 
 
 def test_a_method_of_the_product_is_not_replaced(installed: Installed) -> None:
     installed.offer("methods", moments="Second")
-    refused = check(installed, "moments")
+    refused = installed.run("-m", "datalens_service.cli", *check("moments"))
     assert refused.returncode != 0
     assert "has the name of a method of this product" in refused.stderr
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -123,7 +123,7 @@ class BrightTeacher(TeacherParameters):
                       active=request.active, partitions=request.partitions)
 '''
 
-JOB = """
+JOBS = """
 import json, sys
 import numpy as np
 from datalens_service.data.dataset import Dataset, Schema, Split
@@ -135,62 +135,65 @@ rng, labels = np.random.default_rng(0), np.arange(60) % 2
 schema = Schema(channels=1, height=8, width=8, class_names=("a", "b"), num_units=60)
 dataset = Dataset(schema, Split(rng.integers(0, 256, (60, 8, 8, 1), dtype=np.uint8), labels), None, b"k" * 32)
 method = {"name": "datalens", "num_teachers": 6, "images_per_step": 4, "steps": 2, "z_dim": 4, "threshold": "none"}
-spec = TrainingSpec.model_validate({"method": method | json.loads(sys.argv[1]), "epsilon": 8.0, "delta": 1e-3})
-account = MemoryAccount(spec.limit_units(schema))
-result = run(spec, dataset, account=account)
-releases = [release.mechanism.model_dump() for release in result.plan.releases]
-print(json.dumps({"charges": account.charges, "planned": result.plan.cost(), "releases": releases}))
+done = []
+for choice in json.loads(sys.argv[1]):
+    spec = TrainingSpec.model_validate({"method": method | choice, "epsilon": 8.0, "delta": 1e-3})
+    account = MemoryAccount(spec.limit_units(schema))
+    result = run(spec, dataset, account=account)
+    releases = [release.mechanism.model_dump() for release in result.plan.releases]
+    done.append({"charges": account.charges, "planned": result.plan.cost(), "releases": releases})
+print(json.dumps(done))
 """
 
 
-@pytest.fixture
-def product(tmp_path: Path) -> ExtendedProduct:
-    return ExtendedProduct(tmp_path)
+VOTING = {"teacher": "kernel", "votes": {"name": "plain_signs", "bar": 0.25}}
+TEACHING = {"teacher": {"name": "bright", "gain": 2.0, "batch": 3}, "top_k": 8}
 
 
-@pytest.fixture
-def with_vote(product: ExtendedProduct) -> ExtendedProduct:
-    product.add("datalens_service/mechanisms/plain_signs.py", VOTE)
-    product.add("docs/mechanisms/plain_signs.md", PROOF)
-    product.register(
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory) -> ExtendedProduct:
+    """With the vote and the teacher."""
+    made = ExtendedProduct(tmp_path_factory.mktemp("product") / "copy")
+    made.add("datalens_service/mechanisms/plain_signs.py", VOTE)
+    made.add("docs/mechanisms/plain_signs.md", PROOF)
+    made.register(
         "datalens_service/mechanisms/__init__.py",
         "from datalens_service.mechanisms.plain_signs import PlainSigns, PlainSignsParameters",
         AnyVotes="PlainSignsParameters",
         AnyMechanism="PlainSigns",
     )
-    return product
-
-
-def job(product: ExtendedProduct, **method: object) -> dict:
-    return json.loads(product.run("-c", JOB, json.dumps(method)))
-
-
-def test_a_vote_with_a_parameter_of_its_own(with_vote: ExtendedProduct) -> None:
-    done = job(with_vote, teacher="kernel", votes={"name": "plain_signs", "bar": 0.25})
-    (release,) = done["releases"]
-    assert (release["name"], release["bar"]) == ("plain_signs", 0.25)
-    assert [label for _, label, _ in done["charges"]] == ["votes.plain_signs"] * 2
-    assert sum(units for *_, units in done["charges"]) == done["planned"]
-
-
-def test_a_new_mechanism_is_held_to_the_contract(with_vote: ExtendedProduct) -> None:
-    chosen = ["-k", "plain_signs or PlainSigns or own_under_its_name or every_registered"]
-    report = with_vote.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/mechanisms/test_contract.py", *chosen)
-    assert int(report.split(" passed")[0].split()[-1]) >= 10
-
-
-def test_an_unknown_mechanism_is_refused(with_vote: ExtendedProduct) -> None:
-    (release,) = job(with_vote, teacher="kernel", votes="plain_signs")["releases"]
-    with pytest.raises(ValidationError, match="plain_signs"):
-        TypeAdapter(AnyMechanism).validate_python(release)
-
-
-def test_a_teacher_with_a_parameter_of_its_own(product: ExtendedProduct) -> None:
-    product.add("datalens_service/methods/voting/teachers/bright.py", TEACHER)
-    product.register(
+    made.add("datalens_service/methods/voting/teachers/bright.py", TEACHER)
+    made.register(
         "datalens_service/methods/voting/teachers/__init__.py",
         "from datalens_service.methods.voting.teachers.bright import BrightTeacher",
         AnyTeacher="BrightTeacher",
     )
-    done = job(product, teacher={"name": "bright", "gain": 2.0, "batch": 3}, top_k=8)
+    return made
+
+
+@pytest.fixture(scope="module")
+def jobs(product: ExtendedProduct) -> list[dict[str, Any]]:
+    """What a job with the vote and one with the teacher were charged."""
+    made: list[dict[str, Any]] = json.loads(product.run("-c", JOBS, json.dumps([VOTING, TEACHING])))
+    return made
+
+
+def test_a_vote_with_a_parameter_of_its_own(jobs: list[dict[str, Any]]) -> None:
+    done, _ = jobs
+    (release,) = done["releases"]
+    assert (release["name"], release["bar"]) == ("plain_signs", 0.25)
+    assert [label for _, label, _ in done["charges"]] == ["votes.plain_signs"] * 2
+    assert sum(units for *_, units in done["charges"]) == done["planned"]
+    with pytest.raises(ValidationError, match="plain_signs"):
+        TypeAdapter(AnyMechanism).validate_python(release)
+
+
+def test_a_new_mechanism_is_held_to_the_contract(product: ExtendedProduct) -> None:
+    chosen = ["-k", "plain_signs or PlainSigns or own_under_its_name or every_registered"]
+    report = product.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/mechanisms/test_contract.py", *chosen)
+    assert int(report.split(" passed")[0].split()[-1]) >= 10
+
+
+def test_a_teacher_with_a_parameter_of_its_own(jobs: list[dict[str, Any]]) -> None:
+    _, done = jobs
     assert [label for _, label, _ in done["charges"]] == ["votes.topagg"] * 2

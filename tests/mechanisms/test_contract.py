@@ -98,7 +98,7 @@ def test_a_mechanism_survives_json(case):
 def test_neighbors_never_exceed_the_sensitivity(case, relation):
     rng = np.random.default_rng(1)
     query = case.mechanism.sensitivity_squared(relation)
-    for _ in range(400):
+    for _ in range(100):
         data = case.make(rng)
         neighbor = case.neighbors[relation](rng, data)
         worst, together = distances_squared(case.mechanism, data, neighbor)
@@ -153,14 +153,14 @@ def test_every_coordinate_gets_noise_of_the_stated_scale(case):
     data = case.make(np.random.default_rng(3))
     exact = case.mechanism.exact_sum(data)
     draws = []
-    for step in range(max(60, 6_000 // exact.size)):
+    for step in range(max(30, 3_000 // exact.size)):
         account = MemoryAccount(case.mechanism.cost())
         case.mechanism.release(lambda *_: data, step=step, account=account, noise=noise)
         stored = account.replay(step)
         assert stored is not None
         draws.append((stored - exact) / case.mechanism.noise_stddev)
     sample = np.array(draws)
-    assert (sample.std(axis=0) > 0.4).all(), "no coordinate is left without noise"
+    assert (sample.std(axis=0) > 0.25).all(), "no coordinate is left without noise"
     flat = sample.ravel()
     # Of one case; there are nearly forty, and the suite runs often.
     chance = 1e-10
@@ -222,9 +222,9 @@ def test_mechanism_level_audit_of_votes(kind, parameters):
     """The best distinguisher of the worst neighbours finds nearly all of the charged μ, and never more.
 
     It looks along the difference of the two exact sums. Both sums get noise of the same releases: what tells
-    them apart is then estimated to half a percent instead of to a fifth.
+    them apart is then estimated to a percent instead of to a fifth.
     """
-    images = 8_000
+    images = 4_000
     mechanism = vote(kind, **({"images": images, "noise_stddev": 100} | parameters))
     base = torch.ones(1, images, mechanism.dimensions)
     if parameters.get("scores") == "relative":
@@ -237,4 +237,4 @@ def test_mechanism_level_audit_of_votes(kind, parameters):
     scores = (account.replay(0) - high) @ difference
     found = difference @ difference / scores.std()
     charged = mu_of_units(account.charged_units // images)
-    assert 0.945 * charged <= found <= charged * (1 + 6.5 / np.sqrt(2 * images))
+    assert charged * (0.993 - 6 / np.sqrt(2 * images)) <= found <= charged * (1 + 6.5 / np.sqrt(2 * images))

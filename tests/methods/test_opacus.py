@@ -1,7 +1,5 @@
 """Opacus as a second opinion on gradients and on ε; nothing of it is in the product."""
 
-import warnings
-
 import numpy as np
 import pytest
 import torch
@@ -13,11 +11,6 @@ from datalens_service.models.classifiers.architectures import ARCHITECTURES, bui
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.privacy.accounting import epsilon_of_charge
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from opacus import GradSampleModule
-    from opacus.accountants import PRVAccountant
-
 SCHEMA = Schema(channels=1, height=28, width=28, class_names=("a", "b", "c"), num_units=100)
 LARGE = SCHEMA.model_copy(update={"num_units": 60_000})
 
@@ -25,6 +18,8 @@ LARGE = SCHEMA.model_copy(update={"num_units": 60_000})
 @pytest.mark.filterwarnings("ignore")
 def test_epsilon_of_sampled_gradients_is_that_of_opacus() -> None:
     """Its PRV accountant shares no code with dp_accounting; its neighbours differ by one record more or less."""
+    from opacus.accountants import PRVAccountant
+
     method = DpSgd(architecture="linear", sampling="poisson", batch=512, steps=150, noise_multiplier=0.9)
     (release,) = method.plan_within(LARGE, 2.0, 1e-5).releases
     block = release.mechanism.block()
@@ -38,6 +33,8 @@ def test_epsilon_of_sampled_gradients_is_that_of_opacus() -> None:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.filterwarnings("ignore")
 def test_gradients_of_records_are_those_of_opacus(architecture: str) -> None:
+    from opacus import GradSampleModule
+
     rng = torch.Generator().manual_seed(1)
     images, labels = torch.rand(40, 1, 28, 28, generator=rng), torch.randint(3, (40,), generator=rng)
     network = build_network({"architecture": architecture}, SCHEMA)

@@ -56,7 +56,7 @@ def test_onnx_says_what_the_classifier_says(architecture: str, size: tuple[int, 
     classifier = classifier_of(architecture, schema)
     classifier.save_onnx(tmp_path / "classifier.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "classifier.onnx", providers=["CPUExecutionProvider"])
-    images = images_of(schema, 24 if architecture == "linear_probe" else 256)
+    images = images_of(schema, 24 if architecture in PROBES else 256)
     (probabilities,) = session.run(["probabilities"], {"images": images})
     np.testing.assert_allclose(probabilities, classifier.predict(images), atol=1e-4)
     assert len(np.unique(probabilities.round(3))) > 10

@@ -183,15 +183,16 @@ def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch):
     assert drawn == [2048, 2048]
 
 
-def test_whoever_waits_hears_of_every_batch_and_may_stop():
+def test_whoever_waits_hears_of_every_batch_and_may_stop(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("datalens_service.models.generators.generator._BATCHES", {"rejection": 5})
     schema = schema_of(1, 8, 8)
     generator, heard = every_generator(schema)["rejection"], []
 
     def stop(drawn: int, count: int) -> None:
         heard.append((drawn, count))
-        if drawn >= 1000:
+        if drawn >= 10:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        generator.sample(1700, observe=stop)
-    assert heard == [(500, 1700), (1000, 1700)]
+        generator.sample(17, observe=stop)
+    assert heard == [(5, 17), (10, 17)]

@@ -75,21 +75,19 @@ def test_no_raise_without_its_note(database: Database, monkeypatch: pytest.Monke
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize(
-    "statement", ["UPDATE accounts SET limit_units = limit_units - 1", "UPDATE accounts SET delta = delta * 2"]
-)
-def test_the_database_refuses_to_lower_a_limit(database: Database, statement: str) -> None:
+def test_the_database_refuses_to_lower_a_limit(database: Database) -> None:
     new_dataset(database)
-    with pytest.raises(IntegrityError):
-        by_hand(database, statement)
+    for statement in ["UPDATE accounts SET limit_units = limit_units - 1", "UPDATE accounts SET delta = delta * 2"]:
+        with pytest.raises(IntegrityError):
+            by_hand(database, statement)
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize("statement", ["UPDATE audit_entries SET detail = ''", "DELETE FROM audit_entries"])
-def test_the_database_refuses_to_change_the_audit_journal(database: Database, statement: str) -> None:
+def test_the_database_refuses_to_change_the_audit_journal(database: Database) -> None:
     raised(database, new_dataset(database).id)
-    with pytest.raises(IntegrityError):
-        by_hand(database, statement)
+    for statement in ["UPDATE audit_entries SET detail = ''", "DELETE FROM audit_entries"]:
+        with pytest.raises(IntegrityError):
+            by_hand(database, statement)
 
 
 def test_a_limit_that_was_raised_by_hand_is_noticed(database: Database) -> None:

@@ -70,9 +70,8 @@ WRITES: dict[str, Callable[[Database, Lease], object]] = {
 }
 
 
-@pytest.mark.parametrize("write", sorted(WRITES))
 @pytest.mark.parametrize("fate", ["taken over", "back in the queue", "ended"])
-def test_a_worker_that_comes_too_late_writes_nothing(database: Database, write: str, fate: str) -> None:
+def test_a_worker_that_comes_too_late_writes_nothing(database: Database, fate: str) -> None:
     """SIGSTOP, redelivery, SIGCONT: whatever the first worker does next is refused."""
     dataset, stale, account = running_job(database)
     account.charge(0, "votes", 10)
@@ -83,9 +82,10 @@ def test_a_worker_that_comes_too_late_writes_nothing(database: Database, write: 
     else:
         leases.finish(database, stale, JobState.FAILED)
     before = (jobs.get(database, stale.job_id), journal_of(database, dataset.id))
-    with pytest.raises(StaleLease):
-        WRITES[write](database, stale)
-    assert (jobs.get(database, stale.job_id), journal_of(database, dataset.id)) == before
+    for write in WRITES.values():
+        with pytest.raises(StaleLease):
+            write(database, stale)
+        assert (jobs.get(database, stale.job_id), journal_of(database, dataset.id)) == before
 
 
 def test_every_write_of_an_unknown_job_is_not_found(database: Database) -> None:
