@@ -16,9 +16,10 @@ from datalens_service.methods import (
     RejectionOrDiffusion,
     Scattering,
 )
+from datalens_service.methods.last_layer.dead_leaves import DeadLeaves
 from datalens_service.methods.voting.teachers import ConvTeacher
 from datalens_service.models.encoders import ImagenetLite0, imagenet_lite0
-from datalens_service.planning.presets import PRESETS, Purpose, count_teachers, preset
+from datalens_service.planning.presets import PRESETS, Purpose, count_teachers, plan_named, preset
 from datalens_service.spec import TrainingSpec
 
 
@@ -235,8 +236,9 @@ def test_features_of_photographs_are_for_colours_and_large_images_where_their_we
             TrainingSpec(method=started, epsilon=1.0, public_data="ds_1")
             on_photographs = chosen == Scattering(encoder=ImagenetLite0())
             assert on_photographs == (installed and one in photographs)
-            if isinstance(chosen, Scattering):
-                assert (chosen.warm_start is None) == (one not in (MNIST, photographs[1]) or on_photographs)
+            if isinstance(chosen, Scattering) and not on_photographs:
+                assert isinstance(chosen.warm_start, DeadLeaves if one.channels > 1 else Moments)
+                assert plan_named(Scattering(), one, 1.0) == chosen
             assert isinstance(labelled, LabelledPool) == isinstance(chosen, Scattering)
             assert not isinstance(labelled, LabelledPool) or labelled.classifier == chosen
     plan = TrainingSpec(method=Scattering(encoder=ImagenetLite0()), epsilon=1.0).price(MNIST)

@@ -46,6 +46,7 @@ from datalens_service.methods import (
     Scattering,
 )
 from datalens_service.methods.descent.planned_descent import choose_architecture
+from datalens_service.methods.last_layer.dead_leaves import DeadLeaves
 from datalens_service.methods.voting.rivals import build_rival
 from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher
 from datalens_service.models.classifiers.sizes import fits_scattering
@@ -102,6 +103,8 @@ _ACCEPTED_IN_QUIET_NOISE: Final = 0.2
 # it does. And the longest that its gradients may take one core without being asked for.
 _EVIDENCE_FOR_A_DENOISER: Final = 15_000
 _LONGEST_GRADIENT_SECONDS: Final = 3600
+# On training images of CIFAR-10 that were set aside.
+_DIRECTIONS_IN_COLOUR, _DRAWINGS = 1000, 4000
 # Settings with which samples of guided look like those of its warm start.
 _AS_RECORDS_VARY: Final = {"spread": 1.0, "least_spread": 1.0, "poses": False, "surfaces": False}
 
@@ -353,9 +356,7 @@ def _classifier(schema: Schema, _epsilon: float) -> Scattering | DpSgd:
 
 def _started_classifier(schema: Schema) -> Scattering | DpSgd:
     """One that public images can start."""
-    if fits_scattering(schema):
-        return Scattering(warm_start=build_moments(schema))
-    return DpSgd()
+    return _on_wavelets(schema) if fits_scattering(schema) else DpSgd()
 
 
 def _on_features(schema: Schema) -> Scattering | None:
@@ -364,10 +365,14 @@ def _on_features(schema: Schema) -> Scattering | None:
     """
     if not _is_small_and_grey(schema) and takes_photographs(schema):
         return Scattering(encoder=ImagenetLite0())
-    if not fits_scattering(schema):
-        return None
-    # Samples say little of how features of photographs vary.
-    return Scattering(warm_start=None if schema.channels > 1 else Moments())
+    return _on_wavelets(schema) if fits_scattering(schema) else None
+
+
+def _on_wavelets(schema: Schema, _epsilon: float = 1.0) -> Scattering:
+    """Samples say less of how features of photographs vary than public drawings do, which cost nothing."""
+    if schema.channels == 1:
+        return Scattering()
+    return Scattering(warm_start=DeadLeaves(), dimensions=_DIRECTIONS_IN_COLOUR, samples=_DRAWINGS)
 
 
 def _class_pure(schema: Schema) -> dict[str, Any]:
@@ -489,6 +494,6 @@ PRESETS: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
     "pate_gan_paper": _pate_gan_paper,
 }
 _PLANNED: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
-    "diffusion": _diffusion, "guided": _guided, "pate_gan": _pate_gan,
+    "diffusion": _diffusion, "guided": _guided, "pate_gan": _pate_gan, "scattering": _on_wavelets,
 }  # fmt: skip
 """Methods whose defaults are those of one data set."""

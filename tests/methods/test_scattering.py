@@ -11,6 +11,7 @@ from torch.nn import functional
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import ExecutionOptions, Scattering
+from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dead_leaves
 from datalens_service.methods.last_layer.scattering import ScatteringRun, choose_learning_rate
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
@@ -30,7 +31,8 @@ UNITS = limit_units(40.0, 1e-4)
 METHOD = Scattering(warm_start=Moments(subspace_dimensions=8), steps=10, samples=200, dimensions=20)
 AT_ONCE = Scattering(warm_start=None, steps=10)
 """All of the budget for gradients on the features of an encoder."""
-each_start = pytest.mark.parametrize("method", [METHOD, AT_ONCE], ids=["samples", "none"])
+DRAWINGS = METHOD.model_copy(update={"warm_start": DeadLeaves(), "dimensions": 100})
+each_start = pytest.mark.parametrize("method", [METHOD, DRAWINGS, AT_ONCE], ids=["samples", "drawings", "none"])
 
 
 def start(method: Scattering, dataset: Dataset) -> ScatteringRun:
@@ -94,6 +96,7 @@ def test_a_resumed_run_is_the_same_and_charges_nothing_twice(method: Scattering)
     ("method", "records"),
     [
         pytest.param(METHOD, COUNT, id="samples"),
+        pytest.param(DRAWINGS, COUNT, id="drawings"),
         pytest.param(AT_ONCE, COUNT, id="none"),
         pytest.param(Scattering(encoder="imagenet-lite0", steps=3), 24, id="imagenet-lite0", marks=with_weights),
     ],
@@ -124,6 +127,22 @@ def test_a_request_of_wavelets_says_and_means_what_it_did() -> None:
     method = Scattering.model_validate({"name": "scattering"})
     assert "encoder" not in method.model_dump()
     assert method == Scattering(warm_start=Moments(), encoder="scattering") == Scattering(encoder=ScatteringEncoder())
+
+
+def test_drawings_cost_nothing_and_are_the_same_for_every_data_set() -> None:
+    (release,) = DRAWINGS.plan(stripes().schema, UNITS).releases
+    assert 0.99 * UNITS < release.cost() <= UNITS
+    one, other = (start(DRAWINGS, stripes(seed=seed))._fit_basis().network.basis for seed in (0, 1))
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("size", [(1, 28, 28), (3, 8, 12)], ids=str)
+def test_drawings_vary_and_have_the_size_of_records(size: tuple[int, int, int]) -> None:
+    schema = Schema(channels=size[0], height=size[1], width=size[2], class_names=("a",), num_units=9)
+    pictures = draw_dead_leaves(schema, 300, np.random.default_rng(0))
+    assert (pictures.shape, pictures.dtype) == ((300, *size[1:], size[0]), np.uint8)
+    assert pictures.std(axis=0).min() > 25
+    assert len(np.unique(pictures, axis=0)) == 300
 
 
 def test_features_are_those_of_their_own_image() -> None:
@@ -201,11 +220,11 @@ def test_the_learning_rate_grows_with_the_budget_up_to_a_bound() -> None:
     assert rates[2] == 300
 
 
-def test_without_a_basis_the_rate_falls_with_the_number_of_classes() -> None:
+def test_without_samples_the_rate_falls_with_the_number_of_classes() -> None:
     schemas = [
         Schema(channels=1, height=28, width=28, class_names=tuple(map(str, range(classes))), num_units=1000)
         for classes in (2, 8)
     ]
     release = AT_ONCE.plan(schemas[0], limit_units(1.0, 1e-5)).releases[-1]
-    two, eight = (choose_learning_rate(schema, release, has_basis=False) for schema in schemas)
+    two, eight = (choose_learning_rate(schema, release, has_samples=False) for schema in schemas)
     assert two == pytest.approx(2 * eight)

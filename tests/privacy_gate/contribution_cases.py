@@ -26,6 +26,7 @@ from datalens_service.methods import (
     Scattering,
     Shapes,
 )
+from datalens_service.methods.last_layer.dead_leaves import DeadLeaves
 from datalens_service.methods.voting.rivals import build_rival
 from datalens_service.models.encoders import imagenet_lite0
 from datalens_service.privacy.accounting import NeighboringRelation
@@ -292,6 +293,7 @@ CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_SAMPLED, records, tried=2) for records in (1, 3)),
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
     *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records, tried=3) for records in (1, 3)),
+    ContributionCase(Scattering(warm_start=DeadLeaves(), **_SCATTERING), 2, tried=2),
     *(ContributionCase(Scattering(encoder=encoder, warm_start=None, steps=2), 2, tried=2) for encoder in _ENCODERS),
     *(ContributionCase(PublicVotes(cells=5), records, tried=4) for records in (1, 3)),
     ContributionCase(PublicVotes(cells=5, encoder=OWN_ENCODER), 2, tried=1),

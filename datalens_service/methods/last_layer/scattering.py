@@ -26,6 +26,7 @@ from datalens_service.mechanisms import Account, CrossProductSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, named
+from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dead_leaves
 from datalens_service.methods.last_layer.guided import Layer, fit_linear_classifier, layer_gradients
 from datalens_service.methods.public_start import PublicImages, check_same_size, spread_over
 from datalens_service.methods.sums.moments import Moments, MomentsRun
@@ -52,9 +53,9 @@ _RATE_PER_EVIDENCE: Final = 0.019
 _HIGHEST_RATE: Final = 300.0
 # Rounded at once, so that features, which may take gigabytes, are in memory once.
 _ROWS: Final = 2048
-# Without a basis, for ten classes and for two: on training images of CIFAR-10 and of faces that were set aside.
+# Without samples, for ten classes and for two: on training images of CIFAR-10 and of faces that were set aside.
 # A feature's noise is as long as the root of the number of classes.
-_RATE_WITHOUT_BASIS: Final = 0.012 * math.sqrt(10)
+_RATE_WITHOUT_SAMPLES: Final = 0.012 * math.sqrt(10)
 
 
 def _is_scattering(encoder: Any) -> bool:
@@ -72,7 +73,7 @@ class ScatteringGradients(WalledMethod):
     instead: ClassVar[str]
     """What makes the same kind of result of larger images."""
 
-    warm_start: Moments | Shapes | None
+    warm_start: Moments | Shapes | DeadLeaves | None
     gradient_share: Number = Field(default=0.6, gt=0, lt=1, description="Share of μ² for the gradients.")
     steps: Integer = Field(default=60, ge=1, le=1000, description="Gradients, each over all records.")
     learning_rate: Number | None = Field(
@@ -136,7 +137,9 @@ class Scattering(ScatteringGradients):
         description="Public function that makes features of an image. With another than `scattering`, `warm_start` "
         "is null unless named: all of μ² is for the gradients.",
     )
-    warm_start: Annotated[Moments | None, BeforeValidator(named)] = Moments()
+    warm_start: Annotated[
+        Annotated[Moments | DeadLeaves, Field(discriminator="name")] | None, BeforeValidator(named)
+    ] = Field(default=Moments(), description="Whose samples show how features vary; `dead_leaves` are public drawings.")
 
     @model_validator(mode="before")
     @classmethod
@@ -201,15 +204,15 @@ class ScatteringGradientsRun(StatelessRun):
         self._options = options
         start, warm_start = Plan(releases=plan.releases[:-1]), parameters.warm_start
         self._start_steps = start.steps
-        self._warm: MomentsRun | ShapesRun | None = (
-            None if warm_start is None else warm_start.start_run(start, records, randomness, options)
-        )
+        self._warm: MomentsRun | ShapesRun | None = None
+        if warm_start is not None and not isinstance(warm_start, DeadLeaves):
+            self._warm = warm_start.start_run(start, records, randomness, options)
         gradients = plan.releases[-1]
         if not isinstance(gradients.mechanism, CrossProductSum):
             raise TypeError("the last release of a scattering plan is a gradient")
         self._gradients, self._gradient_steps = gradients.mechanism, gradients.count
         self._learning_rate = parameters.learning_rate or choose_learning_rate(
-            records.schema, gradients, has_basis=warm_start is not None
+            records.schema, gradients, has_samples=self._warm is not None
         )
         self._basis: FeatureBasis | None = None
         self._features: PrivateRecords | None = None
@@ -255,34 +258,40 @@ class ScatteringGradientsRun(StatelessRun):
 
     def _fit_basis(self) -> FeatureBasis:
         """The basis, and first weights, once the warm start is complete."""
-        from datalens_service.models.classifiers.encoded_features import FeatureBasis
+        from datalens_service.models.classifiers.encoded_features import SMALL_CONSTANT, FeatureBasis
 
         if self._basis is not None:
             return self._basis
         parameters, schema, encoder = self._parameters, self._records.schema, self._parameters.feature_encoder()
-        if self._warm is None:
-            self._basis = FeatureBasis.from_encoder(encoder, schema, self._options.device, file=self._options.encoder)
-            self._weights = np.zeros((self._gradients.left_dimensions, schema.num_classes), dtype=np.float32)
-        else:
-            images, labels = self._warm.result().sample(parameters.samples, seed=self._randomness.seed("samples"))
-            seen, shown = self._beside_public(images, labels)
-            dimensions, seed = parameters.feature_dimensions(schema), self._randomness.seed("basis")
-            self._basis = FeatureBasis.from_encoder(encoder, schema, self._options.device, dimensions)
-            self._basis.fit(seen, parameters.evenness, seed)
-            # Public images of other classes are last, and without a label here.
-            features = self._basis.features(seen[: len(shown)])
-            self._weights = fit_linear_classifier(features, shown, schema.num_classes)
+        has_basis = parameters.warm_start is not None
+        dimensions = parameters.feature_dimensions(schema) if has_basis else None
+        file, device = self._options.encoder, self._options.device
+        constant = SMALL_CONSTANT if self._warm is None else 1.0
+        self._basis = FeatureBasis.from_encoder(encoder, schema, device, dimensions, file, constant)
+        self._weights = np.zeros((self._gradients.left_dimensions, schema.num_classes), dtype=np.float32)
+        if has_basis:
+            seen, labels = self._seen_images()
+            self._basis.fit(seen, parameters.evenness, self._randomness.seed("basis"))
+            if len(labels):
+                features = self._basis.features(seen[: len(labels)])
+                self._weights = fit_linear_classifier(features, labels, schema.num_classes)
         self._average, self._velocity = self._weights, np.zeros_like(self._weights)
         return self._basis
 
-    def _beside_public(self, images: Images, labels: Labels) -> tuple[Images, Labels]:
-        """Samples and as many public images, and labels of those whose classes are the private ones."""
+    def _seen_images(self) -> tuple[Images, Labels]:
+        """Samples and as many public images, and labels of the first of them: of those with the private classes."""
+        parameters, schema = self._parameters, self._records.schema
+        if self._warm is None:
+            images = draw_dead_leaves(schema, parameters.samples, self._randomness.numpy("samples"))
+            labels = np.empty(0, dtype=np.int64)
+        else:
+            images, labels = self._warm.result().sample(parameters.samples, seed=self._randomness.seed("samples"))
         if self._public is None:
             return images, labels
         public = spread_over(self._public, len(images))
-        seen = np.concatenate([images, public.images])
-        same = self._public.schema.class_names == self._records.schema.class_names
-        return seen, np.concatenate([labels, public.labels]) if same else labels
+        shown = public.labels if self._public.schema.class_names == schema.class_names else labels[:0]
+        parts = [images, public.images] if len(labels) else [public.images, images]
+        return np.concatenate(parts), np.concatenate([labels, shown])
 
     def _apply_gradient(self, released: NDArray[np.float64]) -> None:
         """One step along a noisy sum of gradients; the number of records it is divided by is public."""
@@ -303,8 +312,8 @@ class ScatteringRun(ScatteringGradientsRun):
         return self._classifier()
 
 
-def choose_learning_rate(schema: Schema, gradients: PlannedRelease, *, has_basis: bool = True) -> float:
+def choose_learning_rate(schema: Schema, gradients: PlannedRelease, *, has_samples: bool = True) -> float:
     """How far weights follow a gradient, from public numbers: noise walks them away in proportion to rate over n·μ."""
-    rate = _RATE_PER_EVIDENCE if has_basis else _RATE_WITHOUT_BASIS / math.sqrt(schema.num_classes)
+    rate = _RATE_PER_EVIDENCE if has_samples else _RATE_WITHOUT_SAMPLES / math.sqrt(schema.num_classes)
     mu = mu_of_units(gradients.cost())
     return min(_HIGHEST_RATE, rate * schema.num_units * mu)

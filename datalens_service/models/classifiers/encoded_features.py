@@ -25,8 +25,8 @@ _LONGEST: Final = 4.0
 _FLOOR: Final = 0.01
 """Part of the largest variance that is added to all, so that directions that hardly vary are not blown up."""
 
-_SMALL_CONSTANT: Final = 0.1
-"""Features that were never centred tell classes apart without a bias."""
+SMALL_CONSTANT: Final = 0.1
+"""Features that were never centred on records tell classes apart without a bias."""
 
 
 @dataclass(frozen=True)
@@ -34,26 +34,35 @@ class FeatureBasis:
     """Features of images, each of its own image alone.
 
     Attributes:
-        network: Released: a public encoder, and a basis that depends on released samples.
+        network: Released: a public encoder, and a basis that depends on released samples or on public images.
         encoder: Its name and hash.
+        constant: What the bias sees beside features of length 1: much takes their share of the length that is summed.
     """
 
     network: EncodedFeatures
     encoder: Encoder
     schema: Schema
+    constant: float
 
     @classmethod
     def from_encoder(
-        cls, encoder: Encoder, schema: Schema, device: str, dimensions: int | None = None, file: Path | None = None
+        cls,
+        encoder: Encoder,
+        schema: Schema,
+        device: str,
+        dimensions: int | None = None,
+        file: Path | None = None,
+        constant: float = 1.0,
     ) -> FeatureBasis:
         """The features of an encoder as they are, or the first of them until `fit`.
 
         Args:
             file: Of an encoder of the owner's own.
             dimensions: Of the basis, if there will be one.
+            constant: See the class.
         """
         network = EncodedFeatures(encoder.load(schema, file), encoder.dimensions(schema), dimensions)
-        return cls(network.to(device).eval(), encoder, schema)
+        return cls(network.to(device).eval(), encoder, schema, constant)
 
     def fit(self, samples: Images, evenness: float, seed: int) -> None:
         """Take the leading directions of samples' features, divided by a power of their variances.
@@ -80,11 +89,6 @@ class FeatureBasis:
             return {"architecture": "scattering", "dimensions": dimensions}
         encoder = self.encoder.model_dump(mode="json")
         return {"architecture": "linear_probe", "encoder": encoder, "dimensions": dimensions}
-
-    @property
-    def constant(self) -> float:
-        """What the bias sees beside features of length 1: much takes their share of the length that is summed."""
-        return 1.0 if self.network.has_basis else _SMALL_CONSTANT
 
     def features(self, images: Images) -> Floats:
         """(n, dimensions + 1) features with a constant, of length 1 together."""
