@@ -6,6 +6,9 @@
     [project.entry-points."datalens.extractors"]
     edges = "my_package.edges:extract"
 
+    [project.entry-points."datalens.generators"]
+    shapes = "my_package.shapes:Shapes"
+
 Whoever installs a package beside this product trusts it with private records, as they trust the product.
 """
 
@@ -17,6 +20,7 @@ from datalens_service.strict import Frozen
 
 METHODS: Final = "datalens.methods"
 EXTRACTORS: Final = "datalens.extractors"
+GENERATORS: Final = "datalens.generators"
 
 
 class PluginOrigin(Frozen):
@@ -35,10 +39,10 @@ def list_plugins(group: str = METHODS) -> tuple[EntryPoint, ...]:
 
 
 def find_origin(name: str, group: str = METHODS) -> PluginOrigin | None:
-    """Where a method or extractor comes from.
+    """Where a method, extractor or generator comes from.
 
     Args:
-        name: Of the method or extractor.
+        name: Of it.
 
     Returns:
         None for those of this product.

@@ -30,6 +30,7 @@ WALLED = sorted(
         *(path for family in ("sums", "last_layer", "descent", "voting") for path in (METHODS / family).rglob("*.py")),
         METHODS / "rejection_or_diffusion.py",
         METHODS / "public_votes.py",
+        METHODS / "private_evolution.py",
         METHODS / "public_start.py",
     ]
 )

@@ -71,6 +71,7 @@ def build_job_report(
             plugin=find_origin(spec.method.name),
             working_size=describe_working_size(result.plan, schema),
             encoder=spec.method.public_encoder(),
+            generator=spec.method.public_generator(),
         ),
         privacy=privacy,
         journal=_journal(database, job.dataset_id),
@@ -166,7 +167,9 @@ def _privacy(
         groups_ignored=schema.groups_ignored,
         lifetime=_lifetime(database, job),
         result=_kind(result),
-        public_inputs=describe_public_inputs(result.public_source, spec.method.public_encoder()),
+        public_inputs=describe_public_inputs(
+            result.public_source, spec.method.public_encoder(), spec.method.public_generator()
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from datalens_service.methods.last_layer.guided import Guided
 from datalens_service.methods.last_layer.labelled_pool import LabelledPool
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.methods.last_layer.scattering import Scattering
+from datalens_service.methods.private_evolution import PrivateEvolution
 from datalens_service.methods.public_votes import PublicVotes
 from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusion
 from datalens_service.methods.sums.mixture import Mixture
@@ -28,6 +29,7 @@ AnyMethod = (
     | Shapes
     | LabelledPool
     | PublicVotes
+    | PrivateEvolution
     | Rejection
     | Diffusion
     | RejectionOrDiffusion
@@ -50,6 +52,7 @@ __all__ = [
     "PateGan",
     "Plan",
     "PooledMoments",
+    "PrivateEvolution",
     "PublicVotes",
     "Rejection",
     "RejectionOrDiffusion",

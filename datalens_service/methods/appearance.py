@@ -55,6 +55,10 @@ _SENTENCES: Final[dict[Looks, str]] = {
     "like photographs": "The images are public ones, unchanged, and look as they did. Labels were learned from about "
     "{units} a class, and some are wrong.",
 }
+_EVOLVED: Final = (
+    "The images look as the generator {name} makes them. Which of them are released was learned from about {units} a "
+    "class."
+)
 _FINISHED: Final = "Fine detail comes from public images and tells nothing of private ones."
 
 
@@ -89,9 +93,12 @@ def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, poo
     Args:
         pool: Whether public images are named.
     """
-    looks = judge_looks(method, schema, plan.charge().units)
+    looks, generator = judge_looks(method, schema, plan.charge().units), method.public_generator()
+    many = max(1, schema.num_units // schema.num_classes)
+    units = f"{many:,} {schema.unit}{'' if many == 1 else 's'}"
+    if generator is not None:
+        return _EVOLVED.format(name=generator.name, units=units)
     if looks is None:
         return ""
-    many = max(1, schema.num_units // schema.num_classes)
-    sentence = _SENTENCES[looks].format(units=f"{many:,} {schema.unit}{'' if many == 1 else 's'}")
+    sentence = _SENTENCES[looks].format(units=units)
     return f"{sentence} {_FINISHED}" if pool and method.name == "pooled_moments" else sentence

@@ -15,7 +15,7 @@ from datalens_service.mechanisms import Account
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.models.public_source import PublicEncoder
+from datalens_service.models.public_source import PublicEncoder, PublicGenerator
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
@@ -212,6 +212,10 @@ class Method(Frozen, ABC):
 
     def public_encoder(self) -> PublicEncoder | None:
         """The public encoder with weights of its own on which the result rests; None without one."""
+        return None
+
+    def public_generator(self) -> PublicGenerator | None:
+        """The installed generator of whose images the result is made; None without one."""
         return None
 
     def kept_bytes(self, plan: Plan) -> int:

@@ -1,4 +1,4 @@
-"""What is said of public inputs: images that a model started from or hands out, and an encoder with its weights."""
+"""What is said of public inputs: images that a model started from or hands out, an encoder, a generator."""
 
 import operator
 
@@ -30,3 +30,11 @@ class PublicEncoder(Frozen):
 
     name: str
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the file with its weights.")
+
+
+class PublicGenerator(Frozen):
+    """A generator of another package, which the operator installed; the guarantee does not cover what it has seen."""
+
+    name: str
+    distribution: str
+    version: str

@@ -36,6 +36,7 @@ METHOD_TITLES: Final[dict[str, str]] = {
     "pooled_moments": "Pooled moments",
     "labelled_pool": "Labelled pool",
     "public_votes": "Public votes",
+    "private_evolution": "Private Evolution",
     "mixture": "Mixture",
     "guided": "Guided",
     "dp_sgd": "DP-SGD",

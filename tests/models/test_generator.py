@@ -88,11 +88,12 @@ def every_generator(schema: Schema) -> dict[str, Generator]:
         "rejection": rejection(schema),
         "diffusion": diffusion(schema),
         "pool": Generator("pool", schema, {}, labelled_pool(schema)),
+        "evolved": Generator("evolved", schema, {}, labelled_pool(schema)),
     }
 
 
 @pytest.mark.parametrize(
-    "name", [*NETWORKS, "gaussian", "mixture", "guided", "shapes", "rejection", "diffusion", "pool"]
+    "name", [*NETWORKS, "gaussian", "mixture", "guided", "shapes", "rejection", "diffusion", "pool", "evolved"]
 )
 def test_a_saved_generator_names_no_code_and_draws_the_same(name: str, tmp_path: Path):
     generator = every_generator(schema_of(1, 8, 8))[name]

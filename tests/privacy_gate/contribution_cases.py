@@ -20,6 +20,7 @@ from datalens_service.methods import (
     Moments,
     PateGan,
     PooledMoments,
+    PrivateEvolution,
     PublicVotes,
     Rejection,
     RejectionOrDiffusion,
@@ -164,6 +165,7 @@ def _replaced(train: Split, unit: int, records: Records, rng: np.random.Generato
 
 
 _MOMENTS = Moments(subspace_dimensions=4)
+_EVOLUTION = PrivateEvolution(generator="tiny", rounds=3, candidates=5, images=4)
 _SHAPES = Shapes(subspace_dimensions=4)
 _MIXTURE = Mixture(components=2, iterations=2, subspace_dimensions=4)
 _GUIDED: dict[str, Any] = {"steps": 3, "samples": 100, "epochs": 1, "hidden_units": 3}
@@ -302,6 +304,7 @@ CASES: tuple[ContributionCase, ...] = (
         for records in (1, 2, 3)
     ),
     ContributionCase(PublicVotes(cells=5, verbatim=False), 2, tried=2),
+    *(ContributionCase(_EVOLUTION, records, tried=2) for records in (1, 2, 3)),
     ContributionCase(Diffusion(**_DIFFUSION), 1, tried=2),
     *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=1) for records in (2, 3)),
     *(ContributionCase(_REJECTION, records, tried=2) for records in (1, 2, 3)),

@@ -22,7 +22,7 @@ from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
-from datalens_service.methods import public_votes
+from datalens_service.methods import private_evolution, public_votes
 from datalens_service.methods.descent import record_noise
 from datalens_service.methods.last_layer import guided, rejection
 from datalens_service.methods.sums import mixture, moments, pooled_moments, record_sums, shapes
@@ -30,6 +30,7 @@ from datalens_service.methods.voting import training_run
 from datalens_service.methods.voting.shard_teachers import Question, image_votes
 from datalens_service.models.encoders.network import EncoderNetwork
 from datalens_service.models.generators import pool
+from datalens_service.models.generators.installed import InstalledGenerator
 from datalens_service.models.public_cells import PublicCells
 from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness
@@ -44,6 +45,7 @@ layer_gradients, class_vectors, class_offsets = (
     pooled_moments.class_offsets,
 )
 described_images, nearest_cells = rejection.described_images, public_votes.nearest_cells
+nearest_candidates = private_evolution.nearest_candidates
 image_vectors = record_sums.ImageVectors.vectors
 
 
@@ -411,7 +413,26 @@ def images_that_voted_join_the_pool(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pool, "pack", joined)
 
 
+def remembered_candidates(rows: Rows, candidates: private_evolution.Candidates) -> Votes:
+    """Images stay behind."""
+    VOTERS[:] = [rows.values]
+    return nearest_candidates(rows, candidates)
+
+
+def private_images_are_varied(patch: pytest.MonkeyPatch) -> None:
+    """A generator is handed the brightest images that voted, where it should vary its own."""
+    variations = InstalledGenerator.variations
+
+    def of_voters(self: InstalledGenerator, images: np.ndarray, label: int, seed: int) -> np.ndarray:
+        brightest = np.argsort(-VOTERS[-1].mean(axis=(1, 2, 3)), kind="stable")
+        return variations(self, np.resize(VOTERS[-1][brightest], images.shape), label, seed)
+
+    patch.setattr(private_evolution, "nearest_candidates", remembered_candidates)
+    patch.setattr(InstalledGenerator, "variations", of_voters)
+
+
 PLANTS = (
+    Plant("a generator that varies images that voted", "R6", private_images_are_varied),
     Plant("images that voted among those that a denoiser starts from", "R6", images_that_voted_join_the_pool),
     Plant("features of public cells fitted to private records", "R6", cells_are_seen_as_private_records_lie),
     Plant("ties of public cells broken by the order of records", "R6", ties_are_broken_by_the_order_of_records),

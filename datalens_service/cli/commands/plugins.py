@@ -1,4 +1,4 @@
-"""`datalens plugins`: methods and extractors of other packages, and what they owe."""
+"""`datalens plugins`: methods, extractors and generators of other packages, and what they owe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from datalens_service.errors import InvalidInput
 if TYPE_CHECKING:
     from datalens_service.method_contract import Finding
 
-app = typer.Typer(help="Methods and extractors of other packages.", no_args_is_help=True)
+app = typer.Typer(help="Methods, extractors and generators of other packages.", no_args_is_help=True)
 
 
 class PluginKind(StrEnum):
@@ -25,14 +25,15 @@ class PluginKind(StrEnum):
 
     METHOD = "method"
     EXTRACTOR = "extractor"
+    GENERATOR = "generator"
 
 
 @app.command(name="list")
 def list_(as_json: options.AsJson = False) -> None:
     """List installed plug-ins and their packages; imports none."""
-    from datalens_service.plugins import EXTRACTORS, METHODS, find_origin, list_plugins
+    from datalens_service.plugins import EXTRACTORS, GENERATORS, METHODS, find_origin, list_plugins
 
-    groups = {PluginKind.METHOD: METHODS, PluginKind.EXTRACTOR: EXTRACTORS}
+    groups = {PluginKind.METHOD: METHODS, PluginKind.EXTRACTOR: EXTRACTORS, PluginKind.GENERATOR: GENERATORS}
     rows = [
         (entry.name, kind.value, str(find_origin(entry.name, group)), entry.value)
         for kind, group in groups.items()
@@ -56,11 +57,13 @@ def check(
     """Try the contract of a plug-in on made-up records; exit code 1: it breaks the contract. Passing is no proof.
 
     Of a method: prices, charges, and what a unit moves. Name parameters that make it quick: --set steps=3. Of an
-    extractor: features that are finite and repeatable, of each image by itself.
+    extractor: features that are finite and repeatable, of each image by itself. Of a generator: images of the right
+    kind that repeat with their seed and differ without it.
     """
-    if kind is PluginKind.EXTRACTOR and settings:
-        raise InvalidInput("--set is about methods; an extractor has no parameters.")
-    findings = _check_method(name, settings or [], steps) if kind is PluginKind.METHOD else _check_extractor(name)
+    if kind is not PluginKind.METHOD and settings:
+        raise InvalidInput(f"--set is about methods; the {kind} {name} has no parameters.")
+    tried = {PluginKind.EXTRACTOR: _check_extractor, PluginKind.GENERATOR: _check_generator}
+    findings = _check_method(name, settings or [], steps) if kind is PluginKind.METHOD else tried[kind](name)
     broken = [finding for finding in findings if finding.complaint]
     lines = [f"{'broken' if one.complaint else 'holds':6}  {one.point}  {one.complaint or ''}" for one in findings]
     items = [{"point": one.point, "complaint": one.complaint} for one in findings]
@@ -84,3 +87,10 @@ def _check_extractor(name: str) -> list[Finding]:
     from datalens_service.plugins import EXTRACTORS, load_plugin
 
     return list(check_extractor(load_plugin(name, EXTRACTORS)))
+
+
+def _check_generator(name: str) -> list[Finding]:
+    from datalens_service.generator_contract import check_generator
+    from datalens_service.plugins import GENERATORS, load_plugin
+
+    return list(check_generator(load_plugin(name, GENERATORS)))

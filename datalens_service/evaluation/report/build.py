@@ -46,7 +46,7 @@ from datalens_service.evaluation.report.summary import summary, usefulness
 from datalens_service.evaluation.report.verdict import Figures, judge
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
-from datalens_service.models.public_source import PublicEncoder, PublicSource
+from datalens_service.models.public_source import PublicEncoder, PublicGenerator, PublicSource
 from datalens_service.plugins import PluginOrigin
 from datalens_service.strict import Frozen
 
@@ -67,6 +67,7 @@ class MethodFacts(Frozen):
     plugin: AllPublic[PluginOrigin | None] = Field(default=None, description="Of a plug-in.")
     working_size: Public[str] = Field(default="", description="How much of large images it sees, if not all.")
     encoder: AllPublic[PublicEncoder | None] = Field(default=None, description="Through which it sees images.")
+    generator: AllPublic[PublicGenerator | None] = Field(default=None, description="Of whose images it makes its own.")
 
 
 class JournalFacts(Frozen):
@@ -188,7 +189,8 @@ def _attacks(view: View, report: Report) -> AttacksSection:
 
 
 def _privacy(view: View, report: Report) -> PrivacySection:
-    privacy, journal, source, encoder = report.privacy, report.journal, report.public_source, report.method.encoder
+    privacy, journal, source = report.privacy, report.journal, report.public_source
+    encoder, generator = report.method.encoder, report.method.generator
     return PrivacySection(
         **{name: getattr(privacy, name) for name in PrivacyFigures.model_fields},
         trust=disclosures.TRUST,
@@ -203,7 +205,9 @@ def _privacy(view: View, report: Report) -> PrivacySection:
         linked_note=phrases.LINKED if view == "owner" else disclosures.NOT_STATED,
         policy=_policy(journal),
         public_data=disclosures.public_data(
-            describe_public_inputs(source, encoder), images=source is not None, weights=encoder is not None
+            describe_public_inputs(source, encoder, generator),
+            images=source is not None,
+            weights=encoder is not None or generator is not None,
         ),
         hyperparameters=disclosures.hyperparameters(report.method.name),
         caveats=disclosures.CAVEATS,

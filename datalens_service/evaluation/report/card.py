@@ -17,7 +17,7 @@ from datalens_service.evaluation.report.privacy_statement import FormerTier, Tie
 from datalens_service.evaluation.report.result_wording import choose_wording
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
-from datalens_service.models.public_source import PublicEncoder, PublicSource
+from datalens_service.models.public_source import PublicEncoder, PublicGenerator, PublicSource
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.blocks import Block
 from datalens_service.strict import Finite
@@ -123,6 +123,9 @@ class Card(Finite):
     encoder: AllPublic[PublicEncoder | None] = Field(
         default=None, exclude_if=operator.not_, description="Public encoder through which images are seen, if any."
     )
+    generator: AllPublic[PublicGenerator | None] = Field(
+        default=None, exclude_if=operator.not_, description="Installed generator whose images were chosen, if any."
+    )
     working_size: Public[str] = Field(
         default="", exclude_if=operator.not_, description="How much of large images the method sees, if not all."
     )
@@ -146,6 +149,7 @@ class Card(Finite):
             plugin=report.method.plugin,
             public_images=report.public_source,
             encoder=report.method.encoder,
+            generator=report.method.generator,
             working_size=report.method.working_size,
             appearance=report.method.rationale,
             images=CardImages(**schema.model_dump(include=set(CardImages.model_fields))),

@@ -179,9 +179,9 @@ def public_data(sentences: tuple[str, ...], *, images: bool, weights: bool) -> P
     """What beside the private images went into the model.
 
     Args:
-        sentences: About public images that training started from, and about an encoder.
+        sentences: About public images that training started from, an encoder, a generator.
         images: Whether there are such images.
-        weights: Whether there is an encoder that was trained before.
+        weights: Whether there is an encoder or generator that was trained before.
     """
     if not sentences:
         return PUBLIC_DATA

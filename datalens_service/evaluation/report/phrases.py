@@ -91,6 +91,11 @@ PUBLIC_ENCODER: Final = (
     "images. The guarantee does not cover those."
 )
 
+PUBLIC_GENERATOR: Final = (
+    "Images were made by the generator {name} of {distribution} {version}, which the operator installed. Private "
+    "images said which of them to keep. The guarantee does not cover what it was trained on."
+)
+
 LABELLED_PUBLIC: Final = (
     "The released images are public ones, unchanged: {images} images{name} that the owner had declared public, with "
     "the classes {classes} (SHA-256 {sha256}; {licence}), or some of them. Only their new labels are private "

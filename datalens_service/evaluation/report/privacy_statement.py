@@ -22,7 +22,7 @@ from datalens_service.evaluation.report.result_wording import choose_wording
 from datalens_service.evaluation.report.spending import CurvePoint, SpendPoint, curve, spend_path
 from datalens_service.mechanisms import VonMisesFisherSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
-from datalens_service.models.public_source import PublicEncoder, PublicSource
+from datalens_service.models.public_source import PublicEncoder, PublicGenerator, PublicSource
 from datalens_service.privacy.accounting import (
     SLACK_UNITS_PER_DELTA,
     Charge,
@@ -213,10 +213,13 @@ def privacy_statement(
     )
 
 
-def describe_public_inputs(source: PublicSource | None, encoder: PublicEncoder | None) -> tuple[str, ...]:
-    """A sentence about public images that training started from, and one about an encoder; none without either."""
+def describe_public_inputs(
+    source: PublicSource | None, encoder: PublicEncoder | None, generator: PublicGenerator | None = None
+) -> tuple[str, ...]:
+    """A sentence about each that there is: public images that training started from, an encoder, a generator."""
     about_images = () if source is None else (_started_from(source),)
-    return about_images if encoder is None else (*about_images, phrases.PUBLIC_ENCODER.format(**encoder.model_dump()))
+    inputs = ((phrases.PUBLIC_ENCODER, encoder), (phrases.PUBLIC_GENERATOR, generator))
+    return (*about_images, *(said.format(**used.model_dump()) for said, used in inputs if used is not None))
 
 
 def _started_from(source: PublicSource) -> str:

@@ -84,6 +84,7 @@ KINDS: dict[str, Draw] = {
     "gaussian": gaussian.draw,
     "mixture": mixture.draw,
     "pool": pool.draw,
+    "evolved": pool.draw,
     "network": _draw_network,
     "guided": _draw_guided,
     "shapes": _draw_shapes,
