@@ -9,7 +9,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import redirect_stderr, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,13 @@ _TURN = threading.Lock()
 @pytest.fixture(autouse=True)
 def without_processes() -> Iterator[None]:
     """For every test of a folder whose conftest imports this."""
+    with in_this_process():
+        yield
+
+
+@contextmanager
+def in_this_process() -> Iterator[None]:
+    """Meanwhile, such a program is a call."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox, "_run", _read)
         patch.setattr(child_program, "subprocess", SimpleNamespace(**vars(subprocess) | {"run": _call}))

@@ -1,17 +1,48 @@
-"""The documentation site in a browser: it asks no other host, finds words, and follows its links."""
+"""The documentation site builds without a broken link, and a browser that opens it asks no other host."""
 
+import json
+import os
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
+from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
-from tests.docs.test_site import build
+from api.main import create_app
+from api.problems.problem_types import PROBLEM_TYPES
+from datalens_service.settings import Settings
 
-pytestmark = pytest.mark.browser
+ROOT = Path(__file__).parents[2]
+LOADING = {
+    "script": "src",
+    "img": "src",
+    "link": "href",
+    "iframe": "src",
+    "source": "src",
+    "audio": "src",
+    "object": "data",
+}
+
+
+def build(folder: Path, config: Path = ROOT / "mkdocs.yml") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", config, "-d", folder]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    built = build(folder)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -20,15 +51,64 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder: Path = tmp_path_factory.mktemp("site")
-    assert build(folder).returncode == 0
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+def address(site: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
 
 
+class Resources(HTMLParser):
+    """What a page loads from another host, and elements for which the theme's script would ask one."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.foreign: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        address = given.get(LOADING.get(tag, ""), "") or ""
+        if re.match(r"(\w+:)?//", address) and given.get("rel") != "canonical":
+            self.foreign.append(address)
+        if "mermaid" in (given.get("class") or "") or given.get("data-md-component") == "source":
+            self.foreign.append(tag)
+
+
+def test_no_page_loads_anything_from_another_host(site: Path):
+    pages = {path.relative_to(site): Resources(path.read_text()).foreign for path in site.rglob("*.html")}
+    assert len(pages) > 40
+    assert {path: foreign for path, foreign in pages.items() if foreign} == {}
+    styles = "".join(path.read_text() for path in [*site.rglob("*.css"), *site.rglob("*.html")])
+    assert re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)\"']+", styles) == []
+
+
+def test_the_reference_has_every_operation_of_the_api(site: Path):
+    described = create_app(Settings(data_dir=Path("never-opened"))).openapi()["paths"]
+    assert json.loads((site / "openapi.json").read_text())["paths"] == described
+    assert 'data-description="./openapi.json"' in (site / "reference.html").read_text()
+
+
+def test_every_type_of_problem_is_explained(site: Path):
+    page = (site / "problems.html").read_text()
+    assert [slug for slug in PROBLEM_TYPES if f'id="{slug}"' not in page] == []
+
+
+def test_a_source_file_that_a_page_links_to_is_in_the_site(site: Path):
+    assert "def run(" in re.sub(r"<[^>]+>", "", (site / "source" / "datalens_service" / "run.py.html").read_text())
+
+
+def test_a_broken_link_fails_the_build(tmp_path: Path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("[nowhere](nowhere.md)\n")
+    config = (ROOT / "mkdocs.yml").read_text().replace("hooks: [scripts/site_hooks.py]\n", "")
+    (tmp_path / "mkdocs.yml").write_text(config[: config.index("nav:\n  -")])
+    failed = build(tmp_path / "site", tmp_path / "mkdocs.yml")
+    assert failed.returncode != 0
+    assert "nowhere.md" in failed.stdout + failed.stderr
+
+
+@pytest.mark.browser
 def test_readers_of_the_site_ask_no_other_host(chromium: Browser, address: str):
     page = chromium.new_page()
     page.set_default_timeout(120_000)

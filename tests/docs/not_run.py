@@ -11,7 +11,7 @@ NOT_RUN = {
     r"hf auth login|datalens jobs push \S+ --repo ": "needs an account at Hugging Face; tests/integrations/test_hub.py",
     r"python -m benchmarks": "measures for minutes to days; tests/test_benchmarks.py",
     r"scripts/(test( --fast)?|check)$|\.ci/matrix$|\.venv/bin/python -m pytest ": "is what runs these tests",
-    r"scripts/(inventory|docs)\b": "run by .ci/run; by tests/docs/test_site.py",
+    r"scripts/(inventory|docs)\b": "run by .ci/run; by tests/browser/test_site.py",
     r"scripts/(soak|chaos|schemathesis|privacy-gate)\b": "looks for rare events for minutes to days",
     r"(\.venv/bin/)?python -m api\.documents$": "changes files; tests compare them with its output",
     r"(scripts/|datalens )demo\b": "trains for two minutes on two cores; tests/cli/test_demo.py, with fewer votes",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from child_programs import in_this_process
 from datalens_service.disclosure import NotPublicError
 from datalens_service.errors import DatalensError, StoreUnavailable
 from datalens_service.mechanisms.private_records import WallBroken
@@ -89,7 +90,11 @@ def first_alarm(seed: int, likely: str = "", skipped: tuple[Detector, ...] = ())
     of its database.
     Any other exception, also a statement that the database does not understand, is a fault of the plant.
     """
-    rng = np.random.default_rng(seed)
+    with in_this_process():
+        return _first_alarm(np.random.default_rng(seed), likely, skipped)
+
+
+def _first_alarm(rng: np.random.Generator, likely: str, skipped: tuple[Detector, ...]) -> Finding | None:
     chosen = [detector for detector in DETECTORS if detector not in skipped]
     for detector in sorted(chosen, key=lambda one: one.__name__ != likely):
         try:
