@@ -27,6 +27,7 @@ from datalens_service.data.export import WRITERS
 from datalens_service.errors import InvalidInput, NotFound, StateConflict
 from datalens_service.evaluation.report.verdict import judge
 from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.services import public_data
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.waiting import explain_waiting, list_busy_queues
 from datalens_service.store.access import tenants
@@ -172,11 +173,12 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     dataset = datasets.get(services.database, job.dataset_id)
     with services.database.session() as session:
         account = account_summary.summarize_account(session, dataset.id)
-    files = services.artifacts.list_artifacts(job.id)
+    files, public = services.artifacts.list_artifacts(job.id), job.spec.get("public_data")
     busy = list_busy_queues(services.database) if job.state is JobState.QUEUED else frozenset()
     return {
         "job": JobRead.from_job(job, explain_waiting(job, services.surroundings.faults, busy)),
         "made": job.result,
+        "public_images": public and public_data.sentence(datasets.get(services.database, public)),
         "dataset": dataset,
         "budget": BudgetRead.from_account(account),
         "budget_gauge": budget_breakdown.divide_budget(BudgetRead.from_account(account)),
@@ -188,6 +190,7 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
         "previews": [file.name for file in files if file.name.startswith("preview-")],
         "digests": {file.name: file.sha256 for file in files},
         "formats": list(WRITERS.values()),
+        "contact": services.settings.contact,
     }
 
 

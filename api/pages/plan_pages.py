@@ -59,6 +59,7 @@ def plan_part(
     return visitor.page(
         "parts/plan_cost",
         plan=plan,
+        unit=quote.schema.unit,
         gauge=budget_breakdown.divide_budget(plan.budget, plan.cost.units),
         training_request=training_request,
         # One key per price: pressing twice submits once.

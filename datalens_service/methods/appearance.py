@@ -46,18 +46,17 @@ _STARTED: Final = frozenset({"datalens", "pate_gan", "dp_gan"})
 _LARGEST_OUTLINED: Final = 32 * 32
 
 _SENTENCES: Final[dict[Looks, str]] = {
-    "noise": "Expect noise more than pictures: with about {units} a class, this budget drowns most of what images of a "
+    "noise": "Expect noise more than pictures: with about {units}, this budget drowns most of what images of a "
     "class have in common.",
-    "soft": "The images are soft: with about {units} a class, this budget shows rough shapes and tones that a class "
+    "soft": "The images are soft: with about {units}, this budget shows rough shapes and tones that a class "
     "has in common, and neither edges nor texture nor rare kinds.",
-    "recognisable": "Outlines are recognisable: with about {units} a class, this budget shows shapes. Texture is "
+    "recognisable": "Outlines are recognisable: with about {units}, this budget shows shapes. Texture is "
     "rough, rare kinds are missing, and not every image shows the class of its label.",
     "like photographs": "The images are public ones, unchanged, and look as they did. Labels were learned from about "
-    "{units} a class, and some are wrong.",
+    "{units}, and some are wrong.",
 }
 _EVOLVED: Final = (
-    "The images look as the generator {name} makes them. Which of them are released was learned from about {units} a "
-    "class."
+    "The images look as the generator {name} makes them. Which of them are released was learned from about {units}."
 )
 _FINISHED: Final = "Fine detail comes from public images and tells nothing of private ones."
 
@@ -95,7 +94,7 @@ def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, poo
     """
     looks, generator = judge_looks(method, schema, plan.charge().units), method.public_generator()
     many = max(1, schema.num_units // schema.num_classes)
-    units = f"{many:,} {schema.unit}{'' if many == 1 else 's'}"
+    units = f"{many:,} {schema.unit}{'' if many == 1 else 's'} a class on average"
     if generator is not None:
         return _EVOLVED.format(name=generator.name, units=units)
     if looks is None:

@@ -257,12 +257,13 @@ def explain_auto(schema: Schema, epsilon: float) -> str:
     """Why `auto` makes what it makes of images to look at, in a sentence."""
     if not _is_small_and_grey(schema):
         kind = "in colour" if schema.channels > 1 else f"of more than {_LARGEST_OUTLINED:,} pixels"
-        return f"No method draws outlines of images {kind}; pooled moments need the least budget."
+        return f"Images {kind} get pooled moments, which need the least budget."
     if schema.num_classes == 1:
         return "With one class there are no labels to learn, so samples are drawn from moments."
     evidence = f"n · μ = {_evidence(schema, epsilon):,.0f}"
     if not _pays_for_a_labeller(schema, epsilon):
-        return f"{evidence} is below {_EVIDENCE_FOR_A_LABELLER:,}: a private classifier would cost more than it gives."
+        few = f"{schema.num_units:,} {schema.unit}s at this ε are too few for a private classifier that labels samples"
+        return f"{few} ({evidence}, below {_EVIDENCE_FOR_A_LABELLER:,})."
     if not _pays_for_a_denoiser(schema, epsilon):
         return f"{evidence} pays for outlines and a private classifier that labels them, and not for texture."
     return f"{evidence} pays for outlines, for a private classifier that labels them, and for texture of objects."

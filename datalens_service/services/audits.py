@@ -17,6 +17,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.gateways.dispatch import Dispatcher
 from datalens_service.methods import AnyMethod
+from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services import pricing
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import tenants
@@ -108,7 +109,9 @@ def _accept(database: Database, tenant_id: str, request: AuditRequest) -> _Accep
 
 
 def _accept_rehearsal(database: Database, tenant_id: str, request: AuditRequest, target: RehearsedMethod) -> _Accepted:
-    quote = pricing.quote(database, tenant_id, target.dataset_id, target.spec)
+    # What the request leaves out is planned as for a job.
+    asked = RequestedSpec.model_validate(target.spec.model_dump(exclude_unset=True))
+    quote = pricing.quote(database, tenant_id, target.dataset_id, asked)
     schema = datasets.get(database, target.dataset_id).schema
     _check_attacks(request, schema, quote.spec.method)
     if request.membership is not None:

@@ -1,5 +1,6 @@
 """Whether a job may start from a data set: only from one that was declared public when it was uploaded."""
 
+from datalens_service.data.export.licence import OF_PUBLIC_IMAGES, describe_public_images
 from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.methods.public_start import check_same_size
 from datalens_service.store.access import tenants
@@ -39,5 +40,6 @@ def check(database: Database, tenant_id: str, dataset_id: str, private: StoredDa
 
 
 def sentence(public: StoredDataset) -> str:
-    """What is said of it before a job is paid for."""
-    return f"Training starts from the public data set {public.name} ({public.id}). The guarantee does not cover it."
+    """What a plan and the page of a job say of it."""
+    images = describe_public_images(f"the data set “{public.name}” ({public.id})", public.schema.public_license)
+    return f"Public images are used beside the private ones: {images}. {OF_PUBLIC_IMAGES}"

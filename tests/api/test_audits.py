@@ -226,6 +226,14 @@ def test_an_audit_without_inversion_has_no_picture(client: TestClient, services:
     assert client.get(f"/v1/audits/{audit['id']}/picture").status_code == 404
 
 
+def test_what_a_rehearsal_leaves_out_is_planned_as_for_a_job(client: TestClient, digits_id: str) -> None:
+    for method in ({"name": "dp_sgd"}, {"name": "dp_sgd", "steps": 7}, {"name": "diffusion"}):
+        spec = {"method": method, "epsilon": 1.0}
+        audit = client.get(f"/v1/audits/{submitted(client, rehearsal(digits_id, **spec))}").json()
+        plan = client.post("/v1/plans", json={"dataset_id": digits_id, "spec": spec}).json()
+        assert audit["target"]["spec"]["method"] == plan["spec"]["method"]
+
+
 def test_an_audit_is_no_job_and_keeps_no_model(client: TestClient, services: Services, digits_id: str) -> None:
     request = {**unprotected(digits_id, passes=1), "attacks": ["loss_threshold"]}
     audit = worked_off(client, services, request)

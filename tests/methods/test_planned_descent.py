@@ -28,10 +28,13 @@ def test_more_evidence_goes_farther_and_large_sets_are_sampled() -> None:
     assert (loose.batch or 0) > (many.batch or 0)
 
 
-@pytest.mark.parametrize(("units", "epsilon"), [(2, 0.01), (40, 0.5), (3_000, 1.0), (3_000, 100.0), (1_000_000, 100.0)])
+@pytest.mark.parametrize(
+    ("units", "epsilon"), [(2, 0.01), (40, 0.5), (3_000, 1.0), (3_000, 10.0), (3_000, 100.0), (1_000_000, 100.0)]
+)
 def test_every_size_and_epsilon_has_settings(units: int, epsilon: float) -> None:
     method = settled(units, epsilon)
     assert 0 < method.learning_rate <= 0.25
+    assert (method.batch or 0) <= units // 4, "models of an audit learn from a quarter"
     assert method.plan_within(schema(units), epsilon, 1e-7).steps == method.steps
 
 

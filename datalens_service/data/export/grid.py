@@ -12,7 +12,7 @@ _TILE_SIDE: Final = 64
 """Images are enlarged by the largest whole factor that keeps them within this many pixels."""
 
 _GAP: Final = 2
-_MAXIMUM_ROWS: Final = 50
+MOST_ROWS: Final = 50
 _BACKGROUND: Final = 255
 
 
@@ -39,7 +39,7 @@ def grid(images: Images, labels: Labels, schema: Schema, columns: int = 10) -> I
         columns: Images per class; places stay blank where a class has fewer.
     """
     factor = max(1, _TILE_SIDE // max(schema.height, schema.width))
-    rows = min(schema.num_classes, _MAXIMUM_ROWS)
+    rows = min(schema.num_classes, MOST_ROWS)
     step = np.array([schema.height, schema.width]) * factor + _GAP
     height, width = step * (rows, columns) + _GAP
     canvas = np.full((height, width, schema.channels), _BACKGROUND, dtype=np.uint8)

@@ -54,3 +54,16 @@ def licence_text(spdx: str) -> str:
 def describe_licence(declared: str) -> str:
     """What is said of the licence of public images beside their hash."""
     return f"licence: {declared}" if declared else "no licence was declared"
+
+
+def describe_public_images(images: str, licence: str) -> str:
+    """Whose they are: who says that they are public, and under which licence.
+
+    Args:
+        images: Their number and name.
+        licence: As it was declared; empty if none was.
+    """
+    return f"{images}, declared public by the owner of the private images ({describe_licence(licence)})"
+
+
+OF_PUBLIC_IMAGES: Final = "The guarantee covers neither the public images nor anybody whom they show."

@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from datalens_service.data.export.licence import LICENCES, describe_licence
+from datalens_service.data.export.grid import MOST_ROWS
+from datalens_service.data.export.licence import LICENCES, OF_PUBLIC_IMAGES, describe_public_images
 from datalens_service.data.export.provenance import is_verbatim
 from datalens_service.data.preparation_settings import PrepareSettings
 
@@ -15,6 +16,7 @@ _ACCURACIES: Final = {
     "accuracy_holdout": "A classifier that has seen only {images} images labels about {:.1f} % of real images that "
     "were set aside correctly.",
 }
+SAMPLES: Final = "samples.png"
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
@@ -30,15 +32,18 @@ def description(card: Mapping[str, Any], count: int) -> str:
     return (
         f"{count} synthetic images of {images['width']} by {images['height']} pixels in {len(images['class_names'])} "
         f"classes, drawn from a generator that was trained on private images with ({privacy['epsilon']}, "
-        f"{privacy['delta']})-differential privacy for one {privacy['unit']}. None of them is a real image."
+        f"{privacy['delta']})-differential privacy for one {privacy['unit']}. None of them is a private image."
     )
 
 
-def dataset_card(card: Mapping[str, Any], count: int, *, name: str, spdx: str, pattern: str) -> str:
+def dataset_card(
+    card: Mapping[str, Any], count: int, *, name: str, spdx: str, pattern: str, pictured: bool = False
+) -> str:
     """README.md with the YAML that Hugging Face's Hub and `datasets` read.
 
     Args:
         pattern: Which files of the bundle hold the images.
+        pictured: Whether a grid of samples lies beside it.
     """
     # JSON is YAML, so nothing in a name can break out of its quotes.
     lines = [
@@ -63,6 +68,7 @@ def dataset_card(card: Mapping[str, Any], count: int, *, name: str, spdx: str, p
         "",
         usefulness(card),
         "",
+        *(_picture(card) if pictured else ()),
         *guarantee(card),
         "",
         "## Files",
@@ -75,18 +81,28 @@ def dataset_card(card: Mapping[str, Any], count: int, *, name: str, spdx: str, p
     return "\n".join(lines)
 
 
-def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str) -> str:
-    """Datasheets for Datasets: its headings, with what the card can answer."""
+def _picture(card: Mapping[str, Any]) -> list[str]:
+    """The grid of samples that lies beside the page."""
+    names = ", ".join(_plain(name) for name in card["images"]["class_names"][:MOST_ROWS])
+    return [f"![Samples, one row for each class]({SAMPLES})", "", f"One row for each class: {names}.", ""]
+
+
+def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str, pictured: bool = False) -> str:
+    """Datasheets for Datasets: its headings, with what the card can answer.
+
+    Args:
+        pictured: As of `dataset_card`.
+    """
     sections = {
-        "Motivation": "Made so that others can train and test without private images, which may not be shared.",
+        "Motivation": "Made to be used where the private images themselves may not be shared.",
         "Composition": f"{description(card, count)} Every record has an image and a label; classes take turns. There "
-        "are no splits, no duplicates on purpose, and no links to people.",
+        "are no splits, no duplicates on purpose, and no names or other identifiers of people.",
         "Collection process": "Nothing was collected for this data set. The private images were labelled by whoever "
         "holds them.",
         "Preprocessing, cleaning, labelling": f"{_preprocessing(card)} {_labels(card)}",
-        "Uses": f"{usefulness(card)} For image classification, benchmarks of methods, software tests. Not for "
-        "conclusions about single people, about rare cases, or about how often something occurs: class sizes were "
-        "chosen, not measured.",
+        "Uses": f"{usefulness(card)} That decides whether they serve to train or to look at; they always serve to test "
+        "software. Not for conclusions about single people, about rare cases, or about how often something occurs: "
+        "class sizes were chosen, not measured.",
         "Distribution": f"Licence: {LICENCES[spdx].name}. Images and metadata are marked in machine-readable "
         "form as what they are; leave the marking in.",
         "Maintenance": "The holder of the private records can draw more images from the same generator at no further "
@@ -95,7 +111,7 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str) -> s
     parts = [f"# Datasheet: {_plain(name)}", ""]
     for heading, text in sections.items():
         parts += [f"## {heading}", "", text, ""]
-    return "\n".join([*parts, *guarantee(card), ""])
+    return "\n".join([*parts, *(_picture(card) if pictured else ()), *guarantee(card), ""])
 
 
 def usefulness(card: Mapping[str, Any]) -> str:
@@ -122,26 +138,23 @@ def guarantee(card: Mapping[str, Any]) -> list[str]:
         f"- Made by {product['name']} {product['version']} with the method {card['method']}{_plugin(card)}, on "
         f"{card['date']}.",
         *_public(card),
+        *([f"- Questions: {_plain(card['contact'])}"] if card.get("contact") else []),
         *[f"- Not covered: {sentence}" for sentence in privacy["not_covered"]],
     ]
 
 
 def _public(card: Mapping[str, Any]) -> list[str]:
-    """A line about public images that training started from, if any."""
+    """A line about public images that were used, if any."""
     source = card.get("public_images")
     if source is None:
         return []
-    name = f" of “{_plain(source['name'])}”" if source["name"] else ""
-    origin = f"SHA-256 {source['sha256']}; {_plain(describe_licence(source.get('license', '')))}"
+    name = f" of “{source['name']}”" if source["name"] else ""
+    said = _plain(describe_public_images(f"{source['images']:,} images{name}", source.get("license", "")))
     if is_verbatim(card):
-        return [
-            f"- The images are {source['images']:,} images{name} that were declared public, or some of them, unchanged "
-            f"({origin}). The guarantee covers their labels, not them; their own licence holds."
-        ]
-    return [
-        f"- Training started from {source['images']:,} images{name} that were declared public ({origin}). The "
-        "guarantee does not cover them."
-    ]
+        used = "The images are public ones, unchanged, some or all of these, and their own licence holds"
+    else:
+        used = "Public images were used beside the private ones"
+    return [f"- {used}: {said}, SHA-256 {source['sha256']}. {OF_PUBLIC_IMAGES}"]
 
 
 def _labels(card: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from datalens_service.data.export import WRITERS, ArchivePlace
 from datalens_service.data.export.croissant import DataFile, croissant
 from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.licence import describe_licence, licence_text
-from datalens_service.data.export.pages import dataset_card, datasheet, description
+from datalens_service.data.export.pages import SAMPLES, dataset_card, datasheet, description
 from datalens_service.data.export.provenance import is_verbatim, provenance
 from datalens_service.signatures import SigningKey
 
@@ -28,7 +28,7 @@ SUMS_FORMAT: Final = "datalens-checksums/1"
 
 _PICTURE: Final = "image/png"
 _NOTICE: Final = (
-    "The images in this data set are synthetic: they were drawn from a generator and show nobody and nothing real.\n"
+    "The images in this data set are synthetic: a generator drew them, and none of them is a private image.\n"
     "They are marked as such (IPTC Digital Source Type trainedAlgorithmicMedia); leave the marking in when you pass "
     "them on.\n"
 )
@@ -66,7 +66,7 @@ def write_bundle(
     place = WRITERS[format].archive_place
     sums = _digests(images, place)
     data = DataFile(place.name, place.media_type, sums.get(place.name, ""), images.stat().st_size)
-    texts = {**_texts(card, data, count, name, spdx), **further}
+    texts = {**_texts(card, data, count, name, spdx, pictured=SAMPLES in further), **further}
     sums |= {file: hashlib.sha256(content).hexdigest() for file, content in texts.items()}
     lines = "".join(f"{sums[file]}  {file}\n" for file in sorted(sums)).encode()
     signed = {**texts, SUMS: lines, SUMS_SIGNATURE: _json(key.sign(sums_document(lines))).encode()}
@@ -111,12 +111,14 @@ def _pictures(folder: zipfile.ZipFile) -> list[str]:
     return [name for name in folder.namelist() if name.endswith((".png", ".csv"))]
 
 
-def _texts(card: dict[str, Any], data: DataFile, count: int, name: str, spdx: str) -> dict[str, bytes]:
+def _texts(
+    card: dict[str, Any], data: DataFile, count: int, name: str, spdx: str, *, pictured: bool
+) -> dict[str, bytes]:
     classes = {"class_names": list(card["images"]["class_names"])}
     metadata = croissant(card, data, name=name, spdx=spdx, description=description(card, count))
     texts = {
-        "README.md": dataset_card(card, count, name=name, spdx=spdx, pattern=data.pattern),
-        "datasheet.md": datasheet(card, count, name=name, spdx=spdx),
+        "README.md": dataset_card(card, count, name=name, spdx=spdx, pattern=data.pattern, pictured=pictured),
+        "datasheet.md": datasheet(card, count, name=name, spdx=spdx, pictured=pictured),
         "classes.json": _json(classes),
         "croissant.json": _json(metadata),
         "provenance.json": provenance(card),

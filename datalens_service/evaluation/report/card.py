@@ -132,6 +132,7 @@ class Card(Finite):
     appearance: Public[str] = Field(
         default="", exclude_if=operator.not_, description="What the images look like, if known."
     )
+    contact: Public[str] = Field(default="", exclude_if=operator.not_, description="Whom to ask.")
     images: Public[CardImages]
     privacy: Public[CardPrivacy]
     measures: Public[tuple[Measure, ...]]
@@ -152,6 +153,7 @@ class Card(Finite):
             generator=report.method.generator,
             working_size=report.method.working_size,
             appearance=report.method.rationale,
+            contact=report.contact or "",
             images=CardImages(**schema.model_dump(include=set(CardImages.model_fields))),
             privacy=CardPrivacy.from_report(report),
             measures=report.measures,

@@ -145,7 +145,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         assumption="Number of units, classes and image shape do not depend on one unit.",
         realised=True,
-        how="They are declared by the owner and public.",
+        how="The owner made them public, and a place that is left empty still counts.",
     ),
     Assumption(
         assumption="No two units hold the same person's images.",
@@ -227,7 +227,7 @@ POLICY_RULE: Final = (
     "images again or by restoring a backup. Its owner can raise it, with a reason that the journal keeps."
 )
 
-UNKNOWN_CONTACT: Final = "Whoever passed this on to you: the operator of the service has named nobody."
+UNKNOWN_CONTACT: Final = "Whoever passed this on to you."
 
 
 def data_accesses(spec: dict[str, Any], *, served: bool, result: str = "generator") -> tuple[DataAccess, ...]:

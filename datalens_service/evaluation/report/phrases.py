@@ -5,6 +5,8 @@
 
 from typing import Final
 
+from datalens_service.data.export.licence import OF_PUBLIC_IMAGES
+
 SETTING: Final = (
     "Central differential privacy. The operator of this service holds the raw images and is trusted with them; "
     "nobody who receives what was released has to be."
@@ -21,12 +23,16 @@ RELATIONS: Final[dict[str, str]] = {
     "replace_one": "replacing one {unit} by any other",
 }
 
+_TIER: Final = (
+    "A common scale (Ponomareva et al. 2023, “How to DP-fy ML”, section 5.2) has three tiers: strong guarantees up to "
+    "ε = 1, reasonable ones up to 10, weak ones or none above. This is tier {tier}."
+)
 TIERS: Final[dict[str, str]] = {
-    "tier_1": "An ε of at most 1 is in tier 1 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”).",
-    "tier_2": "An ε above 1 and up to 10 is in tier 2 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”). What an "
-    "attacker may reach differs by much within that tier: the bound above is what counts.",
-    "tier_3": "An ε above 10 is in tier 3 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”): nobody should claim formal "
-    "privacy protection. The budget still bounds what is released.",
+    "tier_1": _TIER.format(tier=1),
+    "tier_2": _TIER.format(tier=2) + " What an attacker may reach differs by much within that tier: the bound above is "
+    "what counts.",
+    "tier_3": _TIER.format(tier=3) + " Nobody should claim formal privacy protection; the budget still bounds what is "
+    "released.",
 }
 
 ACCOUNTANT: Final = (
@@ -72,14 +78,14 @@ ATTACKED: Final = (
 )
 
 PUBLIC: Final = (
-    "The number of {unit}s, the names of the classes and the shape of the images, as the owner declared them.",
+    "The number of {unit}s, the names of the classes and the shape of the images, which the owner made public.",
     "The parameters of the method and the plan of releases; both are fixed before a private image is read.",
     "No public images and no pre-trained weights were used in training.",
 )
 
-STARTED_FROM_PUBLIC: Final = (
-    "Training started from {images} images{name} that the owner had declared public, with the classes {classes} "
-    "(SHA-256 {sha256}; {licence}). The guarantee does not cover them."
+BESIDE_PUBLIC: Final = (
+    "Public images were used beside the private ones: {source}, with the classes {classes}, SHA-256 {sha256}. "
+    f"{OF_PUBLIC_IMAGES}"
 )
 
 HELD_PUBLIC: Final = (
@@ -97,9 +103,8 @@ PUBLIC_GENERATOR: Final = (
 )
 
 LABELLED_PUBLIC: Final = (
-    "The released images are public ones, unchanged: {images} images{name} that the owner had declared public, with "
-    "the classes {classes} (SHA-256 {sha256}; {licence}), or some of them. Only their new labels are private "
-    "knowledge. The guarantee does not cover the images."
+    "The released images are public ones, unchanged: {source}, with the classes {classes}, SHA-256 {sha256}, or some "
+    f"of them. Only their new labels are private knowledge. {OF_PUBLIC_IMAGES}"
 )
 
 GROUPED: Final = (

@@ -14,7 +14,7 @@ from typing import Final, Literal, cast
 from pydantic import Field
 from scipy.special import ndtr, ndtri
 
-from datalens_service.data.export.licence import describe_licence
+from datalens_service.data.export.licence import describe_public_images
 from datalens_service.disclosure import AllPublic, Public
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report import phrases
@@ -216,19 +216,21 @@ def privacy_statement(
 def describe_public_inputs(
     source: PublicSource | None, encoder: PublicEncoder | None, generator: PublicGenerator | None = None
 ) -> tuple[str, ...]:
-    """A sentence about each that there is: public images that training started from, an encoder, a generator."""
-    about_images = () if source is None else (_started_from(source),)
+    """What is said of each that there is: public images that were used, an encoder, a generator."""
+    about_images = () if source is None else (_describe_source(source),)
     inputs = ((phrases.PUBLIC_ENCODER, encoder), (phrases.PUBLIC_GENERATOR, generator))
     return (*about_images, *(said.format(**used.model_dump()) for said, used in inputs if used is not None))
 
 
-def _started_from(source: PublicSource) -> str:
-    classes = ", ".join(source.class_names).translate(_NO_BRACES)
-    name = f" of the data set “{source.name.translate(_NO_BRACES)}”" if source.name else ""
-    said = phrases.LABELLED_PUBLIC if source.verbatim else phrases.STARTED_FROM_PUBLIC
+def _describe_source(source: PublicSource) -> str:
+    name = f" of the data set “{source.name}”" if source.name else ""
+    said = phrases.LABELLED_PUBLIC if source.verbatim else phrases.BESIDE_PUBLIC
     said += phrases.HELD_PUBLIC if source.held and not source.verbatim else ""
-    licence = describe_licence(source.license).translate(_NO_BRACES)
-    return said.format(images=f"{source.images:,}", name=name, classes=classes, sha256=source.sha256, licence=licence)
+    return said.format(
+        source=describe_public_images(f"{source.images:,} images{name}", source.license).translate(_NO_BRACES),
+        classes=", ".join(source.class_names).translate(_NO_BRACES),
+        sha256=source.sha256,
+    )
 
 
 def has_directions(releases: Sequence[PlannedRelease]) -> bool:

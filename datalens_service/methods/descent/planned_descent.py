@@ -22,7 +22,8 @@ _LARGEST_RATE: Final = 0.25
 _SMALLEST_BATCH: Final = 1024
 # With less noise, the account charges a block more than it costs.
 _LEAST_NOISE_MULTIPLIER: Final = 0.8
-_LARGEST_SAMPLED_SHARE: Final = 0.5
+# A batch fits into the quarter of the records that each model of an audit learns from.
+_LARGEST_SAMPLED_SHARE: Final = 0.25
 # Above, the price of a block takes minutes.
 _LARGEST_SAMPLED_MU: Final = 3.0
 _MOST_GRADIENTS: Final = 2**20
