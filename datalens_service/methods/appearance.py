@@ -18,6 +18,10 @@ LEAST_EVIDENCE: Final = 10.0
 """μ times the units of a class below which no method was of use: about 40 records of a class at ε = 1."""
 
 
+FAIR_EVIDENCE: Final = 5 * LEAST_EVIDENCE
+"""The least that is advised; with less, images are smudges."""
+
+
 class _Levels(NamedTuple):
     """μ times the units of a class from which images are no longer noise, or recognisable if they ever are."""
 
@@ -25,11 +29,12 @@ class _Levels(NamedTuple):
     recognisable: float = float("inf")
 
 
+_POOLED: Final = "pooled_moments"
 _OUTLINES: Final = _Levels(30, 300)
 _PIXELS: Final = _Levels(100, 300)
 _VOTES: Final = _Levels(1000)
 _LEVELS: Final = {
-    "pooled_moments": _Levels(LEAST_EVIDENCE),
+    _POOLED: _Levels(LEAST_EVIDENCE),
     "moments": _Levels(100),
     "mixture": _Levels(100),
     "shapes": _OUTLINES,
@@ -44,20 +49,27 @@ _LEVELS: Final = {
 _WITHOUT_A_START: Final = _Levels(5000)
 _STARTED: Final = frozenset({"datalens", "pate_gan", "dp_gan"})
 _LARGEST_OUTLINED: Final = 32 * 32
+_MOST_TEXTURE: Final = 0.5
+"""Share of unmodelled variance that is drawn as noise, above which images look like it."""
 
 _SENTENCES: Final[dict[Looks, str]] = {
-    "noise": "Expect noise more than pictures: with about {units}, this budget drowns most of what images of a "
-    "class have in common.",
-    "soft": "The images are soft: with about {units}, this budget shows rough shapes and tones that a class "
-    "has in common, and neither edges nor texture nor rare kinds.",
-    "recognisable": "Outlines are recognisable: with about {units}, this budget shows shapes. Texture is "
-    "rough, rare kinds are missing, and not every image shows the class of its label.",
+    "noise": "Expect noise more than pictures: with about {units}, this budget drowns most of what images of a class "
+    "have in common.",
+    "soft": "The images are soft: with about {units}, this budget shows what images of a class have in common at the "
+    "same place, as rough shapes and tones. What moves from image to image is a blur; edges, texture and rare kinds "
+    "are missing, and many images do not show the class of their label.",
+    "recognisable": "Outlines are recognisable: with about {units}, this budget shows shapes. Texture is rough, "
+    "rare kinds are missing, and not every image shows the class of its label.",
     "like photographs": "The images are public ones, unchanged, and look as they did. Labels were learned from about "
     "{units}, and some are wrong.",
 }
 _EVOLVED: Final = (
     "The images look as the generator {name} makes them. Which of them are released was learned from about {units}."
 )
+_SCARCE: Final = (
+    "The images are smudges: with about {units}, this budget shows rough tones of a class at most, and hardly a shape."
+)
+_TEXTURED: Final = "Noise lies over them, on purpose: classifiers learn more from it, and it shows nothing."
 _FINISHED: Final = "Fine detail comes from public images and tells nothing of private ones."
 
 
@@ -74,16 +86,30 @@ def judge_looks(method: RegisteredMethod, schema: Schema, units: int) -> Looks |
     """
     if method.releases_public_images:
         return "like photographs"
-    levels = _LEVELS.get(method.name) if method.result == "generator" else None
+    levels = _find_levels(method)
     if levels is None:
         return None
-    if method.name in _STARTED and getattr(method, "warm_start", None) is None:
-        levels = _WITHOUT_A_START
-    evidence = count_evidence(schema, mu_of_units(units))
-    if evidence < levels.soft:
+    if is_drowned(method, schema, units) or _is_textured(method):
         return "noise"
     drawn = schema.channels == 1 and schema.height * schema.width <= _LARGEST_OUTLINED
-    return "recognisable" if drawn and evidence >= levels.recognisable else "soft"
+    clear = count_evidence(schema, mu_of_units(units)) >= levels.recognisable
+    return "recognisable" if drawn and clear else "soft"
+
+
+def is_drowned(method: RegisteredMethod, schema: Schema, units: int) -> bool:
+    """Whether the noise of a budget hides what images of a class have in common, as far as the method is known.
+
+    Args:
+        units: Of the whole plan.
+    """
+    levels = _find_levels(method)
+    return levels is not None and count_evidence(schema, mu_of_units(units)) < levels.soft
+
+
+def _find_levels(method: RegisteredMethod) -> _Levels | None:
+    if method.name in _STARTED and getattr(method, "warm_start", None) is None:
+        return _WITHOUT_A_START
+    return _LEVELS.get(method.name) if method.result == "generator" else None
 
 
 def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, pool: bool) -> str:
@@ -99,5 +125,18 @@ def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, poo
         return _EVOLVED.format(name=generator.name, units=units)
     if looks is None:
         return ""
-    sentence = _SENTENCES[looks].format(units=units)
-    return f"{sentence} {_FINISHED}" if pool and method.name == "pooled_moments" else sentence
+    said = [_choose_sentence(method, plan, schema, looks)]
+    said += [_TEXTURED] if _is_textured(method) else []
+    said += [_FINISHED] if pool and method.name == _POOLED else []
+    return " ".join(said).format(units=units)
+
+
+def _choose_sentence(method: RegisteredMethod, plan: Plan, schema: Schema, looks: Looks) -> str:
+    if method.name != _POOLED or is_drowned(method, schema, plan.charge().units):
+        return _SENTENCES[looks]
+    scarce = count_evidence(schema, mu_of_units(plan.charge().units)) < FAIR_EVIDENCE
+    return _SCARCE if scarce else _SENTENCES["soft"]
+
+
+def _is_textured(method: RegisteredMethod) -> bool:
+    return getattr(method, "texture", 0.0) > _MOST_TEXTURE

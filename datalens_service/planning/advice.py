@@ -8,20 +8,18 @@ from typing import Any, Final
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import LowUtility
-from datalens_service.methods.appearance import LEAST_EVIDENCE, Looks, judge_looks
+from datalens_service.methods.appearance import FAIR_EVIDENCE, LEAST_EVIDENCE, Looks, judge_looks
 from datalens_service.planning.curves import count_planned_evidence
 from datalens_service.planning.reached import Expectation
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.spec import TrainingSpec
 from datalens_service.voices import speak
 
-_FAIRLY_MORE: Final = 5
-"""Times the least evidence that is advised."""
 _BETTER: Final = 5
 """Points by which a classifier is better than images, to be named."""
 _SEEN: Final[dict[Looks, str]] = {
     "noise": "Not good for looking at: mostly noise.",
-    "soft": "Good for rough shapes and tones, not for looking at detail.",
+    "soft": "Good for rough shapes and tones of what images of a class have at the same place, not for detail.",
     "recognisable": "Good for looking at shapes, less at texture.",
     "like photographs": "Good for looking at: public images, with labels that were learned.",
 }
@@ -40,7 +38,7 @@ def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Ex
         return {"looks": looks, "verdict": verdict, "warning": verdict}
     if spec.method.result != "generator":
         return {"looks": looks, "verdict": _say_labels(expected)}
-    scarce = looks == "soft" and count_planned_evidence(spec, schema) < _FAIRLY_MORE * LEAST_EVIDENCE
+    scarce = looks == "soft" and count_planned_evidence(spec, schema) < FAIR_EVIDENCE
     seen = [_SCARCE] if scarce else [_SEEN[looks]] if looks else []
     return {"looks": looks, "verdict": " ".join([*seen, *_say_accuracy(expected, labels)])}
 
@@ -62,7 +60,7 @@ def check_utility(spec: TrainingSpec, schema: Schema) -> None:
 
 def _say_little(spec: TrainingSpec, schema: Schema) -> str:
     per_class = max(1, schema.num_units // schema.num_classes)
-    needed = _FAIRLY_MORE * LEAST_EVIDENCE * schema.num_classes / mu_for_epsilon(spec.epsilon, spec.delta_at(schema))
+    needed = FAIR_EVIDENCE * schema.num_classes / mu_for_epsilon(spec.epsilon, spec.delta_at(schema))
     digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
     return (
         f"Of little use: about {per_class:,} {schema.unit}{'' if per_class == 1 else 's'} of a class tell little more "

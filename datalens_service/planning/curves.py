@@ -16,7 +16,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods.appearance import count_evidence, judge_looks
+from datalens_service.methods.appearance import count_evidence, is_drowned
 from datalens_service.planning.choices import choose
 from datalens_service.planning.reached import Measured
 from datalens_service.privacy.accounting import mu_for_epsilon
@@ -145,7 +145,7 @@ def _is_of(row: Measured, spec: TrainingSpec) -> bool:
 def _is_known(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]) -> bool:
     """Whether it may be counted on: the method was measured, if on other images, and makes no noise."""
     known = like_measured(spec.method.name) in {row.method for row in rows}
-    return known and judge_looks(spec.method, schema, spec.limit_units(schema)) != "noise"
+    return known and not is_drowned(spec.method, schema, spec.limit_units(schema))
 
 
 def like_measured(method: str) -> str:

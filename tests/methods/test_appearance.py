@@ -4,7 +4,7 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import AnyMethod, DataLens, LabelledPool, Method, PooledMoments, Rejection, Scattering
-from datalens_service.methods.appearance import Looks, describe_images, judge_looks
+from datalens_service.methods.appearance import Looks, describe_images, is_drowned, judge_looks
 from datalens_service.planning.presets import preset
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.spec import TrainingSpec
@@ -59,6 +59,14 @@ def test_a_price_says_what_images_look_like_and_what_a_pool_adds() -> None:
     assert helped.startswith(alone)
     assert "public" in helped
     assert "public" not in alone
+
+
+def test_texture_looks_like_noise_and_few_records_promise_no_shapes() -> None:
+    textured = PooledMoments(texture=1.0)
+    assert judge_looks(textured, shown(5_000, 32, 3), limit_units(5.0, 1e-5)) == "noise"
+    assert not is_drowned(textured, shown(5_000, 32, 3), limit_units(5.0, 1e-5))
+    few, many = (TrainingSpec(method=PooledMoments(), epsilon=1.0).price(shown(n)).rationale for n in (600, 5_000))
+    assert few.partition("with")[0] != many.partition("with")[0]
 
 
 def test_no_method_speaks_for_itself() -> None:

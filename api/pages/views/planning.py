@@ -32,7 +32,7 @@ class Choice(NamedTuple):
 _MEANINGS: Final = {
     "auto": (
         "What suits your images by their number, size and colours, and ε; the plan says what that is. Many small grey "
-        "images give sharp ones, labelled by a privately trained classifier, and objects take several times as long "
+        "images give ones with outlines, labelled by a privately trained classifier, and objects take several times as long "
         "as drawings. Few images, large ones and those in colour give what Fast gives: soft ones."
     ),
     "fast": (
@@ -45,7 +45,7 @@ _MEANINGS: Final = {
     ),
     "teach": (
         "Of many small grey images, wider, turned and textured samples that models learn from, labelled by a "
-        "privately trained classifier. They look rough. Of other images, the same as Fast."
+        "privately trained classifier. They look rough. Of other images, those of Fast under noise."
     ),
     "balanced": "Starts like Fast, then thousands of small teacher networks vote on improvements.",
     "classifier": (
