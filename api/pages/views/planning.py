@@ -32,8 +32,8 @@ class Choice(NamedTuple):
 _MEANINGS: Final = {
     "auto": (
         "What suits your images by their number, size and colours, and ε; the plan says what that is. Many small grey "
-        "images give ones with outlines, labelled by a privately trained classifier, and objects take several times as long "
-        "as drawings. Few images, large ones and those in colour give what Fast gives: soft ones."
+        "images give outlines, labelled by a privately trained classifier, and objects take several times as long as "
+        "drawings. Few images, large ones and those in colour give what Fast gives: soft ones."
     ),
     "fast": (
         "Measures how the images of each class look on the whole, once and with noise, and draws new ones from that. "
