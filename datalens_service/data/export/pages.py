@@ -96,7 +96,7 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str, pict
     sections = {
         "Motivation": "Made to be used where the private images themselves may not be shared.",
         "Composition": f"{description(card, count)} Every record has an image and a label; classes take turns. There "
-        "are no splits, no duplicates on purpose, and no names or other identifiers of people.",
+        "are no splits, and no names or other identifiers of people.",
         "Collection process": "Nothing was collected for this data set. The private images were labelled by whoever "
         "holds them.",
         "Preprocessing, cleaning, labelling": f"{_preprocessing(card)} {_labels(card)}",
@@ -161,7 +161,8 @@ def _labels(card: Mapping[str, Any]) -> str:
     """Where a label comes from."""
     if is_verbatim(card):
         return (
-            "Labels come from noisy sums over private images. A label is drawn in proportion to the soft labels beside."
+            "Labels come from noisy sums over private images. For a class, images are drawn in proportion to how well "
+            "they stand for it, so one may come under several labels; soft labels lie beside."
         )
     return "A label is what the generator was asked for."
 
