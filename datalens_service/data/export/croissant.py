@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from datalens_service.data.export.licence import LICENCES
+from datalens_service.data.export.licence import LICENCES, OF_PUBLIC_IMAGES
+from datalens_service.data.export.pages import USES, usefulness
 from datalens_service.data.export.provenance import TRAINED_ALGORITHMIC_MEDIA, is_verbatim
 
 Json = dict[str, Any]
@@ -112,12 +113,12 @@ def _responsible_use(card: Mapping[str, Any]) -> Json:
         "rai:dataCollection": "The images are public ones, unchanged; their labels were learned from private images."
         if is_verbatim(card)
         else "No image was collected: all were drawn from a generator.",
-        "rai:dataLimitations": "Images of a class look like that class; rare cases may be missing. "
-        + " ".join(privacy["not_covered"]),
+        "rai:dataLimitations": f"{usefulness(card)} Rare cases may be missing. {' '.join(privacy['not_covered'])}",
         "rai:dataBiases": "Biases of the private records are learned like everything else that is common in them.",
-        "rai:personalSensitiveInformation": f"None is copied: ({privacy['epsilon']}, {privacy['delta']})-differential "
-        f"privacy for one {privacy['unit']}.",
-        "rai:dataUseCases": "Training and testing image classifiers where the private records may not be shared.",
+        "rai:personalSensitiveInformation": f"None of the private records is copied: ({privacy['epsilon']}, "
+        f"{privacy['delta']})-differential privacy for one {privacy['unit']}."
+        + (f" {OF_PUBLIC_IMAGES}" if card.get("public_images") else ""),
+        "rai:dataUseCases": USES,
     }
 
 
@@ -136,8 +137,7 @@ def _provenance(card: Mapping[str, Any]) -> Json:
         "prov:endedAtTime": card["date"],
     }
     sources = [{"@type": "prov:Entity", "name": "A private data set that is not published"}]
-    if is_verbatim(card):
-        public = card["public_images"]
+    if public := card.get("public_images"):
         said = {"license": public["license"]} if public.get("license") else {}
         known = {"@type": "prov:Entity", "name": public["name"], "identifier": f"sha256:{public['sha256']}"}
         sources.append(known | said)

@@ -17,6 +17,11 @@ _ACCURACIES: Final = {
     "were set aside correctly.",
 }
 SAMPLES: Final = "samples.png"
+USES: Final = (
+    "How useful they are decides whether they serve to train or to look at; they always serve to test software. Not for "
+    "conclusions about single people, about rare cases, or about how often something occurs: class sizes were chosen, "
+    "not measured."
+)
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
@@ -100,9 +105,7 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str, pict
         "Collection process": "Nothing was collected for this data set. The private images were labelled by whoever "
         "holds them.",
         "Preprocessing, cleaning, labelling": f"{_preprocessing(card)} {_labels(card)}",
-        "Uses": f"{usefulness(card)} That decides whether they serve to train or to look at; they always serve to test "
-        "software. Not for conclusions about single people, about rare cases, or about how often something occurs: "
-        "class sizes were chosen, not measured.",
+        "Uses": f"{usefulness(card)} {USES}",
         "Distribution": f"Licence: {LICENCES[spdx].name}. Images and metadata are marked in machine-readable "
         "form as what they are; leave the marking in.",
         "Maintenance": "The holder of the private records can draw more images from the same generator at no further "

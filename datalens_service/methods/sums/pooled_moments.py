@@ -121,7 +121,10 @@ class PooledMoments(SummedImages):
         if summed >= schema.dimensions or schema.dimensions > MAXIMUM_DIMENSIONS:
             return ()
         width, height = visible_detail(schema, summed)
-        return (f"About the detail of {width} by {height} pixels is modelled; finer detail does not reach the result.",)
+        return (
+            f"About the detail of {width} by {height} pixels is modelled; finer detail of the private images does not "
+            "reach the result.",
+        )
 
     def start_run(
         self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions

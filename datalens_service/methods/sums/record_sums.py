@@ -60,7 +60,7 @@ def describe_working_size(plan: Plan, schema: Schema) -> str:
     return (
         f"Images of this size are reduced to a working size before they are summed: {summed:,} numbers instead of "
         f"{schema.dimensions:,}, the lowest frequencies, about the detail of {width} by {height} pixels. Finer detail "
-        f"does not reach the result.{limit}"
+        f"of the private images does not reach the result.{limit}"
     )
 
 
