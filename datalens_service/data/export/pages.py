@@ -19,8 +19,8 @@ _ACCURACIES: Final = {
 SAMPLES: Final = "samples.png"
 USES: Final = (
     "How useful they are decides whether they serve to train or to look at; they always serve to test software. Not "
-    "for conclusions about single people, about rare cases, or about how often something occurs: class sizes were chosen, "
-    "not measured."
+    "for conclusions about single people, about rare cases, or about how often something occurs: class sizes were "
+    "chosen, not measured."
 )
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
