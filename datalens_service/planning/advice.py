@@ -10,7 +10,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import LowUtility
 from datalens_service.methods.appearance import FAIR_EVIDENCE, LEAST_EVIDENCE, Looks, judge_looks
 from datalens_service.planning.curves import count_planned_evidence
-from datalens_service.planning.reached import Expectation
+from datalens_service.planning.reached import Expectation, tell_range
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.spec import TrainingSpec
 from datalens_service.voices import speak
@@ -70,14 +70,18 @@ def _say_little(spec: TrainingSpec, schema: Schema) -> str:
 
 
 def _say_labels(expected: Expectation) -> str:
-    return f"Good for labels: {_reach(expected)} are expected to be right, {expected.guessing:.0f} % by guessing."
+    return (
+        f"Good for labels: {_reach(expected)} are expected to be right; by guessing, where classes are equal, "
+        f"{expected.guessing:.0f} %."
+    )
 
 
 def _say_accuracy(expected: Expectation, labels: Expectation | None) -> Iterator[str]:
     yield f"Classifiers that learn from such images are expected to reach {_reach(expected)}."
     yield (
-        f"Noisy class averages would reach perhaps {expected.class_averages_low:.0f} to "
-        f"{expected.class_averages_high:.0f} %, guessing {expected.guessing:.0f} %."
+        f"Noisy class averages would reach perhaps "
+        f"{tell_range(expected.class_averages_low, expected.class_averages_high)}; guessing, where classes are equal, "
+        f"{expected.guessing:.0f} %."
     )
     if not expected.measured and expected.accuracy_high < expected.class_averages_high:
         yield "By these figures such images may teach no better than class averages."
@@ -87,4 +91,4 @@ def _say_accuracy(expected: Expectation, labels: Expectation | None) -> Iterator
 
 def _reach(expected: Expectation) -> str:
     guessed = "" if expected.measured else " (a guess)"
-    return f"{expected.accuracy_low:.0f} to {expected.accuracy_high:.0f} %{guessed}"
+    return f"{tell_range(expected.accuracy_low, expected.accuracy_high)}{guessed}"

@@ -9,7 +9,7 @@ from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.spec import TrainingSpec
 
 PRESET_TITLES: Final[dict[str, str]] = {
-    "auto": "Best images",
+    "auto": "Made to look at",
     "fast": "Fast",
     "diffusion": "Texture",
     "large": "Texture by a larger network",
@@ -52,7 +52,7 @@ METHOD_TITLES: Final[dict[str, str]] = {
 
 
 def default_name(asked: RequestedSpec | TrainingSpec) -> str:
-    """The name of a job that was given none, for example `Best images, ε 1`."""
+    """The name of a job that was given none, for example `Made to look at, ε 1`."""
     return f"{_title(asked)}, ε {asked.epsilon:g}"
 
 

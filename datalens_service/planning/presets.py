@@ -262,8 +262,10 @@ def explain_auto(schema: Schema, epsilon: float) -> str:
         return "With one class there are no labels to learn, so samples are drawn from moments."
     evidence = f"n · μ = {_evidence(schema, epsilon):,.0f}"
     if not _pays_for_a_labeller(schema, epsilon):
-        few = f"{schema.num_units:,} {schema.unit}s at this ε are too few for a private classifier that labels samples"
-        return f"{few} ({evidence}, below {_EVIDENCE_FOR_A_LABELLER:,})."
+        return (
+            f"With {schema.num_units:,} {schema.unit}s at this ε, the budget does more for images than for a private "
+            f"classifier that labels them ({evidence}, below {_EVIDENCE_FOR_A_LABELLER:,})."
+        )
     if not _pays_for_a_denoiser(schema, epsilon):
         return f"{evidence} pays for outlines and a private classifier that labels them, and not for texture."
     return f"{evidence} pays for outlines, for a private classifier that labels them, and for texture of objects."

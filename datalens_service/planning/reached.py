@@ -1,5 +1,6 @@
 """What measured jobs reached, and what is expected of planned ones."""
 
+import math
 import statistics
 from typing import Final
 
@@ -57,6 +58,11 @@ class Measured(BaseModel):
     def spread(self) -> float:
         """Of the accuracy over seeds, in percentage points."""
         return max(_LEAST_SPREAD, statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else 0.0)
+
+
+def tell_range(low: float, high: float) -> str:
+    """A range in whole percent, rounded outwards."""
+    return f"{math.floor(low)} to {math.ceil(high)} %"
 
 
 class Expectation(BaseModel):

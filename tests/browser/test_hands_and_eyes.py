@@ -28,7 +28,7 @@ def test_everything_up_to_the_price_works_by_keyboard(visitor: Visitor, upload: 
     expect(page.get_by_role("link", name="Upload images").first).to_be_focused()
     dataset = visitor.upload(upload)
     page.goto(f"/datasets/{dataset}/new-job")
-    page.get_by_role("radio", name="Best images").focus()
+    page.get_by_role("radio", name="Made to look at").focus()
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("radio", name="Fast", exact=True)).to_be_checked()
     page.keyboard.press("Tab")

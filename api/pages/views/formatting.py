@@ -70,7 +70,13 @@ def units(schema: Schema) -> str:
     return f"{schema.num_units:,} {'image' if schema.unit == 'record' else schema.unit}s"
 
 
+def classes(number: int) -> str:
+    """So many classes."""
+    return f"{number:,} class{'' if number == 1 else 'es'}"
+
+
 FILTERS: Final = {
+    "classes": classes,
     "spent": spent,
     "left": left,
     "shown": shown,

@@ -40,8 +40,8 @@ _MEANINGS: Final = {
         "The images are soft."
     ),
     "diffusion": (
-        "What Best images does for many objects, whatever the images show: a network learns from the records by noisy "
-        "gradients how they are drawn. Surfaces have texture, edges are rougher."
+        "What “Made to look at” does for many objects, whatever the images show: a network learns from the records by "
+        "noisy gradients how they are drawn. Surfaces have texture, edges are rougher."
     ),
     "teach": (
         "Of many small grey images, wider, turned and textured samples that models learn from, labelled by a "

@@ -106,6 +106,8 @@ def describe_expectation(plan: dict[str, Any]) -> dict[str, object]:
 
 
 def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
+    from datalens_service.planning.reached import tell_range
+
     rows = [
         (
             f"{'* ' if one['default'] else '  '}{one['title']}",
@@ -116,7 +118,7 @@ def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
         )
         for one in compared["methods"]
     ]
-    averages = f"{expected['class_averages_low']:.0f} to {expected['class_averages_high']:.0f} % (guess)"
+    averages = f"{tell_range(expected['class_averages_low'], expected['class_averages_high'])} (guess)"
     simpler = [("  Noisy class averages", averages), ("  Guessing", f"{expected['guessing']:.0f} %")]
     table = [*rows, *((*row, "", "", "") for row in simpler)]
     columns = ("  method", "accuracy", "looks", "trains", "memory")
@@ -124,8 +126,10 @@ def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
 
 
 def _format_range(expected: dict[str, Any]) -> str:
+    from datalens_service.planning.reached import tell_range
+
     guessed = "" if expected.get("measured", True) else " (guess)"
-    return f"{expected['accuracy_low']:.0f} to {expected['accuracy_high']:.0f} %{guessed}"
+    return f"{tell_range(expected['accuracy_low'], expected['accuracy_high'])}{guessed}"
 
 
 def _format_memory(expected: dict[str, Any]) -> str:
