@@ -113,7 +113,8 @@ def _responsible_use(card: Mapping[str, Any]) -> Json:
         "rai:dataCollection": "The images are public ones, unchanged; their labels were learned from private images."
         if is_verbatim(card)
         else "No image was collected: all were drawn from a generator.",
-        "rai:dataLimitations": f"{usefulness(card)} Rare cases may be missing. {' '.join(privacy['not_covered'])}",
+        "rai:dataLimitations": f"{usefulness(card)} Rare cases may be missing. Not covered by the guarantee: "
+        + " ".join(privacy["not_covered"]),
         "rai:dataBiases": "Biases of the private records are learned like everything else that is common in them.",
         "rai:personalSensitiveInformation": f"None of the private records is copied: ({privacy['epsilon']}, "
         f"{privacy['delta']})-differential privacy for one {privacy['unit']}."

@@ -30,12 +30,12 @@ def description(card: Mapping[str, Any], count: int) -> str:
     images, privacy = card["images"], card["privacy"]
     if is_verbatim(card):
         return (
-            f"{count} public images of {images['width']} by {images['height']} pixels, as they were published, with "
+            f"{count:,} public images of {images['width']} by {images['height']} pixels, as they were published, with "
             f"labels of {len(images['class_names'])} classes that were learned from private images with "
             f"({privacy['epsilon']}, {privacy['delta']})-differential privacy for one {privacy['unit']}."
         )
     return (
-        f"{count} synthetic images of {images['width']} by {images['height']} pixels in {len(images['class_names'])} "
+        f"{count:,} synthetic images of {images['width']} by {images['height']} pixels in {len(images['class_names'])} "
         f"classes, drawn from a generator that was trained on private images with ({privacy['epsilon']}, "
         f"{privacy['delta']})-differential privacy for one {privacy['unit']}. None of them is a private image."
     )
@@ -79,7 +79,7 @@ def dataset_card(
         "## Files",
         "",
         "`classes.json` names the labels, `privacy.json` is the proof of what the images cost (`datalens verify "
-        "privacy.json` recomputes ε from it), `report.html` measures, `croissant.json` is for programs, "
+        "privacy.json` recomputes ε from it), `report.html` has cost and usefulness, `croissant.json` is for programs, "
         "`datasheet.md` answers the usual questions, `SHA256SUMS` is checked with `sha256sum -c SHA256SUMS`.",
         "",
     ]
@@ -100,7 +100,7 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str, pict
     """
     sections = {
         "Motivation": "Made to be used where the private images themselves may not be shared.",
-        "Composition": f"{description(card, count)} Every record has an image and a label; classes take turns. There "
+        "Composition": f"{description(card, count)} Every image has a label; classes take turns. There "
         "are no splits, and no names or other identifiers of people.",
         "Collection process": "Nothing was collected for this data set. The private images were labelled by whoever "
         "holds them.",
@@ -136,8 +136,8 @@ def guarantee(card: Mapping[str, Any]) -> list[str]:
     return [
         "## Privacy",
         "",
-        f"- (ε, δ) = ({privacy['epsilon']}, {privacy['delta']}) for one {privacy['unit']} "
-        f"({privacy['neighboring_relation']}; {privacy['epsilon_replace_one']} for replacing one), ε rounded up.",
+        f"- (ε, δ) = ({privacy['epsilon']}, {privacy['delta']}) where one {privacy['unit']} is removed, its place left "
+        f"empty; ε = {privacy['epsilon_replace_one']} at the same δ where one is replaced. ε is rounded up.",
         f"- Made by {product['name']} {product['version']} with the method {card['method']}{_plugin(card)}, on "
         f"{card['date']}.",
         *_public(card),

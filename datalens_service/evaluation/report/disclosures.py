@@ -251,6 +251,6 @@ def hyperparameters(method: str) -> Hyperparameters:
     """Where the parameters of a method came from."""
     return Hyperparameters(
         origin=f"What the client asked for, with the defaults of “{method}” filled in. The product's defaults and "
-        "presets were chosen on public image sets (MNIST, Fashion-MNIST, CIFAR-10, faces), never on uploaded images.",
+        "presets were chosen before, on public image sets (MNIST, Fashion-MNIST, CIFAR-10, faces), without any upload.",
         tuning_charged=TUNING,
     )

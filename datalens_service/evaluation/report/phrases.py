@@ -67,10 +67,7 @@ DIRECTIONS_NOISE: Final = (
     "sampler is not exact on a computer. With the listed σ a release costs Δ²/(σ² − 9) of μ², which covers it."
 )
 
-EVIDENCE: Final = (
-    "No empirical attack had been asked for when this report was written. Such an audit could only bound the privacy "
-    "loss from below and would not replace the proof."
-)
+EVIDENCE: Final = "No empirical attack had been asked for when this report was written."
 
 ATTACKED: Final = (
     "The owner had asked for empirical attacks when this report was written; their figures lie with the owner. They "

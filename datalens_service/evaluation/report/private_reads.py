@@ -119,8 +119,8 @@ PRIVATE_READS: Final = (
         access="baselines and upper bound on training images",
         status="owner only, not charged",
         audience="owner",
-        what="What noisy averages, noisy moments and the real training images would reach. The noise of the baselines "
-        "is for comparison; they are neither released nor charged.",
+        what="What simpler noisy releases, such as class averages, and the real training images would reach. The noise "
+        "of the baselines is for comparison; they are neither released nor charged.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
         results=GENERATOR,
