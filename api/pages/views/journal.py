@@ -20,7 +20,7 @@ _MOST_ROWS: Final = 50
 _MEANINGS: Final = {
     EntryKind.OPEN: "Budget opened",
     EntryKind.RAISE: "Budget raised by its owner",
-    EntryKind.JOIN: "Joined by another upload of the same records",
+    EntryKind.JOIN: "Joined by an upload with some of the same records",
     EntryKind.RESERVE: "Set aside for a job",
     EntryKind.CHARGE: "Spent on a release",
     EntryKind.RECOVERED: "Spent, found again in the log",
