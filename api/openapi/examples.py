@@ -14,7 +14,7 @@ FORM: Final = {"file": "@mnist.npz", "epsilon": 10.0, "name": "MNIST"}
 DATASET_REQUEST: Final = {"upload_id": _UPLOAD_ID, "epsilon": 10.0, "name": "MNIST"}
 REQUESTS: Final[Json] = {
     "default": {
-        "summary": "The best images for this ε: the preset auto",
+        "summary": "What suits these images at this ε: the preset auto",
         "value": {"dataset_id": _DATASET_ID, "spec": {"epsilon": 1.0}},
     },
     "teach": {
