@@ -314,6 +314,9 @@ ARRAYS = {
         ),
         "times",
     ),
+    "IDX with a damaged gzip": Hostile(
+        lambda: zipped({"train-i": gzip.compress(b"")[:10] + b"\x01" * 40, "train-l": idx(LABELS)}), "Name images"
+    ),
     "IDX, three files": Hostile(lambda: zipped({"a": idx(IMAGES), "b": idx(LABELS), "c": idx(LABELS)}), "one file"),
 }
 

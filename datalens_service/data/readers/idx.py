@@ -9,6 +9,7 @@ Contents say what is images and what is labels. A name with `t10k` or `test` in 
 import gzip
 import io
 import math
+import zlib
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -117,7 +118,7 @@ def _start(source: Source, entry: Entry) -> bytes:
         return head[:4]
     try:
         return gzip.GzipFile(fileobj=io.BytesIO(head)).read1(4)[:4]
-    except (OSError, EOFError, ValueError):
+    except (OSError, EOFError, ValueError, zlib.error):
         return b""
 
 
