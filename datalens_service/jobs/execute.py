@@ -127,12 +127,18 @@ def _attempt(task: _Task) -> tuple[JobState, dict[str, Any] | None]:
 
 
 def _work(task: _Task) -> None:
-    database, settings, lease, private = task.database, task.settings, task.lease, task.private
-    job = jobs.get(database, lease.job_id)
+    job = jobs.get(task.database, task.lease.job_id)
     spec = TrainingSpec.model_validate(job.spec)
+    device = training_device(choose_device(spec.device, task.settings.device))
+    needed = expect_memory(spec.method, datasets.get(task.database, job.dataset_id).schema)
+    with enough_memory(needed) if device == "cpu" else nullcontext():
+        _make_model(task, job, spec, device)
+
+
+def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
+    database, settings, lease, private = task.database, task.settings, task.lease, task.private
     stored, records = _fetch_records(task, job.dataset_id)
     dataset = Dataset(*load_dataset(records), _partition_key(stored))
-    device = training_device(choose_device(spec.device, settings.device))
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
     previews = SamplePreviews(task.artifacts, lease)
@@ -141,8 +147,7 @@ def _work(task: _Task) -> None:
     images = None if public is None else _records(settings, public, private.path / "public")
     encoder = encoders.find(task.artifacts, spec.method)
     work = SharedWork(job.id, spec.method.max_ranks(dataset.schema), stored.records_path, records, private.path)
-    fitting = enough_memory(expect_memory(spec.method, dataset.schema)) if device == "cpu" else nullcontext()
-    with fitting, task.ranks.share(work) as group:
+    with task.ranks.share(work) as group:
         options = ExecutionOptions(device, private.path, group, settings.data_dir / "public-models", encoder)
         result = _run(spec, plan, dataset, account, task.observe, checkpoints, previews, options, images)
     result = _named(result, public)

@@ -7,6 +7,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from datalens_service.errors import OutOfMemory
+from datalens_service.planning.resources import expect_memory
+from datalens_service.spec import TrainingSpec
+from datalens_service.store.database import Database
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs
 
 _GROUPS = Path("/sys/fs/cgroup")
 _ERROR_OF_PLANS = 1.5
@@ -49,6 +54,16 @@ def enough_memory(needed: int) -> Generator[None]:
         if not lacks_memory(error):
             raise
         raise OutOfMemory(f"The job did not fit: {_compare(needed, limit)}. What was charged stays charged.") from error
+
+
+def compare_memory(database: Database, job_id: str) -> str:
+    """A sentence on a job that a worker like this one has lost; empty for an audit, whose need no plan tells."""
+    job = jobs.get(database, job_id)
+    if job.is_audit:
+        return ""
+    schema = datasets.get(database, job.dataset_id).schema
+    needed = expect_memory(TrainingSpec.model_validate(job.spec).method, schema)
+    return f"By its plan {_compare(needed, read_limit())}."
 
 
 def _compare(needed: int, limit: int) -> str:

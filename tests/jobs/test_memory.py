@@ -26,17 +26,22 @@ def allocate_too_much() -> None:
 
 
 @pytest.mark.parametrize(
-    "lack",
-    [MemoryError, type("OutOfMemoryError", (RuntimeError,), {}), allocate_too_much],
-    ids=lambda lack: lack.__name__,
+    ("phase", "lack"),
+    [
+        ("load_dataset", MemoryError),
+        ("run", MemoryError),
+        ("run", type("OutOfMemoryError", (RuntimeError,), {})),
+        ("run", allocate_too_much),
+        ("package", MemoryError),
+    ],
 )
 def test_lack_of_memory_has_a_name_and_figures(
-    local: Deployment, monkeypatch: pytest.MonkeyPatch, lack: Callable[[], Exception | None]
+    local: Deployment, monkeypatch: pytest.MonkeyPatch, phase: str, lack: Callable[[], Exception | None]
 ) -> None:
     def fail(*_: object, **__: object) -> NoReturn:
         raise lack() or AssertionError
 
-    monkeypatch.setattr(datalens_service.jobs.execute, "run", fail)
+    monkeypatch.setattr(datalens_service.jobs.execute, phase, fail)
     monkeypatch.setattr(memory, "read_limit", lambda: 2**30)
     ended = run(local)
     assert ended.error is not None

@@ -1,6 +1,7 @@
 """The local supervisor with real processes."""
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -51,6 +52,7 @@ def test_job_whose_process_always_dies_ends(local: Deployment) -> None:
 
     assert ended.error is not None
     assert (ended.state, ended.error["type"]) == (JobState.FAILED, "worker-lost")
+    assert re.search(r"needs about [\d.]+ GiB .* has [\d.]+ GiB", ended.error["detail"])
     assert (ended.lease_token, ended.reserved_units) == (2, 0)
     local.wait(lambda: not local.private_folders())
 

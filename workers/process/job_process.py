@@ -8,6 +8,7 @@ import tempfile
 import time
 
 from datalens_service.errors import StaleLease, StoreUnavailable
+from datalens_service.jobs.memory import compare_memory
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import Job, JobState
@@ -90,6 +91,6 @@ class JobProcess:
         """
         with contextlib.suppress(StaleLease):
             if counts or self.adopted:
-                leases.lose(database, self._lease)
+                leases.lose(database, self._lease, compare_memory(database, self.job_id))
             else:
                 leases.release(database, self._lease)

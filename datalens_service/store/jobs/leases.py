@@ -227,14 +227,17 @@ def release(database: Database, lease: Lease) -> Job:
         return Job.from_row(row)
 
 
-def lose(database: Database, lease: Lease) -> None:
+def lose(database: Database, lease: Lease, memory: str = "") -> None:
     """Say that the process that held the job is dead: its start counts, and the job waits again or fails (c).
+
+    Args:
+        memory: A sentence for a job that fails: what it needs and what its worker has.
 
     Raises:
         StaleLease: Another worker holds the job, or it has ended.
     """
     with locked(database, lease) as (session, row):
-        _requeue_or_end(session, row, EventType.LEASE_LOST)
+        _requeue_or_end(session, row, EventType.LEASE_LOST, memory)
 
 
 def give_back(session: Session, row: JobRow) -> None:
@@ -328,13 +331,13 @@ def _ran_out(row: JobRow, now: datetime) -> bool:
     return row.state == JobState.RUNNING and row.lease_until is not None and row.lease_until < now
 
 
-def _requeue_or_end(session: Session, row: JobRow, why: EventType) -> None:
+def _requeue_or_end(session: Session, row: JobRow, why: EventType, memory: str = "") -> None:
     """The running job (locked) has no worker any more."""
     if row.cancel_requested:
         end(session, row, JobState.CANCELLED, None)
     elif row.attempts >= row.max_attempts or row.measured_job_id is not None:
         # What a job pays for a figure elsewhere is nobody else's to take up.
-        end(session, row, JobState.FAILED, dict(WORKER_LOST))
+        end(session, row, JobState.FAILED, {**WORKER_LOST, "detail": f"{WORKER_LOST['detail']} {memory}".rstrip()})
     else:
         row.state = JobState.PAUSED if row.pause_requested else JobState.QUEUED
         row.lease_owner, row.lease_until = None, None
