@@ -198,6 +198,7 @@ def _fuzz(folder: Path, keep: Path, seconds: float, seed: int) -> dict[str, Any]
         process.join()
         counts.update(json.loads((folder / "counts").read_text()))
         counts["processes"] += 1
+        sys.stderr.write(f"{_used_seconds():.0f} s: {dict(counts)}\n")
         if process.exitcode:
             counts["died"] += 1
             (folder / "current").rename(keep / f"died-{-process.exitcode}-{seed + counts['processes']}")
