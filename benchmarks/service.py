@@ -139,7 +139,7 @@ async def _send(client: httpx2.AsyncClient, request: Request, times: int) -> lis
 def _requests(address: str, key: str, database: Database, settings: Settings) -> dict[str, Request]:
     """One of each kind, about a data set and a job that has succeeded; submissions first, which fill the list."""
     with Client(address, key) as client:
-        dataset_id = client.upload_dataset(_dataset(settings.data_dir), epsilon=100.0, confirm_classes=True).id
+        dataset_id = client.upload_dataset(write_dataset(settings.data_dir), epsilon=100.0, confirm_classes=True).id
         job_id = client.submit(dataset_id, _SPEC, accept_low_utility=True).id
     body = {"dataset_id": dataset_id, "spec": _SPEC, "accept_low_utility": True}
     _finish(database, settings, job_id)
@@ -152,7 +152,8 @@ def _requests(address: str, key: str, database: Database, settings: Settings) ->
     }
 
 
-def _dataset(folder: Path) -> Path:
+def write_dataset(folder: Path) -> Path:
+    """200 small images of four classes."""
     rng = np.random.default_rng(0)
     path = folder / "benchmark.npz"
     np.savez(path, images=rng.integers(0, 256, (200, 8, 8), dtype=np.uint8), labels=np.arange(200) % 4)

@@ -39,6 +39,13 @@ def test_reduced_benchmark_of_the_service() -> None:
         assert report[name]["errors"] == 0
 
 
+def test_a_grown_service_answers_and_its_journals_add_up() -> None:
+    command = [sys.executable, "-m", "benchmarks.growth", "--jobs", "20", "--datasets", "10", "--requests", "2"]
+    report = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    # The real job, and two copies with a reservation, eight charges and a settlement each behind the opening.
+    assert (report["rows_of_jobs"], report["verified_entries"]) == (21, 21)
+
+
 def test_an_answer_that_is_no_success_counts_as_an_error() -> None:
     async def send() -> list[Answer]:
         transport = httpx2.MockTransport(lambda _: httpx2.Response(503))

@@ -1,0 +1,93 @@
+"""How much memory does a job take, and how much did its plan say? `python -m benchmarks.memory`.
+
+Whole jobs, as a worker does them with all figures, on random images: what these show changes no size. Each is done in a
+process of its own, since a process's peak only grows. Prints JSON: GiB planned and at the peak, by job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.environment import PARTITION_KEY, ROOT, provenance
+from benchmarks.kept_results import print_result
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.gateways.startup import start
+from datalens_service.jobs.execute import execute
+from datalens_service.planning.requested_spec import RequestedSpec
+from datalens_service.planning.resources import expect_memory
+from datalens_service.settings import Settings
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs.jobs import JobState
+
+JOBS: Final = ("28x28x1:2000", "28x28x1:10000", "32x32x3:5000", "64x64x3:3000", "64x64x1:5000")
+_CLASSES: Final = 10
+_TEST_IMAGES: Final = 1000
+
+
+def random_dataset(shape: tuple[int, int, int], records: int) -> Dataset:
+    """With a test split."""
+    rng = np.random.default_rng(0)
+    train, test = (
+        Split(rng.integers(0, 256, (count, *shape), dtype=np.uint8), np.arange(count) % _CLASSES)
+        for count in (records, _TEST_IMAGES)
+    )
+    names = tuple(str(number) for number in range(_CLASSES))
+    height, width, channels = shape
+    schema = Schema(channels=channels, height=height, width=width, class_names=names, num_units=records)
+    return Dataset(schema, train, test, PARTITION_KEY)
+
+
+def measure(name: str, preset: str) -> dict[str, Any]:
+    """One job of this process."""
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    from deployments.deployment import Deployment
+
+    size, _, records = name.partition(":")
+    height, width, channels = map(int, size.split("x"))
+    data = random_dataset((height, width, channels), int(records))
+    spec = RequestedSpec(preset=preset, epsilon=1.0).resolve(data.schema)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(data_dir=Path(folder), device="cpu")
+        local = Deployment(start(settings), Path(folder))
+        lease = local.claim(local.submit(spec.model_dump(mode="json"), local.upload(data)))
+        del data
+        job = execute(local.database, ArtifactStore(local.database, Path(folder)), settings, lease)
+    if job.state != JobState.SUCCEEDED:
+        raise RuntimeError(str(job.error))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    planned = expect_memory(spec.method, random_dataset((height, width, channels), int(records)).schema) / 2**30
+    return {
+        "job": name,
+        "method": spec.method.name,
+        "planned_gib": round(planned, 2),
+        "peak_gib": round(peak, 2),
+        "seconds": round(time.monotonic() - began),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--preset", default="auto")
+    parser.add_argument("--jobs", nargs="+", default=JOBS, help="height x width x channels : records")
+    given = parser.parse_args(arguments)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as fresh:
+        rows = list(fresh.map(measure, given.jobs, [given.preset] * len(given.jobs)))
+    print_result({**provenance(), "load_average": os.getloadavg()[0], "preset": given.preset, "jobs": rows})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
