@@ -181,7 +181,7 @@ def _ask(server: Server, http: httpx2.Client, path: str, requests: int) -> dict[
     return {f"p{place}_ms": round(cuts[place - 1]) for place in (50, 95, 99)} | {"processor_ms": round(used, 1)}
 
 
-def _sizes(database: Database, settings: Settings) -> dict[str, float]:
+def _sizes(database: Database, settings: Settings) -> dict[str, Any]:
     with database.session() as session:
         tables = {"rows_of_jobs": JobRow, "rows_of_datasets": DatasetRow, "rows_of_journals": LedgerEntryRow}
         counted = {name: session.scalar(select(func.count()).select_from(table)) for name, table in tables.items()}
