@@ -9,6 +9,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.data.digits import digits
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import ExecutionOptions, Rejection, Scattering
+from datalens_service.methods.last_layer.dead_leaves import DeadLeaves
 from datalens_service.methods.public_start import PublicImages, describe_source, spread_over, start_from_public
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
@@ -92,6 +93,7 @@ def test_a_run_that_does_not_start_from_public_images_refuses_them() -> None:
 UNITS = limit_units(20.0, 1e-4)
 STARTS = [
     (Scattering(warm_start=Moments(subspace_dimensions=8), steps=2, samples=200, dimensions=20), stripes()),
+    (Scattering(warm_start=DeadLeaves(), steps=2, samples=200, dimensions=100), stripes()),
     (Rejection(steps=2, samples=200, dimensions=20), bars()),
 ]
 
@@ -113,7 +115,7 @@ def test_public_images_are_spread_over_all_classes() -> None:
     assert len(spread_over(images, 10).images) == 10
 
 
-@pytest.mark.parametrize(("method", "private"), STARTS, ids=["scattering", "rejection"])
+@pytest.mark.parametrize(("method", "private"), STARTS, ids=["scattering", "drawings", "rejection"])
 def test_scattering_features_are_fitted_to_public_images_too(method: Scattering | Rejection, private: Dataset) -> None:
     shape = private.train.images.shape
     noise = np.random.default_rng(0).integers(0, 255, (200, *shape[1:])).astype(np.uint8)
@@ -132,8 +134,9 @@ def test_scattering_features_are_fitted_to_public_images_too(method: Scattering 
         np.testing.assert_array_equal(value, again.tensors[name])
 
 
-def test_labels_of_public_images_count_where_their_classes_are_the_private_ones() -> None:
-    private, method = stripes(), STARTS[0][0]
+@pytest.mark.parametrize("method", [STARTS[0][0], STARTS[1][0]], ids=["samples", "drawings"])
+def test_labels_of_public_images_count_where_their_classes_are_the_private_ones(method: Scattering) -> None:
+    private = stripes()
     public = stripes(seed=1)
     turned = Upload(public.schema, Split(public.train.images, 1 - public.train.labels), None)
     other = turned.schema.model_copy(update={"class_names": ("left", "right")})
