@@ -156,7 +156,7 @@ def _forbid_calls(libc: ctypes.CDLL) -> None:
 def _program(architecture: int, forbidden: tuple[int, ...], clone: int) -> list[bytes]:
     """Instructions of the kernel's packet filter: no other architecture, no forbidden call, and no clone but a thread.
 
-    A filter cannot look into the flags of `clone3`; who is told that there is none calls `clone`.
+    A filter cannot look into the flags of clone3; who is told that there is none calls clone.
     """
     kill = len(forbidden) + 4
     checks = [_step(_JUMP_EQUAL, number, yes=kill - place) for place, number in enumerate(forbidden)]
