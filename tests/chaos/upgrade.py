@@ -100,7 +100,9 @@ class _Installation:
     def compare(self) -> list[str]:
         """What is not as it was: addresses, and members of what they answered then."""
         now = self._look()
-        return [f"{at} {name}" for at, was in self._seen.items() for name in was if now[at].get(name) != was[name]]
+        return [
+            f"{at} {name}" for at, was in self._seen.items() for name in was if not _has(now[at].get(name), was[name])
+        ]
 
     def _look(self) -> dict[str, dict[str, Any]]:
         return {address: self._read(address) for address in self._addresses}
@@ -116,6 +118,13 @@ class _Installation:
 
     def _key(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._stack.key}"}
+
+
+def _has(now: Any, was: Any) -> bool:
+    """Whether all that was there is, at every depth; members may have been added."""
+    if isinstance(was, dict):
+        return isinstance(now, dict) and all(_has(now.get(name), value) for name, value in was.items())
+    return bool(now == was)
 
 
 def _run_both(stack: OlderStack) -> Figures:
