@@ -76,7 +76,7 @@ _WHOLE: Final = 100
 
 SHORT: Final = ("auto", "teach", "moments", "scratch", "authors", "floor", "ceiling")
 """Rows of the table in README.md."""
-UNSHOWN: Final = ("pate_gan_scratch", "dp_gan_scratch")
+UNSHOWN: Final = ("klevel", "count_sketch", "pate_gan_scratch", "dp_gan_scratch")
 PICTURED: Final = ("auto", "rejection", "diffusion", "teach", "mixture", "moments", "scratch", "gs_wgan", "authors")
 TITLES: Final = {
     "floor A: noisy class averages": "baseline: ten noisy class averages",
@@ -91,8 +91,7 @@ MEASURED: Final = """# Every measurement of utility
 line says; rows are in [`benchmarks/rows.py`](../rows.py). Images × epochs are synthetic images and the passes of the
 [standard CNN](../../docs/report.md#accuracy) over them. More of either helps every method, so compare rows with equal
 numbers; the upper bound has 60,000 × 4, fewer than any row of `teach`. Seconds are processor time for training, one
-thread beside other work; those of 38eb7aa and earlier, and of 373aaaf, are wall-clock time. [Whole
-jobs](../../docs/engine.md#whole-jobs) are timed by the clock.
+thread beside other work; those of 38eb7aa and earlier, and of 373aaaf, are wall-clock time.
 
 Fidelity is of the same samples, those of seed 0, against the real test images. *Fidelity of* names the commit of
 another run of the row where it is not: one seed, with its own accuracy, in `fidelity.jsonl`. Features are the 128 of a

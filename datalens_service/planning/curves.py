@@ -16,7 +16,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods.appearance import count_evidence, is_drowned
+from datalens_service.methods.appearance import FAIR_EVIDENCE, count_evidence, is_drowned
 from datalens_service.planning.choices import choose
 from datalens_service.planning.reached import Measured
 from datalens_service.privacy.accounting import mu_for_epsilon
@@ -110,10 +110,14 @@ def _guess(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured], near: S
 
 
 def guess_averages(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]) -> Range:
-    """Of noisy class averages at the same budget, by what pooled moments reach; always a guess."""
-    near = nearest_shape(rows, schema)
+    """Of noisy class averages at the same budget, by what pooled moments reach; always a guess.
+
+    With scarce evidence pooled moments shrink towards what classes share, and averages drown.
+    """
+    near, evidence = nearest_shape(rows, schema), count_planned_evidence(spec, schema)
     curves = _draw_curves([row for row in near if row.method == _POOLED] or [row for row in near if row.is_of_images])
-    low, high = _read(curves, count_planned_evidence(spec, schema))
+    low, high = _read(curves, evidence)
+    low *= evidence >= FAIR_EVIDENCE
     alike = bool(near) and _is_shaped(near[0], schema)
     least, most = (_AVERAGES, _NEAR) if alike else (_AVERAGES * _GUESSED_LOW, _GUESSED_HIGH)
     return _percent(schema, least * low, min(high + most, _BEST_AVERAGES))._replace(measured=False)
