@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import numpy as np
 import pytest
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticUndefined
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
@@ -34,8 +35,8 @@ SMALL: Final[dict[str, Any]] = {
     "width": 8, "blocks": 1, "pretraining_steps": 2, "pretraining_samples": 100,
 }  # fmt: skip
 """Of parameters with such a name, in a method or in a part of one."""
-NAMED: Final[dict[str, Any]] = {"steps": 2, "noise_multiplier": 8.0}
-"""Of parameters that are left out by default: pricing noise takes longer than such a run."""
+NAMED: Final[dict[str, Any]] = {"steps": 2, "noise_multiplier": 8.0, "generator": "tiny"}
+"""Of parameters without a default, or left out by default: pricing noise takes longer than such a run."""
 
 
 def small(kind: type[BaseModel], **changes: Any) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def small(kind: type[BaseModel], **changes: Any) -> dict[str, Any]:
         default = field.get_default(call_default_factory=True)
         if isinstance(default, BaseModel):
             chosen.setdefault(name, small_part(type(default)))
-        elif name in (NAMED if default is None else SMALL):
+        elif name in (NAMED if default in (None, PydanticUndefined) else SMALL):
             chosen.setdefault(name, (NAMED | SMALL)[name])
     return chosen
 

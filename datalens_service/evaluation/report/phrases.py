@@ -24,8 +24,8 @@ RELATIONS: Final[dict[str, str]] = {
 }
 
 _TIER: Final = (
-    "A common scale (Ponomareva et al. 2023, “How to DP-fy ML”, section 5.2) sorts ε into three tiers: strong "
-    "guarantees up to 1, reasonable ones up to 10, weak ones or none above. This is tier {tier}."
+    "A common scale (Ponomareva et al. 2023, “How to DP-fy ML”, section 5.2) sorts ε into three tiers: up "
+    "to 1, up to 10, and above. This is tier {tier}."
 )
 TIERS: Final[dict[str, str]] = {
     "tier_1": _TIER.format(tier=1),
