@@ -85,6 +85,8 @@ def test_what_a_confined_process_is_killed_for(scratch: Path, action: str) -> No
         "open('/etc/passwd')",
         "os.listdir('/tmp')",
         "open(f'/proc/{os.getppid()}/environ')",
+        # A data folder may lie in the checkout, which is on `sys.path`.
+        "open(Path(sys.modules['datalens_service'].__file__).parents[1] / 'pyproject.toml')",
     ],
 )
 def test_which_files_a_confined_process_does_not_get(scratch: Path, action: str) -> None:
@@ -158,6 +160,8 @@ def test_no_call_of_the_list_is_forbidden() -> None:
 def test_what_it_can(scratch: Path) -> None:
     assert probe(scratch, f"open({str(scratch / 'a')!r}, 'w').write('x')") == "1"
     assert probe(scratch, "sum(range(10))") == "45"
+    assert probe(scratch, "__import__('datalens_service.clock').__name__") == "datalens_service"
+    assert probe(scratch, "__import__('numpy').__name__") == "numpy"
     assert probe(scratch, "threading.Thread(target=print).start()") == "None"
 
 

@@ -11,7 +11,7 @@ import platform
 import resource
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -77,6 +77,7 @@ _RIGHTS: Final = 0b1_1111_1111_1110
 
 _READ_FILE, _READ_FOLDER = 0b100, 0b1000
 _PROGRAM_PLACES: Final = ("/usr", "/lib", "/lib64", "/opt", "/nix/store")
+_LIBRARY_FOLDERS: Final = ("site-packages", "dist-packages")
 
 
 def confine(
@@ -122,15 +123,22 @@ def _confine_files(libc: ctypes.CDLL, folder: Path, readable: Path | None) -> No
         return
     handled = ctypes.create_string_buffer(struct.pack("=Q", _RIGHTS), 8)
     rules = _call(libc.syscall, _LANDLOCK_CREATE, handled, ctypes.c_size_t(8), 0)
-    # Modules of a library may be loaded when they are first needed.
-    own = Path(__file__).parents[3]
-    programs = {*_PROGRAM_PLACES, sys.prefix, sys.base_prefix, *sys.path, str(own)}
-    for place in {Path(name) for name in programs if name} | ({readable} if readable else set()):
+    for place in {*_find_programs(), *([readable] if readable else [])}:
         if place.exists():
             _allow(libc, rules, place, _READ_FILE | (_READ_FOLDER if place.is_dir() else 0))
     _allow(libc, rules, folder, _RIGHTS)
     _call(libc.syscall, _LANDLOCK_RESTRICT, rules, 0)
     os.close(rules)
+
+
+def _find_programs() -> Iterator[Path]:
+    """Where modules are that may be loaded when they are first needed.
+
+    Not the whole of `sys.path`: a checkout is on it, and the data folder may lie there.
+    """
+    yield from map(Path, (*_PROGRAM_PLACES, sys.prefix, sys.base_prefix))
+    yield from (Path(name) for name in sys.path if Path(name).name in _LIBRARY_FOLDERS)
+    yield Path(__file__).parents[2]
 
 
 def _allow(libc: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:
