@@ -221,6 +221,15 @@ def test_a_verdict_promises_no_shapes_where_little_more_than_noise_is_left() -> 
     assert scarce != plenty
 
 
+def test_class_averages_may_be_nothing_where_evidence_is_scarce() -> None:
+    schemas = [
+        GREY.model_copy(update={"num_units": units, "class_names": tuple("0123456789")}) for units in (500, 5_000)
+    ]
+    scarce, fair = (expect(planned(schema, 1.0), schema) for schema in schemas)
+    assert scarce.class_averages_low == scarce.guessing
+    assert fair.class_averages_low > fair.guessing
+
+
 def test_more_evidence_never_lowers_a_guess() -> None:
     ends = []
     for units in (20, 200, 2_000, 20_000, 200_000):

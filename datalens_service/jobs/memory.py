@@ -6,7 +6,9 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from datalens_service.errors import OutOfMemory
+from pydantic import ValidationError
+
+from datalens_service.errors import InvalidSpec, OutOfMemory
 from datalens_service.planning.resources import expect_memory
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
@@ -57,12 +59,18 @@ def enough_memory(needed: int) -> Generator[None]:
 
 
 def compare_memory(database: Database, job_id: str) -> str:
-    """A sentence on a job that a worker like this one has lost; empty for an audit, whose need no plan tells."""
+    """A sentence on a job that a worker like this one has lost.
+
+    Empty where no plan tells: of an audit, or of a method that is not installed here.
+    """
     job = jobs.get(database, job_id)
     if job.is_audit:
         return ""
-    schema = datasets.get(database, job.dataset_id).schema
-    needed = expect_memory(TrainingSpec.model_validate(job.spec).method, schema)
+    try:
+        method = TrainingSpec.model_validate(job.spec).method
+        needed = expect_memory(method, datasets.get(database, job.dataset_id).schema)
+    except (ValidationError, InvalidSpec):
+        return ""
     return f"By its plan {_compare(needed, read_limit())}."
 
 

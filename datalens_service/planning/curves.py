@@ -117,9 +117,9 @@ def guess_averages(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured])
     near, evidence = nearest_shape(rows, schema), count_planned_evidence(spec, schema)
     curves = _draw_curves([row for row in near if row.method == _POOLED] or [row for row in near if row.is_of_images])
     low, high = _read(curves, evidence)
-    low *= evidence >= FAIR_EVIDENCE
     alike = bool(near) and _is_shaped(near[0], schema)
     least, most = (_AVERAGES, _NEAR) if alike else (_AVERAGES * _GUESSED_LOW, _GUESSED_HIGH)
+    least = least if evidence >= FAIR_EVIDENCE else 0.0
     return _percent(schema, least * low, min(high + most, _BEST_AVERAGES))._replace(measured=False)
 
 

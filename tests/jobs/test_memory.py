@@ -13,6 +13,7 @@ from datalens_service.jobs import memory
 from datalens_service.jobs.execute import execute
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job
+from datalens_service.store.tables import JobRow
 from deployments.deployment import QUICK, Deployment
 
 
@@ -64,3 +65,12 @@ def test_the_limit_is_the_lowest_there_is(tmp_path: Path, monkeypatch: pytest.Mo
     assert memory.read_limit() >= machine
     (tmp_path / "memory.max").write_text("1000000")
     assert memory.read_limit() == 1000000
+
+
+def test_a_lost_job_whose_method_is_gone_is_buried_without_figures(local: Deployment) -> None:
+    job = local.submit(QUICK).id
+    assert "GiB" in memory.compare_memory(local.database, job)
+    with local.database.transaction() as session:
+        row = session.get_one(JobRow, job)
+        row.spec = {**row.spec, "method": {"name": "of_a_package_that_was_removed"}}
+    assert memory.compare_memory(local.database, job) == ""
