@@ -25,8 +25,8 @@ from .test_dp_sgd import stripes
 METHOD = PrivateEvolution(generator="tiny", rounds=4, candidates=12, images=20)
 
 
-def made(method: PrivateEvolution, private: Dataset, account: MemoryAccount | None = None) -> Result:
-    spec = TrainingSpec(method=method, epsilon=20.0, delta=1e-4)
+def made(method: PrivateEvolution, private: Dataset, account: MemoryAccount | None = None, seed: int = 0) -> Result:
+    spec = TrainingSpec(method=method, epsilon=20.0, delta=1e-4, seed=seed)
     return run(spec, private, account=account or MemoryAccount(spec.limit_units(private.schema)))
 
 
@@ -40,7 +40,11 @@ def test_images_come_nearer_to_the_private_ones_of_their_class_round_by_round() 
 
     far, near = distance(1), distance(6)
     assert near < far
-    images, labels = made(METHOD, private).generator.sample(40)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_images_of_a_class_are_those_that_its_own_records_voted_for(seed: int) -> None:
+    images, labels = made(METHOD, stripes(), seed=seed).generator.sample(40)
     above, below = (half.mean(axis=(1, 2, 3)) for half in np.array_split(images, 2, axis=1))
     assert np.mean((above > below) == (labels == 0)) > 0.9
 
