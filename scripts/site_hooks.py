@@ -29,6 +29,7 @@ PAGES: Final = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "api/pages/glossary.md": "glossary.md",
     "benchmarks/results/measurements.md": "measured/measurements.md",
     "benchmarks/results/ablations.md": "measured/ablations.md",
     "benchmarks/results/hostile-files.md": "measured/hostile-files.md",

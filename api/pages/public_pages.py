@@ -1,4 +1,4 @@
-"""Pages that need no key: signing in and out, the key that signs, and the API reference (Swagger UI, served by us)."""
+"""Pages that need no key: signing in and out, signing key, glossary, and API reference (Swagger UI, served by us)."""
 
 from contextlib import suppress
 from typing import Annotated, Literal
@@ -7,10 +7,10 @@ from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from api.deps import ServicesDep
-from api.pages.views.rendering import SIGN_IN, PageRoute, local_path, page
+from api.pages.views.rendering import SIGN_IN, PageRoute, local_path, open_page, page
 from api.security import browser_sessions as cookies
 from api.security.browser_sessions import resume_session
-from datalens_service.errors import DatalensError, Unauthorized
+from datalens_service.errors import Unauthorized
 from datalens_service.store.access import browser_sessions
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -71,9 +71,13 @@ def _form(request: Request, next: str, complaint: str | None = None, status: int
 @router.get("/signing-key", operation_id="showSigningKey")
 def signing_key_page(request: Request, services: ServicesDep) -> Response:
     """The key, and how to check a signature with it."""
-    with suppress(DatalensError):
-        return page(request, "signing_key", resume_session(request, services.database), key=services.signing_key)
-    return page(request, "signing_key", key=services.signing_key)
+    return open_page(request, "signing_key", key=services.signing_key)
+
+
+@router.get("/glossary", operation_id="showGlossary")
+def glossary_page(request: Request) -> Response:
+    """What each “?” leads to, and other words of the documentation."""
+    return open_page(request, "glossary")
 
 
 @router.get("/datasets")

@@ -3,7 +3,7 @@
 import functools
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from datalens_service.audits.audit import AttackResult, AuditResult
 from datalens_service.audits.inversion_figures import InversionFigures, ReconstructionErrors
 from datalens_service.audits.membership import measure
 from datalens_service.data.export import WRITERS, WrittenImages
+from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.models.generators.generator import Generator
 from datalens_service.settings import Settings
@@ -23,6 +24,7 @@ from datalens_service.store.access import keys, webhooks
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import audits, jobs, leases, released_models
 from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.jobs.released_models import CLASSIFIER
 from tests.evaluation.conftest import report as finished_report
 
@@ -117,6 +119,15 @@ def one_of_everything(client: Any, services: Services, dataset_id: str, folder: 
 
 def succeed(services: Services, job_id: str, folder: Path, card: dict[str, Any] | None = None) -> None:
     """What a worker leaves behind: the files of a succeeded job."""
+    lease = leases.claim(services.database, job_id, "test", 30)
+    assert lease is not None
+    leave_files(services, lease, folder, card)
+    leases.finish(services.database, lease, JobState.SUCCEEDED)
+
+
+def leave_files(services: Services, lease: Lease, folder: Path, card: dict[str, Any] | None = None) -> None:
+    """The files of a generator and of its reports."""
+    job_id = lease.job_id
     job = jobs.get(services.database, job_id)
     schema = datasets.get(services.database, job.dataset_id).schema
     generator = gaussian(schema)
@@ -136,11 +147,8 @@ def succeed(services: Services, job_id: str, folder: Path, card: dict[str, Any] 
         "report-releasable.json": (report("releasable"), True, "application/json"),
         "report-releasable.html": (b"<p>releasable</p>", True, "text/html"),
     }
-    lease = leases.claim(services.database, job_id, "test", 30)
-    assert lease is not None
     for name, (content, releasable, media_type) in files.items():
         services.artifacts.put(lease, name, content, releasable=releasable, media_type=media_type)
-    leases.finish(services.database, lease, JobState.SUCCEEDED)
 
 
 def a_classifier(client: Any, services: Services, dataset_id: str) -> str:
@@ -177,6 +185,18 @@ def report(view: str) -> bytes:
     """A complete report of some job."""
     make = {"owner": owner_view, "releasable": releasable_view}[view]
     return json.dumps(make(finished_report())).encode()
+
+
+def report_of(view: str, values: Mapping[str, float]) -> bytes:
+    """The same, whose owner's copy has these figures by the names of their metrics."""
+    measures = [
+        {
+            "name": name, "value": value, "unit": METRICS[name].unit, "audience": "owner", "spread": None,
+            "ceiling": None, "title": METRICS[name].title, "meaning": METRICS[name].meaning,
+        }
+        for name, value in values.items()
+    ]  # fmt: skip
+    return json.dumps({**json.loads(report(view)), "measures": measures if view == "owner" else []}).encode()
 
 
 def gaussian(schema: Any) -> Generator:

@@ -50,12 +50,14 @@ class Row(NamedTuple):
     Attributes:
         name: Of the parameter in words, or the title of the figure.
         private: Whether it is for the owner alone.
+        figure: Whose values they are; None of a parameter.
     """
 
     name: str
     first: str
     second: str
     private: bool = False
+    figure: Figure | None = None
 
 
 def load_side(services: Services, visitor: Visitor, job_id: str) -> Side:
@@ -81,7 +83,8 @@ def compare_figures(first: Side, second: Side) -> list[Row]:
 
 def _figure_row(title: str, first: Figure | None, second: Figure | None) -> Row:
     private = any(figure.private for figure in (first, second) if figure)
-    return Row(title, first.value if first else ABSENT, second.value if second else ABSENT, private)
+    left, right = (figure.value if figure else ABSENT for figure in (first, second))
+    return Row(title, left, right, private, first or second)
 
 
 def compare_parameters(first: Side, second: Side) -> list[Row]:
@@ -95,8 +98,8 @@ def compare_parameters(first: Side, second: Side) -> list[Row]:
 def name_parameter(path: str) -> str:
     """In words: the path method.warm_start.num_components is the number of components of the warm start."""
     steps = path.removeprefix("method.").replace("num_", "number_of_").replace("_", " ").split(".")
-    words = _WORDS.get(path) or " of ".join(reversed(steps))
-    return words[:1].upper() + words[1:]
+    words = " of ".join(reversed(steps))
+    return _WORDS.get(path) or words[:1].upper() + words[1:]
 
 
 def flatten(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:

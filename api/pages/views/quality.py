@@ -19,6 +19,11 @@ from datalens_service.store.jobs.jobs import Job
 
 _HEADLINES: Final = ("accuracy", "classifier_accuracy")
 _OWNER: Final = "owner"
+_WORDS: Final = {
+    **dict.fromkeys(("fid", "kid"), ("FID", "extractor")),
+    **dict.fromkeys(("precision", "recall", "score"), ("extractor",)),
+}
+"""Of the glossary, by the first word of the name of a measure; all others are accuracies."""
 
 
 class Figure(NamedTuple):
@@ -28,6 +33,7 @@ class Figure(NamedTuple):
         value: With its unit, and its spread over seeds where there is one.
         real: The same figure of real images, where the report has it.
         private: Whether it is for the owner alone.
+        words: Of the glossary, which say more.
         interval: Of the mean over seeds, where there are enough.
     """
 
@@ -36,6 +42,7 @@ class Figure(NamedTuple):
     value: str
     real: str
     private: bool
+    words: tuple[str, ...]
     interval: str = ""
 
 
@@ -110,7 +117,8 @@ def _figure(measure: dict[str, Any]) -> Figure:
     real = "" if measure["ceiling"] is None else _with_unit(measure["ceiling"], measure["unit"])
     ends = [_with_unit(end, measure["unit"]) for end in measure.get("confidence_interval", ())]
     interval = f"95 % interval over {measure['seeds']} seeds: {' to '.join(ends)}" if ends else ""
-    return Figure(measure["title"], measure["meaning"], value, real, measure["audience"] == _OWNER, interval)
+    words = _WORDS.get(measure["name"].partition("_")[0], ("accuracy",))
+    return Figure(measure["title"], measure["meaning"], value, real, measure["audience"] == _OWNER, words, interval)
 
 
 def _with_unit(value: float, unit: str) -> str:

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from api.addresses import address, inner_path
 from api.http.strictness import StrictRoute
 from api.pages.views.formatting import FILTERS, marked
+from api.pages.views.glossary import read_glossary
 from api.problems.handlers import standard_headers
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from api.problems.request_errors import problem_errors
@@ -47,7 +48,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS, marked=marked)
-    made.globals["url"] = address
+    made.globals.update(url=address, glossary=read_glossary())
     return made
 
 
@@ -73,6 +74,14 @@ def page(
         **facts,
     )
     return HTMLResponse(content, status, headers=_HEADERS)
+
+
+def open_page(request: Request, template: str, *, status: int = 200, **facts: Any) -> HTMLResponse:
+    """A page that needs no session, with the way around for visitors who have one."""
+    session = None
+    with suppress(DatalensError):
+        session = resume_session(request, request.app.state.services.database)
+    return page(request, template, session, status=status, **facts)
 
 
 class PageRoute(StrictRoute):
@@ -128,11 +137,7 @@ def _wrong_address(error: RequestValidationError) -> tuple[ProblemType, str]:
 
 def error_page(request: Request, problem: ProblemType, detail: str) -> HTMLResponse:
     """A problem as a page."""
-    session = None
-    # With the way around for visitors who have one.
-    with suppress(DatalensError):
-        session = resume_session(request, request.app.state.services.database)
-    response = page(request, "error", session, status=problem.status or 500, problem=problem, detail=detail)
+    response = open_page(request, "error", status=problem.status or 500, problem=problem, detail=detail)
     response.headers.update(standard_headers(problem))
     return response
 
