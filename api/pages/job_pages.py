@@ -24,6 +24,7 @@ from api.schemas.common import BudgetRead
 from api.schemas.jobs import EventRead, JobRead
 from api.security.permissions import check_scope
 from datalens_service.data.export import WRITERS
+from datalens_service.data.export.licence import LICENCES
 from datalens_service.errors import InvalidInput, NotFound, StateConflict
 from datalens_service.evaluation.report.verdict import judge
 from datalens_service.methods.registered import RegisteredMethod
@@ -190,6 +191,7 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
         "previews": [file.name for file in files if file.name.startswith("preview-")],
         "digests": {file.name: file.sha256 for file in files},
         "formats": list(WRITERS.values()),
+        "licences": LICENCES,
         "contact": services.settings.contact,
     }
 

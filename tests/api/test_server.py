@@ -9,45 +9,24 @@ from pathlib import Path
 
 import httpx2
 import pytest
-import uvicorn
 from api_builders import npz, succeed, training
 
-from api.deps import Services
-from api.main import create_app
 from api.uploads.receiver import incoming_folder
 from datalens_service.client import Client
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys
 from datalens_service.store.datasets import datasets
+from in_process_service import InProcessService
 
 PATIENCE = 120.0
 FORM = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nPK\x03\x04'
 
 
-class Service:
-    """A running server and a key for it."""
-
-    def __init__(self, settings: Settings) -> None:
-        app = create_app(settings)
-        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on"))
-        self._thread = threading.Thread(target=self._server.run)
-        self._thread.start()
-        _until(lambda: self._server.started)
-        self.port: int = self._server.servers[0].sockets[0].getsockname()[1]
-        self.services: Services = app.state.services
-        self.key = keys.create(self.services.database, "test")[1]
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+class Service(InProcessService):
+    """One whose folder of uploads can be looked into."""
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.key}"}
+        return {"Authorization": f"Bearer {self.api_key}"}
 
     def incoming(self) -> list[Path]:
         folder = incoming_folder(self.services.settings.data_dir)
@@ -81,7 +60,7 @@ def begin_upload(service: Service, declared: int, key: str) -> socket.socket:
 
 
 def test_declared_length_is_refused_before_the_body_comes(service: Service) -> None:
-    with begin_upload(service, 2**30, service.key) as connection:
+    with begin_upload(service, 2**30, service.api_key) as connection:
         assert connection.recv(64).startswith(b"HTTP/1.1 413")
     assert service.incoming() == []
 
@@ -93,7 +72,7 @@ def test_key_is_checked_before_the_body_comes(service: Service) -> None:
 
 
 def test_hanging_up_leaves_nothing(service: Service, capfd: pytest.CaptureFixture[str]) -> None:
-    connection = begin_upload(service, 2**19, service.key)
+    connection = begin_upload(service, 2**19, service.api_key)
     _until(service.incoming)
     connection.close()
     _until(lambda: not service.incoming())
@@ -126,7 +105,7 @@ def test_body_without_a_length_is_cut_at_the_limit(service: Service) -> None:
 def test_the_client_of_the_package_and_ranges(service: Service, tmp_path: Path) -> None:
     upload = tmp_path / "records.npz"
     upload.write_bytes(npz())
-    with Client(service.url, service.key) as client:
+    with Client(service.url, service.api_key) as client:
         dataset = client.upload_dataset(upload, epsilon=5, name="ward", confirm_classes=True)
         spec = training(dataset.id, synthetic_images=40)["spec"]
         assert client.plan(dataset.id, spec).fits

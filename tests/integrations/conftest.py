@@ -1,23 +1,19 @@
 """A service in this process with one succeeded job."""
 
 import shutil
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-import uvicorn
 
 from api.deps import Services
-from api.main import create_app
 from datalens_service.client import Client, Job
 from datalens_service.jobs.execute import execute
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys
 from datalens_service.store.jobs import leases
+from in_process_service import InProcessService
 
 NUM_RECORDS = 80
 SPEC = {"method": "moments", "epsilon": 1.0, "synthetic_images": 50, "evaluation": {"enabled": False}}
@@ -34,21 +30,13 @@ class Released(NamedTuple):
 def released(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Released]:
     folder = tmp_path_factory.mktemp("integrations")
     shutil.copy(sqlite_template, folder)
-    app = create_app(Settings(data_dir=folder))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    services: Services = app.state.services
-    api_key = keys.create(services.database, "test")[1]
+    service = InProcessService(Settings(data_dir=folder))
     try:
-        with Client(url, api_key) as client:
-            yield Released(url, api_key, client, run_job(client, services, write_upload(folder / "halves.npz")))
+        with Client(service.url, service.api_key) as client:
+            job = run_job(client, service.services, write_upload(folder / "halves.npz"))
+            yield Released(service.url, service.api_key, client, job)
     finally:
-        server.should_exit = True
-        thread.join()
+        service.stop()
 
 
 def write_upload(path: Path) -> Path:
