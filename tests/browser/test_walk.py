@@ -31,6 +31,7 @@ from tests.browser.visitor import Visitor
 pytestmark = pytest.mark.browser
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 860}
+SEEN_WHOLE = "(table) => table.scrollWidth <= table.clientWidth"
 LEFT = re.compile(r"About (\d+) (min|h) left")
 PLANNED = {
     Phase.TRAINING: 900.0, Phase.FITTING: 60.0, Phase.DRAWING: 60.0, Phase.PACKAGING: 30.0, Phase.EVALUATING: 700.0,
@@ -128,6 +129,9 @@ def test_somebody_walks_from_upload_to_release(
     assert place["y"] + place["height"] < PHONE["height"], "not on the first screen"
     assert page.evaluate("document.documentElement.scrollHeight") < 4000
     _is_published(page, tmp_path)
+    page.goto("/jobs")
+    expect(page.get_by_role("row").last).to_contain_text("18.1 %")
+    assert page.get_by_role("region", name="Jobs, a table").evaluate(SEEN_WHOLE), "a column lies beyond the screen"
     page.goto("/releases")
     expect(page.get_by_role("article")).to_have_count(1)
     _fits(visitor, "releases")

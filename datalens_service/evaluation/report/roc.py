@@ -7,7 +7,7 @@ from datalens_service.evaluation.report.attacks import RocPoint
 from datalens_service.evaluation.report.drawing import Element, canvas, line, polyline, text, ticks, xml
 
 # Edges of the window.
-_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 396, 16, 336
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 396, 40, 360
 _LEGEND: Final = _RIGHT + 28
 
 
@@ -35,7 +35,7 @@ def _axes(svg: Element) -> None:
         text(svg, "tick", _LEFT - 10, _down(tick) + 5, f"{tick:g}", "end")
         text(svg, "tick", _across(tick), _BOTTOM + 20, f"{tick:g}", "middle")
     text(svg, "tick", (_LEFT + _RIGHT) / 2, _BOTTOM + 42, "false positives", "middle")
-    text(svg, "tick", _LEGEND, _BOTTOM, "upwards: members found", "start")
+    text(svg, "tick", _LEFT, _TOP - 20, "members found", "start")
 
 
 def _legend(svg: Element, attack: str, *, bounded: bool) -> None:
