@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deployments.fork_servers import warm_environment
+from deployments.fork_servers import start_program
+from deployments.forked_programs import ForkedProgram
 from ports import free_port
 
 PATIENCE = 240.0
@@ -23,16 +24,16 @@ class RunningService:
         self.port = free_port()
         data_dir.parent.mkdir(parents=True, exist_ok=True)
         self.log = data_dir.parent / f"serve-{self.port}.log"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*DATALENS, "serve", "--port", str(self.port), "--data-dir", str(data_dir), "--json", *options],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=data_dir.parent,
-                umask=umask,
-                # A fork server that has started has its own mask.
-                env=os.environ | (warm_environment() if umask == -1 else {}),
-            )
+        said, ours = os.pipe()
+        self._said_to = os.fdopen(said, "rb")
+        command = [*DATALENS, "serve", "--port", str(self.port), "--data-dir", str(data_dir), "--json", *options]
+        self.process: subprocess.Popen[bytes] | ForkedProgram
+        with self.log.open("ab") as log, os.fdopen(ours, "wb"):
+            if umask == -1:
+                self.process = start_program(command[2:], os.environ, ours, log.fileno(), data_dir.parent)
+            else:
+                # Neither importer nor fork servers have this mask.
+                self.process = subprocess.Popen(command, stdout=ours, stderr=log, cwd=data_dir.parent, umask=umask)
         self.said = self._said()
 
     @property
@@ -58,15 +59,13 @@ class RunningService:
         if self.process.poll() is None:
             self.process.send_signal(number)
         code = self.process.wait(PATIENCE)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        self._said_to.close()
         return code
 
     def _said(self) -> dict[str, Any]:
         """The one JSON object on its stdout."""
         lines: list[str] = []
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self._said_to:
             lines.append(line.decode())
             if lines[-1].rstrip() == "}":
                 said: dict[str, Any] = json.loads("".join(lines))

@@ -19,6 +19,7 @@ from cli.commands import commands
 from cli.service import DATALENS, PATIENCE, RunningService
 from datalens_service.cli import confirmation
 from datalens_service.errors import InvalidInput
+from deployments.fork_servers import warm_environment
 from ports import free_port
 
 Run = Callable[..., Result]
@@ -103,6 +104,7 @@ def at_terminal(command: list[str], answer: str, folder: Path) -> tuple[int, str
         stderr=theirs,
         stdout=subprocess.PIPE,
         cwd=folder,
+        env=os.environ | warm_environment(),
         # Ctrl-C reaches the group whose terminal it is.
         start_new_session=True,
         preexec_fn=_take_terminal,

@@ -21,6 +21,7 @@ from cli.service import DATALENS, PATIENCE, RunningService
 from datalens_service.client import Client
 from datalens_service.local.local_run import open_local_run
 from datalens_service.store.datasets import datasets
+from deployments.fork_servers import warm_environment
 
 Run = Callable[..., Result]
 Json = Callable[..., Any]
@@ -52,7 +53,7 @@ def at_terminal(answer: str, *arguments: object) -> tuple[int, str, str]:
         stdin=end,
         stderr=end,
         stdout=subprocess.PIPE,
-        env={**os.environ, "COLUMNS": "200", "TERM": "dumb"},
+        env={**os.environ, **warm_environment(), "COLUMNS": "200", "TERM": "dumb"},
         start_new_session=True,
     )
     os.close(end)

@@ -20,7 +20,7 @@ from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE, RunningService
 from datalens_service.client import Client, ClientError
-from deployments.fork_servers import warm_environment
+from deployments.fork_servers import start_program
 from ports import free_port
 from processes import wait_until_gone
 
@@ -275,10 +275,10 @@ def test_killed_it_leaves_no_supervisor(tmp_path: Path) -> None:
 @pytest.mark.parametrize("terminal", [True, False])
 def test_people_see_the_address_and_only_on_a_terminal_the_key(tmp_path: Path, terminal: bool) -> None:
     """Output that is no terminal is collected as a log, for everybody who may read logs."""
-    command = [*DATALENS, "serve", "--port", str(free_port()), "--data-dir", str(tmp_path / "data")]
+    command = [DATALENS[-1], "serve", "--port", str(free_port()), "--data-dir", str(tmp_path / "data")]
     ours, theirs = pty.openpty() if terminal else os.pipe()
-    streams = {"stdout": theirs, "stderr": subprocess.DEVNULL, "env": os.environ | warm_environment()}
-    with subprocess.Popen(command, **streams) as process, os.fdopen(ours) as screen:
+    with os.fdopen(ours) as screen, Path(os.devnull).open("wb") as nothing:
+        process = start_program(command, os.environ, theirs, nothing.fileno())
         os.close(theirs)
         shown = [screen.readline() for _ in range(7 if terminal else 6)]
         process.send_signal(signal.SIGINT)

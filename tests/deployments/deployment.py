@@ -34,7 +34,8 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import AggregateRow, JobRow, ReleasedStateRow
-from deployments.fork_servers import fork_server, warm_environment
+from deployments.fork_servers import fork_server, start_program
+from deployments.forked_programs import ForkedProgram
 from deployments.hold import Hold
 from workers.process.fork_server import ForkedProcess
 
@@ -64,6 +65,7 @@ VOTES: dict[str, Any] = {
     "synthetic_images": 64,
     "evaluation": {"enabled": False},
 }
+Process = subprocess.Popen[bytes] | ForkedProgram
 LEASE_SECONDS = 30
 PATIENCE = 280.0
 
@@ -77,7 +79,7 @@ class Deployment:
         self.log = folder / "worker.log"
         self.changes: dict[str, str] = {}
         self._hold = Hold(folder)
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[Process] = []
         self._jobs: list[ForkedProcess] = []
 
     @property
@@ -224,11 +226,14 @@ class Deployment:
     def start_module(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         return self.start("-m", module, *arguments)
 
-    def start_warm(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """A worker whose fork server has imported everything already, unless it loads what only this deployment has."""
+    def start_warm(self, module: str, *arguments: str) -> Process:
+        """An API or a worker that has imported everything already, unless it loads what only this deployment has."""
         if "PYTHONPATH" in self.changes:
             return self.start_module(module, *arguments)
-        return self.start("-m", module, *arguments, **warm_environment())
+        with self.log.open("ab") as log:
+            process = start_program((module, *arguments), self.environment, log.fileno(), log.fileno())
+        self._processes.append(process)
+        return process
 
     def start_job(self, *arguments: str) -> ForkedProcess:
         """`workers.run_job`, forked as a worker does it."""

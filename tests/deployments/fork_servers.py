@@ -1,9 +1,11 @@
-"""Fork servers for tests: one process imports what jobs need, and every worker of a test run gets a fork of it.
+"""Fork servers for tests: one process imports what jobs and commands need, and every worker of a test run gets a fork.
 
 To start a server of its own costs a worker twelve seconds of processor time.
 """
 
 import functools
+import gc
+import importlib
 import os
 import select
 import shutil
@@ -13,16 +15,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+from deployments.forked_programs import VARIABLE, ForkedProgram, receive_streams, serve_program
 from deployments.hold import HOOK_PATH, Hold
 from workers import fork_jobs
 from workers.process.fork_server import WAITS_ASLEEP, ForkServer
 
-VARIABLE = "TEST_FORK_SERVER"
-"""Path of the socket at which a worker under test asks for its server (`held/sitecustomize.py`)."""
+_IMPORTS = (
+    "api.application",
+    "datalens_service.cli.app",
+    "datalens_service.local.local_run",
+    "httpcore2",
+    "uvicorn.lifespan.on",
+    "workers.process.supervisor",
+)
 
 
 def use(path: str) -> None:
@@ -31,6 +41,7 @@ def use(path: str) -> None:
     def adopt(server: ForkServer) -> None:
         control = socket.socket(socket.AF_UNIX)
         control.connect(path)
+        control.sendall(b"\n")
 
         def poll() -> int | None:
             readable, _, _ = select.select([control], [], [], 0)
@@ -60,6 +71,14 @@ def warm_environment() -> dict[str, str]:
     return {VARIABLE: _socket_path(), "PYTHONPATH": HOOK_PATH}
 
 
+def start_program(
+    program: Sequence[str], variables: Mapping[str, str], output: int, errors: int, folder: Path | None = None
+) -> ForkedProgram:
+    """Start a module with arguments as a fork, without input."""
+    with Path(os.devnull).open("rb") as nothing:
+        return ForkedProgram(program, {**variables, **warm_environment()}, (nothing.fileno(), output, errors), folder)
+
+
 @functools.cache
 def _socket_path() -> str:
     """Where the importer listens: one for all processes of a test run, started by the first that asks for it."""
@@ -67,22 +86,34 @@ def _socket_path() -> str:
     folder = Path(tempfile.gettempdir(), f"dlfork-{run}")
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-        with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(str(folder / "binding"))
-            listening.listen()
-            environment = WAITS_ASLEEP | os.environ | Hold(Path()).environment
-            command = [sys.executable, "-m", "deployments.fork_servers", str(run), str(folder)]
-            subprocess.Popen(command, stdin=listening, env=environment, start_new_session=True)
-        (folder / "binding").rename(folder / "socket")
+        try:
+            _start_importer(run, folder)
+        except BaseException:
+            # `--fast` refuses it; who asks next would wait for it.
+            shutil.rmtree(folder)
+            raise
     while not (folder / "socket").exists():
         time.sleep(0.01)
     return str(folder / "socket")
+
+
+def _start_importer(run: int, folder: Path) -> None:
+    environment = WAITS_ASLEEP | os.environ | Hold(Path()).environment
+    command = [sys.executable, "-m", "deployments.fork_servers", str(run), str(folder)]
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(folder / "binding"))
+        listening.listen()
+        subprocess.Popen(command, stdin=listening, env=environment, start_new_session=True)
+    (folder / "binding").rename(folder / "socket")
 
 
 def main(run: int, folder: str) -> None:
     """Fork a server for each connection, until the test run is over."""
     listening = socket.socket(fileno=os.dup(sys.stdin.fileno()))
     fork_jobs.import_all()
+    for name in _IMPORTS:
+        importlib.import_module(name)
+    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listening.settimeout(1)
     while Path(f"/proc/{run}").exists():
@@ -93,6 +124,8 @@ def main(run: int, folder: str) -> None:
         with connection:
             if os.fork() == 0:
                 listening.close()
+                if streams := receive_streams(connection):
+                    serve_program(connection, streams)
                 fork_jobs.serve(connection)
     shutil.rmtree(folder, ignore_errors=True)
 

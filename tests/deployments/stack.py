@@ -6,7 +6,6 @@ Both stacks are driven through the API alone; what they did is read from their d
 import contextlib
 import os
 import signal
-import subprocess
 import tempfile
 import time
 from abc import abstractmethod
@@ -25,7 +24,7 @@ from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
-from deployments.deployment import PATIENCE, Deployment, lamps
+from deployments.deployment import PATIENCE, Deployment, Process, lamps
 from deployments.postgresql import Cluster, postgresql_binaries, roomy_memory
 from deployments.redis import Redis
 from ports import free_port
@@ -51,8 +50,8 @@ class Stack(Deployment):
         super().__init__(database, folder)
         self.port = free_port()
         self.key = keys.create(database, "contract")[1]
-        self.workers: list[subprocess.Popen[bytes]] = []
-        self.api: subprocess.Popen[bytes] | None = None
+        self.workers: list[Process] = []
+        self.api: Process | None = None
         self._uploads = 0
 
     @abstractmethod
@@ -74,7 +73,7 @@ class Stack(Deployment):
         self.wait(self.ready)
 
     def start_api(self) -> None:
-        self.api = self.start_module(*self.api_command())
+        self.api = self.start_warm(*self.api_command())
 
     def api_command(self) -> tuple[str, ...]:
         """Module and arguments that start an API."""
@@ -86,12 +85,12 @@ class Stack(Deployment):
         self.api.kill()
         self.api.wait()
 
-    def start_worker(self) -> subprocess.Popen[bytes]:
+    def start_worker(self) -> Process:
         worker = self.start_warm(*self.worker_command())
         self.workers.append(worker)
         return worker
 
-    def kill_worker(self, worker: subprocess.Popen[bytes]) -> None:
+    def kill_worker(self, worker: Process) -> None:
         self.workers.remove(worker)
         worker.kill()
         worker.wait()

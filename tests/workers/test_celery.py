@@ -1,6 +1,5 @@
 """The same jobs, delivered by Celery through a real Redis."""
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
@@ -9,7 +8,7 @@ import pytest
 from celery import Celery
 
 from datalens_service.store.jobs.jobs import JobState
-from deployments.deployment import PATIENCE, QUICK, VOTES, Deployment, lamps
+from deployments.deployment import PATIENCE, QUICK, VOTES, Deployment, Process, lamps
 
 pytestmark = pytest.mark.redis
 
@@ -25,7 +24,7 @@ def celery(local: Deployment, redis_port: int) -> Deployment:
     return local
 
 
-def start_worker(deployment: Deployment, name: str = "worker") -> subprocess.Popen[bytes]:
+def start_worker(deployment: Deployment, name: str = "worker") -> Process:
     return deployment.start_warm("celery", *WORKER, "-n", f"{name}@%h")
 
 

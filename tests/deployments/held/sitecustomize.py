@@ -57,6 +57,11 @@ def _hear_between_steps(watch: type) -> None:
     watch.__call__ = hear_and_observe
 
 
+if "TEST_FORK_SERVER" in os.environ:
+    from deployments.forked_programs import become_fork
+
+    become_fork(sys.orig_argv)
+
 _DO_JOBS = {"deployments.fork_servers", "workers.fork_jobs", "workers.run_job", "datalens_service.cli"}
 if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
     from datalens_service.audits import evidence
