@@ -2,8 +2,9 @@
 
 A real job is copied with all of its rows, and its data set without records. Every copy has its lines in journal and
 charge log, so that the accounts add up. Prints JSON: p50, p95 and p99 of one client's requests in milliseconds, and
-processor time of the service for each; size of the database; seconds until it is ready; those of the processor for
-checking the journal of one account.
+processor time of the service for each; size of the database; seconds until it is ready and until it has audited all
+accounts, which takes part of the processor; its peak of memory; processor seconds for checking the journal of one
+account.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import httpx2
-from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy import ColumnElement, func, insert, select, text, update
 
 from benchmarks.environment import provenance
 from benchmarks.kept_results import print_result
 from benchmarks.service import Server, serve, write_dataset
 from datalens_service.client import Client
-from datalens_service.gateways.startup import connect, start
+from datalens_service.gateways.startup import start
 from datalens_service.jobs.execute import execute
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.settings import Settings
@@ -44,6 +45,7 @@ from datalens_service.store.tables import (
     ArtifactRow,
     Base,
     DatasetRow,
+    IntakeRow,
     JobRow,
     LedgerEntryRow,
     ReservationRow,
@@ -62,7 +64,12 @@ _METHOD: Final = {
 }
 _SPEC: Final = {"method": _METHOD, "epsilon": 0.1, "synthetic_images": 64, "evaluation": {"enabled": False}}
 _PARTS: Final = (JobEventRow, ArtifactRow, AggregateRow, ReleasedModelRow)
+_SIZE: Final = {
+    "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+    "postgresql": "SELECT pg_database_size(current_database())",
+}
 _STEP: Final = timedelta(minutes=1)
+_HOUR: Final = timedelta(hours=1)
 
 Row = dict[str, Any]
 
@@ -73,6 +80,7 @@ class History:
     def __init__(self, database: Database, log: Path, dataset_id: str, job_id: str) -> None:
         self._database, self._log = database, log
         [self._dataset] = self._read(DatasetRow, DatasetRow.id == dataset_id)
+        [self._intake] = self._read(IntakeRow, IntakeRow.dataset_id == dataset_id)
         [self._account] = self._read(AccountRow, AccountRow.id == self._dataset["account_id"])
         [self._job] = self._read(JobRow, JobRow.id == job_id)
         [self._reservation] = self._read(ReservationRow, ReservationRow.owner_id == job_id)
@@ -101,7 +109,7 @@ class History:
         rows: dict[type[Base], list[Row]] = defaultdict(list)
         for place in range(jobs):
             job_id = f"job_{number}_{place}"
-            self._copy_job(rows, {**own, "id": job_id, "created_at": self._job["created_at"] - number * _STEP})
+            self._copy_job(rows, {**own, "id": job_id, **self._earlier(number * _STEP + _HOUR)})
             for line in self._lines:
                 journal.append(self._sealed(line, {**own, "job_id": job_id}, journal[-1]))
         with self._log.open("ab") as log:
@@ -110,7 +118,13 @@ class History:
         charged = {"charged_units": jobs * self._reservation["charged_units"]}
         account = {**self._account, "id": own["account_id"], **head, **charged}
         dataset = {**self._dataset, "id": own["dataset_id"], "account_id": own["account_id"]}
-        return {AccountRow: [account], DatasetRow: [dataset], **rows, LedgerEntryRow: [vars(one) for one in journal]}
+        intake = {**self._intake, "dataset_id": own["dataset_id"]}
+        lines = [vars(one) for one in journal]
+        return {AccountRow: [account], DatasetRow: [dataset], IntakeRow: [intake], **rows, LedgerEntryRow: lines}
+
+    def _earlier(self, by: timedelta) -> Row:
+        """Times of the job, so much before those of the real one."""
+        return {name: at - by for name, at in self._job.items() if isinstance(at, datetime)}
 
     def _copy_job(self, rows: dict[type[Base], list[Row]], changed: Row) -> None:
         job_id = changed["id"]
@@ -126,25 +140,40 @@ class History:
         return Entry.sealed(**{name: value for name, value in {**line, **changed, **link}.items() if name != "hash"})
 
 
-def measure(folder: Path, jobs: int, datasets: int, requests: int) -> dict[str, Any]:
-    """All figures; `folder` takes the data."""
-    settings = Settings(data_dir=folder / "data")
+def measure(folder: Path, url: str, jobs: int, datasets: int, requests: int) -> dict[str, Any]:
+    """All figures; `folder` takes the data, and the database without a URL."""
+    settings = Settings(data_dir=folder / "data", database_url=url)
     database = start(settings)
     key = keys.create(database, "benchmark")[1]
     environment = {"DATALENS_DATA_DIR": str(settings.data_dir), "DATALENS_REQUESTS_PER_MINUTE": "1000000"}
+    environment |= {"DATALENS_DATABASE_URL": url} if url else {}
     with serve(environment, folder / "log") as server, Client(server.address, key) as client:
         dataset_id = client.upload_dataset(write_dataset(settings.data_dir), epsilon=100.0, confirm_classes=True).id
         job_id = client.submit(dataset_id, _SPEC, accept_low_utility=True).id
     _run(database, settings, job_id)
     History(database, settings.ledger_log_path, dataset_id, job_id).write(datasets, jobs)
-    began = time.perf_counter()
-    with serve(environment, folder / "log") as server, _client(server.address, key) as http:
+    began, log = time.perf_counter(), folder / "log of the start"
+    with serve(environment, log) as server, _client(server.address, key) as http:
+        started = _watch_start(server, http, log, began)
         http.post("/sign-in", data={"key": key})
-        while http.get("/readyz").status_code != 200:
-            time.sleep(0.05)
-        ready = time.perf_counter() - began
         asked = {name: _ask(server, http, path, requests) for name, path in _paths().items()}
-    return {**asked, "ready_seconds": round(ready, 1), **_sizes(connect(settings), settings)}
+    return {**asked, **started, **_sizes(database)}
+
+
+def _watch_start(server: Server, http: httpx2.Client, log: Path, began: float) -> dict[str, float]:
+    """Until all accounts are audited, which runs beside the requests."""
+    while http.get("/readyz").status_code != 200:
+        time.sleep(0.05)
+    ready = time.perf_counter() - began
+    while "accounts audited" not in log.read_text():
+        time.sleep(0.05)
+    peak = Path(f"/proc/{server.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
+    return {
+        "ready_seconds": round(ready, 1),
+        "audited_seconds": round(time.perf_counter() - began, 1),
+        "audited_processor_seconds": round(server.read_processor_seconds(), 1),
+        "peak_mib": round(int(peak) / 2**10),
+    }
 
 
 def _run(database: Database, settings: Settings, job_id: str) -> None:
@@ -181,25 +210,32 @@ def _ask(server: Server, http: httpx2.Client, path: str, requests: int) -> dict[
     return {f"p{place}_ms": round(cuts[place - 1]) for place in (50, 95, 99)} | {"processor_ms": round(used, 1)}
 
 
-def _sizes(database: Database, settings: Settings) -> dict[str, Any]:
+def _sizes(database: Database) -> dict[str, Any]:
     with database.session() as session:
         tables = {"rows_of_jobs": JobRow, "rows_of_datasets": DatasetRow, "rows_of_journals": LedgerEntryRow}
         counted = {name: session.scalar(select(func.count()).select_from(table)) for name, table in tables.items()}
+        size = session.scalar(text(_SIZE[database.dialect])) or 0
         began = time.process_time()
         checked = verify_chain(session, "ds_7").head_seq
     seconds = round(time.process_time() - began, 2)
-    size = round((settings.data_dir / "datalens.db").stat().st_size / 2**20)
-    return {**counted, "database_mib": size, "verify_processor_seconds": seconds, "verified_entries": checked}
+    return {
+        "database": database.dialect,
+        **counted,
+        "database_mib": round(size / 2**20),
+        "verify_processor_seconds": seconds,
+        "verified_entries": checked,
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--database", default="", help="URL of an empty one (default: SQLite)")
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--datasets", type=int, default=1_000)
     parser.add_argument("--requests", type=int, default=100, help="of each kind")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="dlgrowth") as folder:
-        measured = measure(Path(folder), given.jobs, given.datasets, given.requests)
+        measured = measure(Path(folder), given.database, given.jobs, given.datasets, given.requests)
     print_result({**provenance(), "load_average": os.getloadavg()[0], **measured})
     return 0
 

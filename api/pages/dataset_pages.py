@@ -91,7 +91,8 @@ def dataset_page(
         return _validation_page(visitor, services, dataset_id)
     with services.database.session() as session:
         portion = journal_pages.read_slice(session, dataset_id, before, journal.MOST_ENTRIES)
-        deletion = journal_pages.read_deletion(session, dataset_id)
+        deleted = dataset.state is DatasetState.DELETED
+        deletion = journal_pages.read_deletion(session, dataset_id) if deleted else None
     shown = dataset_facts(services, dataset)
     return visitor.page(
         "dataset",

@@ -18,7 +18,6 @@ from datalens_service.data.export.png import encode_private_png
 from datalens_service.data.readers import READERS
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import StateConflict
-from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.services import ingestion
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access import tenants
@@ -30,7 +29,7 @@ from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.private_modes import private_umask
 from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.datasets.views import DatasetView
-from datalens_service.store.ledger import account_summary
+from datalens_service.store.ledger import account_summary, journal_pages
 
 PRIVATE_READS = ("pictures of the upload",)
 
@@ -184,7 +183,10 @@ def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response
 def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionReceipt:
     """Records, partition key and the owner's reports go; account and releases stay, as what was spent stays spent."""
     removed = ingestion.remove(services.database, services.artifacts, services.settings, dataset_id)
-    return DeletionReceipt.from_view(removed, _deletion(services.database, dataset_id) if removed.contents else None)
+    if removed.contents is None:
+        return DeletionReceipt.from_view(removed, None)
+    with services.database.session() as session:
+        return DeletionReceipt.from_view(removed, journal_pages.read_deletion(session, dataset_id))
 
 
 @router.get(
@@ -228,14 +230,6 @@ def _shown(database: Database, upload: DatasetView, key: ApiKey) -> DatasetRead:
     joined = validations.joined(database, upload.id) if Scope.DATASETS_WRITE in key.scopes else None
     with database.session() as session:
         return DatasetRead.from_view(upload, account_summary.summarize_account(session, upload.id), joined)
-
-
-def _deletion(database: Database, dataset_id: str) -> Entry | None:
-    """What the journal says of it."""
-    with database.session() as session:
-        entries = account_summary.entries(session, dataset_id)
-    deletions = (entry for entry in entries if entry.kind == EntryKind.DELETE and entry.dataset_id == dataset_id)
-    return next(deletions, None)
 
 
 def check_own_account(services: Services, tenant_id: str, dataset_id: str | None) -> None:

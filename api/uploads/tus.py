@@ -143,7 +143,8 @@ class Chunk:
             rest = memoryview(data)
             while rest:
                 rest = rest[self._file.write(rest) :]
-        self._hash.update(data)
+        if self._checksum is not None:
+            self._hash.update(data)
         self._end += len(data)
 
     def finish(self) -> int:

@@ -245,7 +245,7 @@ class JobRow(Base):
         ),
         CheckConstraint("priority BETWEEN 0 AND 9", name="priority_in_range"),
         Index(None, "account_id"),
-        Index(None, "dataset_id"),
+        Index(None, "dataset_id", "created_at", "id"),
         Index(None, "measured_job_id"),
         Index(None, "state", "finished_at"),
         # Whatever a tenant's use is counted from.

@@ -284,6 +284,17 @@ def test_a_session_without_use_ends_after_an_hour(
         browser_sessions.resume(services.database, session.token)
 
 
+def test_a_clock_that_is_set_back_neither_ends_a_session_nor_makes_it_longer(
+    services: Services, key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = browser_sessions.sign_in(services.database, key[1])
+    later(monkeypatch, -600)
+    assert browser_sessions.resume(services.database, session.token).key.id == key[0]
+    later(monkeypatch, 600 + browser_sessions.UNUSED_SECONDS)
+    with pytest.raises(Unauthorized, match="sign in again"):
+        browser_sessions.resume(services.database, session.token)
+
+
 def test_a_session_goes_on_while_the_database_takes_no_writes(
     services: Services, key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

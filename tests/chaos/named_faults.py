@@ -15,6 +15,7 @@ from .load import load
 from .restored import failover, restored_backup
 from .served import LONG, Figures, ask, read, read_books, served, submit, summarize
 from .upgrade import upgrade
+from .uploads import large_upload
 
 _FROZEN_SECONDS = 45.0
 _WITHIN_SECONDS = 5.0
@@ -101,13 +102,18 @@ def full_disk(folder: Path) -> Figures:
 
 
 def wrong_clocks(folder: Path) -> Figures:
-    """One worker is ten minutes ahead and another as much behind; each runs a job."""
+    """One worker is ten minutes behind, another as much ahead until its clock is set back; each runs a job."""
     with served(folder) as stack:
         stack.kill_worker(stack.workers[0])
-        for offset in ("+10m", "-10m"):
-            clock = {"FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": str(_FAKE_CLOCK)}
+        for offset in ("-10m", "+10m"):
+            (folder / offset).write_text(offset)
+            clock = {"FAKETIME_TIMESTAMP_FILE": str(folder / offset), "FAKETIME_CACHE_DURATION": "1"}
+            clock |= {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": str(_FAKE_CLOCK)}
             stack.workers.append(stack.start("-m", *stack.worker_command(), **clock))
         ordered = [stack.order(LONG) for _ in range(2)]
+        for job in ordered:
+            stack.wait_for_steps(job, 10)
+        (folder / "+10m").write_text("-10m")
         books = [read_books(stack, job) for job in ordered]
         ended = [stack.job(job) for job in ordered]
     times = [(job.started_at, job.finished_at) for job in ended]
@@ -127,5 +133,6 @@ FAULTS: dict[str, Callable[[Path], Figures]] = {
     "upgrade": upgrade,
     "restored backup": restored_backup,
     "failover": failover,
+    "large upload": large_upload,
     "load": load,
 }

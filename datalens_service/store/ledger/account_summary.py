@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -107,13 +108,19 @@ class AccountSummary:
 
     def figures(self) -> AccountFigures:
         """The account as ε at δ; public."""
-        return AccountFigures(
-            epsilon_limit=self.epsilon,
-            delta=self.delta,
-            epsilon_spent=self.epsilon_spent,
-            epsilon_reserved=self.epsilon_reserved,
-            epsilon_remaining=self.epsilon_remaining,
-        )
+        return _convert(self)
+
+
+@functools.lru_cache(maxsize=2**14)
+def _convert(summary: AccountSummary) -> AccountFigures:
+    """Kept: metrics ask for all accounts again and again, most of which nothing was charged to meanwhile."""
+    return AccountFigures(
+        epsilon_limit=summary.epsilon,
+        delta=summary.delta,
+        epsilon_spent=summary.epsilon_spent,
+        epsilon_reserved=summary.epsilon_reserved,
+        epsilon_remaining=summary.epsilon_remaining,
+    )
 
 
 def summarize_account(session: Session, dataset_id: str) -> AccountSummary:

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from datalens_service.privacy.accounting import Charge
-from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store.ledger.account_summary import read_account
 from datalens_service.store.tables import AccountRow, LedgerEntryRow
 
@@ -77,15 +77,16 @@ def read_slice(session: Session, dataset_id: str, before: int | None, limit: int
     )
 
 
-def read_deletion(session: Session, dataset_id: str) -> JournalLine | None:
-    """The entry that sealed the deletion of a data set, if it was deleted.
+def read_deletion(session: Session, dataset_id: str) -> Entry | None:
+    """The entry that sealed the deletion of a data set, looked for from the newest on; None if there is none.
 
     Raises:
         NotFound: No such data set.
     """
     deleted = (LedgerEntryRow.dataset_id == dataset_id, LedgerEntryRow.kind == EntryKind.DELETE)
-    query = _LINES.where(*_entries(read_account(session, dataset_id), None), *deleted)
-    return next((_line(row) for row in session.execute(query)), None)
+    query = select(LedgerEntryRow).where(*_entries(read_account(session, dataset_id), None), *deleted)
+    row = session.scalar(query.order_by(LedgerEntryRow.seq.desc()).limit(1))
+    return None if row is None else Entry.model_validate(row)
 
 
 def _line(row: Any) -> JournalLine:
@@ -98,8 +99,17 @@ def _entries(account: AccountRow, before: int | None) -> tuple[ColumnElement[boo
 
 
 def _spent(session: Session, account: AccountRow, before: int | None) -> Charge:
-    """By the journal and not by the account's totals, which may be wrong where the account is frozen."""
+    """By the account's totals, less what came later; by the journal where they may be wrong: of a frozen account."""
+    if account.frozen_reason is not None:
+        return _sum(session, *_entries(account, before))
+    if before is None:
+        return Charge(account.charged_units, account.charged_slack)
+    later = _sum(session, LedgerEntryRow.account_id == account.id, LedgerEntryRow.seq >= before)
+    return Charge(account.charged_units - later.units, account.charged_slack - later.slack)
+
+
+def _sum(session: Session, *entries: ColumnElement[bool]) -> Charge:
+    """What was spent by some entries."""
     units_sum, slack_sum = (func.coalesce(func.sum(one), 0) for one in (LedgerEntryRow.units, LedgerEntryRow.slack))
-    query = select(units_sum, slack_sum).where(*_entries(account, before), LedgerEntryRow.kind.in_(SPENDS))
-    units, slack = session.execute(query).one()
+    units, slack = session.execute(select(units_sum, slack_sum).where(*entries, LedgerEntryRow.kind.in_(SPENDS))).one()
     return Charge(int(units), int(slack))
