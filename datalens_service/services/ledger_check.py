@@ -10,6 +10,7 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.errors import StoreUnavailable
+from datalens_service.store.charge_log import LogSlice
 from datalens_service.store.database import Database
 from datalens_service.store.ledger.recovery import begin_audit, finish_audit
 
@@ -26,9 +27,9 @@ class LedgerCheck:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._log = begin_audit(database)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
+        # The log, which may be long, is gone when the thread ends.
+        self._thread = threading.Thread(target=self._run, args=(begin_audit(database),), name="audit", daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -43,10 +44,10 @@ class LedgerCheck:
         """Until all accounts were checked."""
         self._thread.join()
 
-    def _run(self) -> None:
+    def _run(self, log: LogSlice) -> None:
         while not self._stopping.is_set():
             try:
-                frozen = finish_audit(self._database, self._log, self._stopping.is_set)
+                frozen = finish_audit(self._database, log, self._stopping.is_set)
             except StoreUnavailable as error:
                 _log.error("accounts not audited yet", detail=error.detail)
             except Exception as error:  # noqa: BLE001 - what was not checked stays closed, and is tried again

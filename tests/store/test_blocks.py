@@ -1,6 +1,7 @@
 """Sampled runs on an account: one charge for all draws, slack held from the limit, nothing of either returns."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -276,4 +277,4 @@ def test_lines_of_the_log_have_a_slack_only_where_there_is_one() -> None:
     )
     assert b"slack" not in line.encoded()
     assert b'"units":0' in line.encoded()
-    assert LogLine.model_validate_json(line.model_copy(update={"slack": 7}).encoded()).slack == 7
+    assert b'"slack":7' in replace(line, slack=7).encoded()

@@ -1,5 +1,6 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def test_a_damaged_line_in_the_middle_stops_everything(log: ChargeLog, damage: s
 
 def test_a_withdrawn_line_is_not_read_and_the_log_keeps_its_length(log: ChargeLog) -> None:
     """Others may have read it, and remember how long the log was."""
-    ends = [log.append(line(number).model_copy(update={"account_id": str(number)}), 0) for number in range(3)]
+    ends = [log.append(replace(line(number), account_id=str(number)), 0) for number in range(3)]
     middle = log.read()[1]
     log.withdraw(middle, ends[1])
     log.withdraw(middle, ends[2])

@@ -199,7 +199,8 @@ def _rewrite_lost_lines(database: Database, log: LogSlice) -> None:
     columns = (LedgerEntryRow.account_id, LedgerEntryRow.seq, LedgerEntryRow.hash, LedgerEntryRow.recovers)
     query = select(*columns).where(LedgerEntryRow.kind.in_(SPENDS))
     with database.session() as session:
-        charges = session.execute(query.order_by(LedgerEntryRow.account_id, LedgerEntryRow.seq))
+        ordered = query.order_by(LedgerEntryRow.account_id, LedgerEntryRow.seq)
+        charges = session.execute(ordered.execution_options(yield_per=1000))
         # After the journal: a charge in this snapshot was in the log before it was committed.
         gained = database.log.read_after(log.length)
         written = {line.hash for line in (*log.lines, *gained.lines)}
