@@ -112,7 +112,7 @@ def list_views(
     return Page(items=items, next_cursor=None if last is None else build_cursor(last.created_at, last.id))
 
 
-def _newest(query: Select[tuple[str, datetime]], most: int) -> Select[tuple[str, datetime]]:
+def _newest(query: Select[str, datetime], most: int) -> Select[str, datetime]:
     """So many of it; each of two lists by itself, so that an index has them in order."""
     identifier, created_at = query.selected_columns
     return select(query.order_by(created_at.desc(), identifier.desc()).limit(most).subquery())
