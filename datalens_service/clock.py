@@ -34,3 +34,8 @@ def duration(seconds: float) -> str:
     if seconds < _HOUR:
         return f"{math.ceil(seconds / _MINUTE)} min"
     return f"{math.ceil(seconds / _HOUR)} h"
+
+
+def remaining(seconds: float) -> str:
+    """What is left, by an estimate that is rounded up to minutes: a minute or less, about 3 min."""
+    return "a minute or less" if seconds <= _MINUTE else f"about {duration(seconds)}"

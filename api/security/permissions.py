@@ -37,7 +37,7 @@ _LINKS: Final = "recognising records that come again"
 _FIGURES: Final = (
     "figures on test images",
     "figures of the classifier on test images",
-    "baselines and upper bound on training images",
+    "baselines and figures of training images",
     "fidelity",
 )
 

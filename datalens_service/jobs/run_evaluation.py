@@ -39,7 +39,7 @@ from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.leases import Lease
 
-PRIVATE_READS = ("baselines and upper bound on training images",)
+PRIVATE_READS = ("baselines and figures of training images",)
 
 log = structlog.get_logger()
 

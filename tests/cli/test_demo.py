@@ -39,7 +39,7 @@ def test_it_says_where_everything_is(datalens: Run, tmp_path: Path, monkeypatch:
         "1e-05",
         "class averages",
         "noisy moments",
-        "Upper bound",
+        "Trained on the real images",
         "synthetic images  ",
     ):
         assert part in result.stdout

@@ -144,7 +144,12 @@ def test_people_see_where_everything_is(datalens: Run, npz: Path) -> None:
     assert result.exit_code == 0, result.output
     for part in ("synthetic.npz", "synthetic.parquet", "samples.png", "report.html", "ε spent", "δ"):
         assert part in result.stdout
-    for part in ("Trained on the synthetic images", "class averages", "Upper bound", "private: owner only"):
+    for part in (
+        "Trained on the synthetic images",
+        "class averages",
+        "Trained on the real images",
+        "private: owner only",
+    ):
         assert part in result.stdout
     assert "evaluating" in result.stderr
 

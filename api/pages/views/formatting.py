@@ -5,7 +5,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from datalens_service.clock import duration
+from datalens_service.clock import duration, remaining
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.report.summary import shown
 from datalens_service.privacy.accounting import round_down, round_up
@@ -82,6 +82,7 @@ FILTERS: Final = {
     "shown": shown,
     "size": size,
     "duration": duration,
+    "remaining": remaining,
     "instant": instant,
     "entry_instant": entry_instant,
     "short": short,

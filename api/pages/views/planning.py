@@ -37,21 +37,24 @@ _MEANINGS: Final = {
     ),
     "fast": (
         "Measures how the images of each class look on the whole, once and with noise, and draws new ones from that. "
-        "The images are soft."
+        "They are soft at best."
     ),
     "diffusion": (
         "What “Made to look at” does for many objects, whatever the images show: a network learns from the records by "
-        "noisy gradients how they are drawn. Surfaces have texture, edges are rougher."
+        "noisy gradients how they are drawn. With many records surfaces have texture; edges are rougher."
     ),
     "teach": (
         "Of many small grey images, wider, turned and textured samples that models learn from, labelled by a "
         "privately trained classifier. They look rough. Of other images, those of Fast under noise."
     ),
-    "balanced": "Starts like Fast, then thousands of small teacher networks vote on improvements.",
+    "balanced": (
+        "Starts from noisy means and covariances of each class; then small teacher networks, one for about 15 records, "
+        "vote on improvements."
+    ),
     "classifier": (
         "A classifier instead of images: learns which class an image belongs to, and can be run anywhere (ONNX)."
     ),
-    "paper": "DataLens with the settings of its authors, to compare with their figures. Slow without a GPU.",
+    "paper": "DataLens with the settings of its authors, to compare with their figures.",
 }
 CHOICES: Final = tuple(Choice(name, TITLES[name], _MEANINGS[name]) for name in OFFERED)
 

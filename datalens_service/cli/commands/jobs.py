@@ -18,7 +18,7 @@ from datalens_service.cli.service import SERVICE, Service
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import Client, ClientError, Job, JobHandle, PlanInfo
 from datalens_service.client.requests import Spec
-from datalens_service.clock import duration
+from datalens_service.clock import remaining
 
 if TYPE_CHECKING:
     from datalens_service.spec import TrainingSpec
@@ -190,7 +190,7 @@ def _show_job(job: Job, service: Service) -> None:
     if job.waiting_reason:
         lines["waits"] = job.waiting_reason
     if job.progress.eta_seconds is not None:
-        lines["left"] = f"about {duration(job.progress.eta_seconds)}"
+        lines["left"] = remaining(job.progress.eta_seconds)
     if job.error is not None:
         lines["error"] = job.error.get("detail", "")
     service.show(job, output.format_facts(lines))

@@ -98,17 +98,20 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str, pict
     Args:
         pictured: As of `dataset_card`.
     """
+    public = is_verbatim(card)
+    recognised = " People on the public images can be recognised." if public else ""
+    licence = "Licence of the labels; images keep theirs" if public else "Licence"
     sections = {
         "Motivation": "Made to be used where the private images themselves may not be shared.",
         "Composition": f"{description(card, count)} Every image has a label; classes take turns. There "
-        "are no splits, and no names or other identifiers of people.",
-        "Collection process": "Nothing was collected for this data set. The private images were labelled by whoever "
-        "holds them.",
+        f"are no splits, and no names of people.{recognised}",
+        "Collection process": "Nothing was collected for this data set. The private images came with labels from "
+        "whoever holds them.",
         "Preprocessing, cleaning, labelling": f"{_preprocessing(card)} {_labels(card)}",
         "Uses": f"{usefulness(card)} {USES}",
-        "Distribution": f"Licence: {LICENCES[spdx].name}. Images and metadata are marked in machine-readable "
-        "form as what they are; leave the marking in.",
-        "Maintenance": "The holder of the private records can draw more images from the same generator at no further "
+        "Distribution": f"{licence}: {LICENCES[spdx].name}. Images and metadata are marked in machine-readable form as "
+        "what they are; leave the marking in.",
+        "Maintenance": "The holder of the private records can draw more from the same released model at no further "
         "cost in privacy.",
     }
     parts = [f"# Datasheet: {_plain(name)}", ""]

@@ -1,4 +1,4 @@
-"""Accuracy of a classifier that saw synthetic images only, with a baseline and an upper bound for comparison.
+"""Accuracy of a classifier that saw synthetic images only, beside simpler releases and the real images.
 
 All are tested on the same images under the same protocol; only the training images differ.
 """
@@ -134,7 +134,7 @@ MOMENTS: Final = _NOISY_MOMENTS.metric(
 )
 UPPER_BOUND: Final = _REAL_IMAGES.metric(
     STANDARD,
-    "Upper bound: trained on the real images",
+    "Trained on the real images",
     "What the same classifier reaches when it may see the real training images.",
 )
 RESIDUAL_METRICS: Final = (
@@ -150,7 +150,7 @@ RESIDUAL_METRICS: Final = (
     ),
     _REAL_IMAGES.metric(
         RESIDUAL,
-        "Stronger classifier, upper bound",
+        "Stronger classifier, real images",
         "What the residual network reaches when it may see the real training images.",
     ),
 )

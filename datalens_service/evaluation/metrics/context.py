@@ -15,7 +15,7 @@ from datalens_service.evaluation.metrics.reference import Reference, fidelity_re
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.models.generators.generator import Generator
 
-PRIVATE_READS = ("figures on test images", "baselines and upper bound on training images")
+PRIVATE_READS = ("figures on test images", "baselines and figures of training images")
 
 Value = TypeVar("Value")
 

@@ -103,7 +103,7 @@ def _extractor(measure: dict[str, Any]) -> str | None:
 
 def _metric(measure: dict[str, Any]) -> MetricBars:
     rows = {
-        "synthetic": (measure["value"], "accuracy"),
+        "these images": (measure["value"], "accuracy"),
         "class averages": (measure["floor"], "floor"),
         "other real images": (measure["ceiling"], "ceiling"),
     }

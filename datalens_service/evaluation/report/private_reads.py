@@ -116,7 +116,7 @@ PRIVATE_READS: Final = (
         results=CLASSIFIER,
     ),
     PrivateRead(
-        access="baselines and upper bound on training images",
+        access="baselines and figures of training images",
         status="owner only, not charged",
         audience="owner",
         what="What simpler noisy releases, such as class averages, and the real training images would reach. The noise "
