@@ -257,7 +257,7 @@ def explain_auto(schema: Schema, epsilon: float) -> str:
     """Why `auto` makes what it makes of images to look at, in a sentence."""
     if not _is_small_and_grey(schema):
         kind = "in colour" if schema.channels > 1 else f"of more than {_LARGEST_OUTLINED:,} pixels"
-        return f"Images {kind} get pooled moments, which need the least budget."
+        return f"Images {kind} get pooled moments: they release fewer numbers than others, so noise hides less."
     if schema.num_classes == 1:
         return "With one class there are no labels to learn, so samples are drawn from moments."
     evidence = f"n · μ = {_evidence(schema, epsilon):,.0f}"
