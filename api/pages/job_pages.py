@@ -116,6 +116,7 @@ def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Re
         **shown,
         verdict=None if figures is None else judge(figures),
         events=_events(services, job),
+        phase_titles=phases.TITLES,
         quality=quality_of_job(services, visitor, job, shown["dataset"].schema),
         confusion=_confusion(services, visitor, job),
         attacks=found_on_job(services, visitor, job),

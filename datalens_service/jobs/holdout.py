@@ -110,9 +110,7 @@ def _labels_of_classifier_a(generator: Generator, holdout: Upload, settings: Eva
 def _labelled_by(model: ReleasedModel, settings: EvaluationSettings) -> str:
     if not isinstance(model, Generator):
         return PROTOCOL
-    return trained_by(
-        classifiers.STANDARD, settings, settings.epochs, f"{settings.synthetic_images:,} synthetic images"
-    )
+    return trained_by(classifiers.STANDARD, settings, settings.epochs, f"{settings.synthetic_images:,} drawn images")
 
 
 def _replayed(database: Database, lease: Lease, dataset_id: str, mechanism: AccuracyCount) -> float | None:

@@ -74,11 +74,11 @@ def test_the_stronger_classifier_learns_corners():
     assert score(split(300, 1), split(200, 2), epochs=6, classifier=classifiers.RESIDUAL) > 90
 
 
-def test_the_last_epoch_counts_and_every_epoch_is_told():
+def test_the_last_epoch_counts_and_every_step_is_told():
     heard = []
     train, test = split(60, 1), split(60, 2)
-    score(train, test, epochs=3, observe=lambda *progress: heard.append(progress))
-    assert heard == [(1, 3), (2, 3), (3, 3)]
+    score(train, test, epochs=3, batch_size=30, observe=lambda *progress: heard.append(progress))
+    assert heard == [(seen, 180) for seen in range(30, 181, 30)]
 
 
 def test_images_that_cannot_be_written_are_read(recwarn):

@@ -11,6 +11,7 @@ from datalens_service.evaluation import METRICS, EvaluationSettings
 from datalens_service.evaluation.evaluate import Subject, evaluate
 from datalens_service.evaluation.measures import Measurements
 from datalens_service.evaluation.metrics import fidelity
+from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_PASS
 from datalens_service.evaluation.metrics.outcome import Outcome
 
 SMALL = EvaluationSettings(synthetic_images=900, epochs=3, seeds=2, fidelity=())
@@ -78,8 +79,8 @@ def test_a_small_evaluation_is_repeated_and_has_an_interval(generator, dataset):
 def test_progress_is_public_and_complete(generator, dataset):
     heard = []
     measured(generator, dataset, observe=lambda *event: heard.append(event), moments_generator=generator)
-    epochs = 2 * (3 + 3 + 5)
-    assert list(dict.fromkeys(heard)) == [(done, epochs) for done in range(epochs + 1)]
+    steps = STEPS_OF_A_PASS * 2 * (3 + 3 + 3)
+    assert list(dict.fromkeys(heard)) == [(done, steps) for done in range(steps + 1)]
 
 
 def test_somebody_who_stops_it_is_heard_while_images_are_drawn(generator, dataset, monkeypatch):

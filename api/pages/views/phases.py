@@ -17,6 +17,8 @@ _STAGES: Final = (
     (Phase.EVALUATING, "Measuring"),
     (Phase.REPORTING, "Report"),
 )
+TITLES: Final = dict(_STAGES)
+"""By the name of a phase."""
 _UNMEASURED: Final = _STAGES[:5]
 _NEVER_WHOLE: Final = 99.0
 """Percent of a stage that goes on: it has always something left to do."""

@@ -133,7 +133,7 @@ def _format_range(expected: dict[str, Any]) -> str:
 
 
 def _format_memory(expected: dict[str, Any]) -> str:
-    return f"{expected.get('memory_bytes', 0) / 2**30:.1f} GiB"
+    return f"{expected.get('memory_bytes', 0) / 10**9:.3g} GB"
 
 
 def _describe_sampling(sampling: dict[str, Any]) -> dict[str, object]:

@@ -103,8 +103,8 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str, pict
     licence = "Licence of the labels; images keep theirs" if public else "Licence"
     sections = {
         "Motivation": "Made to be used where the private images themselves may not be shared.",
-        "Composition": f"{description(card, count)} Every image has a label; classes take turns. There "
-        f"are no splits, and no names of people.{recognised}",
+        "Composition": f"{description(card, count)} Every image has a label; classes take turns. All "
+        f"are one split, train. There are no names of people.{recognised}",
         "Collection process": "Nothing was collected for this data set. The private images came with labels from "
         "whoever holds them.",
         "Preprocessing, cleaning, labelling": f"{_preprocessing(card)} {_labels(card)}",

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from datalens_service.data.dataset import Images, Labels
-from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark
+from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_PASS, ClassifierBenchmark
 from datalens_service.evaluation.metrics.classifiers import RESIDUAL, STANDARD, ClassifierArchitecture
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.downstream import Targets
@@ -84,12 +84,9 @@ def _uses_real_images(classifier: ClassifierArchitecture, facts: PublicFacts) ->
     return _uses(classifier, facts) and facts.settings.ceiling
 
 
-def _epochs(facts: PublicFacts) -> int:
-    return facts.settings.repetitions * facts.settings.epochs
-
-
-def _real_epochs(facts: PublicFacts) -> int:
-    return facts.settings.repetitions * _epochs_on_real_images(facts.settings, facts.num_units)
+def _steps(facts: PublicFacts) -> int:
+    """Of progress: fewer real images are passed over more often, so the work is that of the synthetic ones."""
+    return STEPS_OF_A_PASS * facts.settings.repetitions * facts.settings.epochs
 
 
 class _Training(NamedTuple):
@@ -99,7 +96,6 @@ class _Training(NamedTuple):
     reads: Reads
     compute: Callable[..., Outcome]
     applies: Callable[[ClassifierArchitecture, PublicFacts], bool]
-    steps: Callable[[PublicFacts], int]
 
     def metric(self, classifier: ClassifierArchitecture, title: str, meaning: str) -> Metric:
         """The metric of one classifier."""
@@ -112,15 +108,15 @@ class _Training(NamedTuple):
             reads=self.reads,
             compute=partial(self.compute, classifier=classifier),
             applies=partial(self.applies, classifier),
-            steps=self.steps,
+            steps=_steps,
             family=self.family,
             variant=classifier.title,
         )
 
 
-_SAMPLES: Final = _Training("accuracy", "test", _accuracy, _uses, _epochs)
-_NOISY_MOMENTS: Final = _Training("floor_moments", "training", _moments, _uses_moments, _epochs)
-_REAL_IMAGES: Final = _Training("ceiling", "training", _upper_bound, _uses_real_images, _real_epochs)
+_SAMPLES: Final = _Training("accuracy", "test", _accuracy, _uses)
+_NOISY_MOMENTS: Final = _Training("floor_moments", "training", _moments, _uses_moments)
+_REAL_IMAGES: Final = _Training("ceiling", "training", _upper_bound, _uses_real_images)
 
 ACCURACY: Final = _SAMPLES.metric(
     STANDARD,

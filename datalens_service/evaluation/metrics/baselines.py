@@ -116,8 +116,8 @@ def _compute(context: Context) -> Outcome:
         for seed in range(context.settings.repetitions)
     ]
     protocol = (
-        f"nearest of {schema.num_classes} class averages, released once by a Gaussian mechanism with "
-        f"ε = {context.epsilon:g} at δ = {context.delta:g} (zero-out), computed for comparison and not charged; "
+        f"nearest of {schema.num_classes} class averages, with the noise of one Gaussian release of "
+        f"ε = {context.epsilon:g} at δ = {context.delta:g} (zero-out), for comparison: neither released nor charged; "
         f"tested on {tested.name}"
     )
     return Outcome(tuple(values), protocol)

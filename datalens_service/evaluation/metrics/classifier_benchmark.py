@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from datalens_service.evaluation.settings import EvaluationSettings
 
 Observe = Callable[[int, int], None]
 Draw = Callable[[int], tuple[Images, downstream.Targets]]
+
+STEPS_OF_A_PASS: Final = 10
+"""Of progress, for as much work as a pass over the synthetic images that the settings name."""
 
 
 @dataclass
@@ -30,7 +34,7 @@ class Progress:
     interruption: BaseException | None = field(default=None, init=False)
 
     def reach(self, steps: int) -> None:
-        """Count the steps that a figure left out, so that the number of steps depends on nothing private."""
+        """Count steps one by one, also those that a figure left out: their number depends on nothing private."""
         while self.done < steps:
             self.step()
 
@@ -72,6 +76,7 @@ class ClassifierBenchmark:
         return f"{trained_by(self.classifier, self.settings, epochs, training_set)}; tested on {self.reference.name}"
 
     def _predicted(self, images: Images, labels: downstream.Targets, epochs: int, seed: int) -> Labels:
+        begun, steps = self.progress.done, STEPS_OF_A_PASS * self.settings.epochs
         return downstream.predicted(
             images,
             labels,
@@ -82,7 +87,7 @@ class ClassifierBenchmark:
             device=self.device,
             classifier=self.classifier,
             batch_size=self.settings.batch_size,
-            observe=lambda _done, _epochs: self.progress.step(),
+            observe=lambda seen, whole: self.progress.reach(begun + steps * seen // whole),
         )
 
 

@@ -6,7 +6,7 @@ counts: nothing is selected on the test images.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,7 +52,7 @@ def accuracy(
         seed: Of initial weights, order and dropout; the global random state is left as it was.
         device: "cpu" or a CUDA device.
         batch_size: Images per step.
-        observe: Called after each epoch with (epochs done, epochs).
+        observe: Called after each step with (images seen, images in all), over all epochs.
 
     Returns:
         Share of correctly labelled test images, in percent.
@@ -114,10 +114,12 @@ def trained(
         network = classifier.build(tuple(pixels.shape[1:]), num_classes).to(device)
         network = network.to(memory_format=torch.channels_last)
         optimizer = torch.optim.Adam(network.parameters(), _LEARNING_RATE)
-        for epoch in range(epochs):
-            _train_epoch(network, optimizer, pixels, targets, batch_size)
-            if observe is not None:
-                observe(epoch + 1, epochs)
+        whole, seen = epochs * len(pixels), 0
+        for _ in range(epochs):
+            for step_images in _train_epoch(network, optimizer, pixels, targets, batch_size):
+                seen += step_images
+                if observe is not None:
+                    observe(seen, whole)
     return network
 
 
@@ -139,7 +141,8 @@ def _train_epoch(
     images: torch.Tensor,
     labels: torch.Tensor,
     batch_size: int,
-) -> None:
+) -> Iterator[int]:
+    """One pass over the images, step by step: how many each step saw."""
     import torch
 
     network.train()
@@ -148,6 +151,7 @@ def _train_epoch(
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
+        yield len(rows)
 
 
 def scaled(images: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Images, Split
 from datalens_service.errors import WorkerUnavailable
+from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_PASS
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.metric import Better, Metric
 from datalens_service.evaluation.metrics.outcome import Basis, Outcome, PublicFacts, Reads
@@ -400,9 +401,10 @@ def _basis(extractor: Extractor, count: int, reference: Reference | None) -> Bas
 
 def _protocol(name: str, basis: Basis, extractor: Extractor) -> str:
     trained = ", trained on the other half of the reference" if extractor.reads_reference else ""
-    against = f" against {basis.reference_images:,} of {basis.reference}" if basis.reference_images else ""
+    compared = basis.reference_images and name != _SCORE
+    against = f" against {basis.reference_images:,} of {basis.reference}" if compared else ""
     return (
-        f"{name} of {basis.synthetic_images:,} synthetic images{against}, by {basis.library} with the "
+        f"{name} of {basis.synthetic_images:,} drawn images{against}, by {basis.library} with the "
         f"{EXTRACTOR_TITLES[extractor.kind]} ({basis.extractor}{trained}; weights SHA-256 {basis.weights_sha256[:12]}…)"
     )
 
@@ -489,10 +491,10 @@ _WORTH_OF_OTHERS: Final = 200_000
 
 
 def _steps(name: str, kind: ExtractorKind, facts: PublicFacts) -> int:
-    """Of all figures of an extractor, in passes of the standard CNN: the first of them computes all."""
+    """Of all figures of an extractor, by passes of the standard CNN: the first of them computes all."""
     if name != next(iter(_FIGURES)):
         return 0
-    return max(1, round(_WORTH.get(kind, _WORTH_OF_OTHERS) / facts.settings.synthetic_images))
+    return max(1, round(STEPS_OF_A_PASS * _WORTH.get(kind, _WORTH_OF_OTHERS) / facts.settings.synthetic_images))
 
 
 # Two extractors are two scales: no metric is shared between them, so that no table can mix them.

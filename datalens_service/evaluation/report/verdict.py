@@ -186,7 +186,7 @@ def _against(one: float, other: float, digits: int = 0) -> str:
 
 
 def _rounded(percent: float, digits: int = 0) -> str:
-    return f"{math.floor(percent * 10**digits + 0.5) / 10**digits:.{digits}f}"
+    return f"{percent:.{digits}f}"
 
 
 def _classes(report: Mapping[str, Any]) -> Sequence[ClassShare]:
