@@ -65,6 +65,8 @@ def test_a_panel_of_figures(figures: Figures, grade: str) -> None:
 def test_a_loss_is_told_in_whole_figures_and_a_tie_in_finer_ones() -> None:
     assert "18 against 31 %" in judge(images(18.1, 30.5)).sentence
     assert "31.3 against 31.5 %" in judge(images(31.3, 31.5)).sentence
+    # As the tables of reports and pages round it.
+    assert f"{73.25:.1f} against" in judge(images(73.25, 72.9)).sentence
 
 
 def test_unequal_classes_are_told_by_their_average_and_the_majority() -> None:

@@ -46,6 +46,15 @@ def test_the_rest_is_known_within_a_factor_of_two_after_the_first_minute(run: di
     assert not wrong, wrong[:3]
 
 
+@pytest.mark.parametrize("slower", [0.5, 2.0, 4.0], ids=lambda slower: f"{slower:g}x")
+def test_an_evaluation_after_short_phases_is_soon_known_on_a_busy_machine(slower: float) -> None:
+    expected = {Phase.TRAINING: 1.0, Phase.PACKAGING: 3.0, Phase.EVALUATING: 80.0, Phase.REPORTING: 3.0}
+    begins, whole = 15.0, slower * expected[Phase.EVALUATING]
+    for at in range(60, int(begins + whole)):
+        said = seconds_left(Phase.EVALUATING, (at - begins) / whole, begins, at - begins, expected)
+        assert is_right(said, begins + whole + slower * expected[Phase.REPORTING] - at), at
+
+
 def test_a_job_without_expectations_goes_by_its_steps() -> None:
     assert seconds_left(Phase.TRAINING, 0.0, 0.0, 9.0, {}) is None
     assert seconds_left(Phase.TRAINING, 0.25, 0.0, 10.0, {}) == pytest.approx(30.0)

@@ -186,7 +186,8 @@ def _against(one: float, other: float, digits: int = 0) -> str:
 
 
 def _rounded(percent: float, digits: int = 0) -> str:
-    return f"{percent:.{digits}f}"
+    """As tables have it, or in whole numbers with halves up."""
+    return f"{percent:.{digits}f}" if digits else str(math.floor(percent + 0.5))
 
 
 def _classes(report: Mapping[str, Any]) -> Sequence[ClassShare]:
