@@ -97,8 +97,8 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     NoticeCode.CONSTANT_IMAGES: "Images show a single colour. Such an image occurs in many data sets and ties their "
     "budgets together; ⟦leave_out_constant_images⟧ leaves it out.",
     NoticeCode.CONSTANT_IMAGES_LEFT_OUT: "Images of a single colour were left out, as you asked.",
-    NoticeCode.REPEATED_IMAGES: "Images have the same pixels as an earlier one. The promise covers each record, not "
-    "all copies together: remove the copies, or group them as one unit.",
+    NoticeCode.REPEATED_IMAGES: "Images have the same pixels as an earlier one. Of protected images the promise covers "
+    "each record, not all copies together: remove the copies, or group them as one unit.",
     NoticeCode.SHARES_RECORDS: "Images were uploaded before, so this data set shares the budget of that upload for "
     "ever.",
     NoticeCode.SHARES_CONSTANT_IMAGES: "Images that were uploaded before show a single colour. If the data sets have "

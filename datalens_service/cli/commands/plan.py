@@ -119,7 +119,7 @@ def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
         for one in compared["methods"]
     ]
     averages = f"{tell_range(expected['class_averages_low'], expected['class_averages_high'])} (guess)"
-    simpler = [("  Noisy class averages", averages), ("  Guessing", f"{expected['guessing']:.0f} %")]
+    simpler = [("  Noisy class averages", averages), ("  Guessing, classes equal", f"{expected['guessing']:.0f} %")]
     table = [*rows, *((*row, "", "", "") for row in simpler)]
     columns = ("  method", "accuracy", "looks", "trains", "memory")
     return f"{output.format_table(columns, table).plain}\n* The default. {compared['reason']}"
