@@ -52,7 +52,7 @@ LINKABILITY: Final = Question(
     "on one account, whose limit bounds them all together.",
     "Releases from other data sets about the same people have accounts of their own; their losses add up. Nobody but "
     "you can know whether there are any.",
-    "The release names no private {unit} and has none of its images. Jobs on the same data set draw on one account, "
+    "The release names no private {unit}, and no images of one are in it. Jobs on the same data set draw on one account, "
     "whose limit bounds them all together.",
 )
 INFERENCE: Final = Question(
