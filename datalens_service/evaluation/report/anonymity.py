@@ -52,8 +52,8 @@ LINKABILITY: Final = Question(
     "on one account, whose limit bounds them all together.",
     "Releases from other data sets about the same people have accounts of their own; their losses add up. Nobody but "
     "you can know whether there are any.",
-    "The release names no private {unit}, and no images of one are in it. Jobs on the same data set draw on one account, "
-    "whose limit bounds them all together.",
+    "The release names no private {unit}, and no images of one are in it. Jobs on the same data set draw on one "
+    "account, whose limit bounds them all together.",
 )
 INFERENCE: Final = Question(
     "Inference",
