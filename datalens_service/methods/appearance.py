@@ -52,12 +52,13 @@ _LARGEST_OUTLINED: Final = 32 * 32
 _MOST_TEXTURE: Final = 0.5
 """Share of unmodelled variance that is drawn as noise, above which images look like it."""
 
+_BLURRED: Final = "What moves from image to image is a blur; edges, texture and rare kinds are missing"
+_FINISHED: Final = "Edges and texture come from public images and tell nothing of private ones; rare kinds are missing"
 _SENTENCES: Final[dict[Looks, str]] = {
     "noise": "Expect noise more than pictures: with about {units}, this budget drowns most of what images of a class "
     "have in common.",
     "soft": "The images are soft: with about {units}, this budget shows what images of a class have in common at the "
-    "same place, as rough shapes and tones. What moves from image to image is a blur; edges, texture and rare kinds "
-    "are missing, and many images do not show the class of their label.",
+    "same place, as rough shapes and tones. " + _BLURRED + ", and many images do not show the class of their label.",
     "recognisable": "Outlines are recognisable: with about {units}, this budget shows shapes. Texture is rough, "
     "rare kinds are missing, and not every image shows the class of its label.",
     "like photographs": "The images are public ones, unchanged, and look as they did. Labels were learned from about "
@@ -70,7 +71,6 @@ _SCARCE: Final = (
     "The images are smudges: with about {units}, this budget shows rough tones of a class at most, and hardly a shape."
 )
 _TEXTURED: Final = "Noise lies over them, on purpose: classifiers learn more from it, and it shows nothing."
-_FINISHED: Final = "Fine detail comes from public images and tells nothing of private ones."
 
 
 def count_evidence(schema: Schema, mu: float) -> float:
@@ -127,8 +127,10 @@ def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, poo
         return ""
     said = [_choose_sentence(method, plan, schema, looks)]
     said += [_TEXTURED] if _is_textured(method) else []
-    said += [_FINISHED] if pool and method.name == _POOLED else []
-    return " ".join(said).format(units=units)
+    text = " ".join(said).format(units=units)
+    if not pool or method.name != _POOLED:
+        return text
+    return text.replace(_BLURRED, _FINISHED) if _BLURRED in text else f"{text} {_FINISHED}."
 
 
 def _choose_sentence(method: RegisteredMethod, plan: Plan, schema: Schema, looks: Looks) -> str:
