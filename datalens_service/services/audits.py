@@ -166,4 +166,4 @@ def _check_needs_no_pool(method: AnyMethod) -> None:
 
 def _check_units(schema: Schema) -> None:
     if schema.num_units < FEWEST_UNITS:
-        raise InvalidSpec(f"Models of an audit learn from parts of the dataset: it needs {FEWEST_UNITS} units.")
+        raise InvalidSpec(f"Models of an audit learn from parts of the data set: it needs {FEWEST_UNITS} units.")

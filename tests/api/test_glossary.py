@@ -15,7 +15,7 @@ from datalens_service.evaluation.metrics import METRICS
 from datalens_service.store.access import keys
 
 HINT = re.compile(r'<details class="why">.*?</details>', re.DOTALL)
-LINK = re.compile(r'href="/glossary#([^"]+)"')
+LINK = re.compile(r'href="/glossary#word-([^"]+)"')
 COMPARED = "two jobs"
 ASKED = ("ε", "δ", "tier", "FID", "extractor")
 
@@ -39,7 +39,7 @@ def pages(
 
 
 def test_every_question_mark_leads_to_its_word(client: TestClient, pages: dict[str, str]) -> None:
-    anchors = set(re.findall(r' id="([^"]+)"', pages["/glossary"]))
+    anchors = set(re.findall(r' id="word-([^"]+)"', pages["/glossary"]))
     asked = {place: [LINK.findall(hint) for hint in HINT.findall(page)] for place, page in pages.items()}
     assert sum(map(len, asked.values())) > len(METRICS)
     wrong = {place: links for place, hints in asked.items() for links in hints if not links or {*links} - anchors}

@@ -1,6 +1,7 @@
 """The page of a classifier job: a table of the owner's test images instead of samples."""
 
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,12 @@ def test_the_owner_sees_which_class_is_taken_for_which(
     expect(page.locator("img.grid")).to_have_count(0)
     expect(page.get_by_text("not to be passed on: the guarantee")).to_be_visible()
     owner.shows("classifier-job")
+    page.get_by_label("Licence").select_option("CC0-1.0")
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="Download as a model to publish").click()
+    coming.value.save_as(tmp_path / "model.zip")
+    with zipfile.ZipFile(tmp_path / "model.zip") as archive:
+        assert "CC0-1.0" in archive.read("LICENSE").decode()
     page.goto("/releases")
     owner.shows("classifier-release")
 

@@ -129,6 +129,11 @@ def test_somebody_walks_from_upload_to_release(
     assert place["y"] + place["height"] < PHONE["height"], "not on the first screen"
     assert page.evaluate("document.documentElement.scrollHeight") < 4000
     _is_published(page, tmp_path)
+    page.get_by_label("Meaning of ε and δ").click()
+    page.get_by_role("link", name="More on δ").click()
+    expect(page.locator("[id='word-δ']")).to_be_in_viewport()
+    visitor.shows("glossary")
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
     page.goto("/jobs")
     expect(page.get_by_role("row").last).to_contain_text("18.1 %")
     assert page.get_by_role("region", name="Jobs, a table").evaluate(SEEN_WHOLE), "a column lies beyond the screen"

@@ -7,7 +7,7 @@ from datalens_service.evaluation.metrics.metric import Metric
 METRIC: Final = Metric(
     name="accuracy_holdout",
     title="Set-aside images, noisy count",
-    meaning="Share of the images of another private dataset that the standard CNN labels correctly, with noise added "
+    meaning="Share of the images of another private data set that the standard CNN labels correctly, with noise added "
     "and paid for from the budget of that data set.",
     unit="percent",
     better="higher",

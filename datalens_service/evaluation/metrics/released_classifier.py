@@ -16,7 +16,7 @@ ACCURACY: Final = Metric(
 HOLDOUT: Final = Metric(
     name="classifier_accuracy_holdout",
     title="Released classifier, set-aside images, noisy count",
-    meaning="Share of the images of another private dataset that the released classifier labels correctly, with noise "
+    meaning="Share of the images of another private data set that the released classifier labels correctly, with noise "
     "added and paid for from the budget of that data set.",
     unit="percent",
     better="higher",
