@@ -14,6 +14,8 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from datalens_service.data.dataset import Split
 from datalens_service.data.digits import digits
+from datalens_service.settings import Settings
+from in_process_service import InProcessService
 from tests.browser.visitor import ACTIONS, Visitor, after_the_scripts
 from tests.cli.service import RunningService
 
@@ -53,6 +55,15 @@ def screenshots() -> Path:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """`datalens serve`, as a person starts it."""
     running = RunningService(tmp_path_factory.mktemp("service") / "data")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def service_without_worker(tmp_path: Path, sqlite_template: Path) -> Iterator[InProcessService]:
+    """A new one, in which a job goes as far as its test takes it."""
+    shutil.copy(sqlite_template, tmp_path)
+    running = InProcessService(Settings(data_dir=tmp_path))
     yield running
     running.stop()
 

@@ -5,9 +5,7 @@ The test is the worker. The job is as slow as its rows say, so nothing depends o
 
 import io
 import re
-import shutil
 import zipfile
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from playwright.sync_api import Page, expect
 from api.deps import Services
 from datalens_service.clock import utc_now
 from datalens_service.phases import Phase
-from datalens_service.settings import Settings
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.service_tables import GENERATOR
@@ -83,12 +80,8 @@ class Worker:
 
 
 @pytest.fixture
-def service(tmp_path: Path, sqlite_template: Path) -> Iterator[InProcessService]:
-    """One without a worker."""
-    shutil.copy(sqlite_template, tmp_path)
-    running = InProcessService(Settings(data_dir=tmp_path))
-    yield running
-    running.stop()
+def service(service_without_worker: InProcessService) -> InProcessService:
+    return service_without_worker
 
 
 def test_somebody_walks_from_upload_to_release(
@@ -99,7 +92,7 @@ def test_somebody_walks_from_upload_to_release(
     page = visitor.page
     page.set_viewport_size(PHONE)  # type: ignore[arg-type]
     visitor.sign_in()
-    visitor.upload(upload)
+    dataset = visitor.upload(upload)
     expect(page.locator("#upload-private .histogram li")).to_have_count(10)
     _fits(visitor, "stored")
 
@@ -137,6 +130,9 @@ def test_somebody_walks_from_upload_to_release(
     page.goto("/jobs")
     expect(page.get_by_role("row").last).to_contain_text("18.1 %")
     assert page.get_by_role("region", name="Jobs, a table").evaluate(SEEN_WHOLE), "a column lies beyond the screen"
+    page.goto(f"/datasets/{dataset}")
+    page.get_by_role("button", name="Attack a network without privacy").click()
+    expect(page.get_by_role("region", name="Audits, a table")).to_contain_text("Waiting")
     page.goto("/releases")
     expect(page.get_by_role("article")).to_have_count(1)
     _fits(visitor, "releases")
