@@ -50,7 +50,7 @@ def test_a_pool_with_private_labels_is_called_what_it_is(
     assert LICENCE.translate(NO_BRACES) in said
     assert card["public_images"]["license"] == LICENCE
     page = client.get(f"/v1/jobs/{job['id']}/report", params={"audience": "releasable", "format": "html"}).text
-    assert "Public images with private labels" in page
+    assert "Public images with labels learned from private ones" in page
     assert "synthetic images" not in page.lower()
     names = {file["name"] for file in client.get(f"/v1/jobs/{job['id']}/artifacts").json()["items"]}
     assert {"generator.safetensors", "classifier.safetensors", "classifier.onnx", "samples.png"} <= names

@@ -211,4 +211,4 @@ def test_a_report_of_public_images_calls_nothing_synthetic():
     texts = [view["summary"], view["usefulness"], [(one["title"], one["meaning"]) for one in view["measures"]]]
     assert view["measures"]
     assert "synthetic" not in json.dumps(texts)
-    assert "Public images with private labels" in owner_html(made)
+    assert "Public images with labels learned from private ones" in owner_html(made)

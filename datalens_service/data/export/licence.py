@@ -40,9 +40,17 @@ LICENCES: Final[dict[str, Licence]] = {
 """By SPDX id, and `other`."""
 
 
-def licence_text(spdx: str) -> str:
-    """The file LICENSE."""
+def licence_text(spdx: str, of_images: str | None = None) -> str:
+    """The file LICENSE.
+
+    Args:
+        of_images: What was declared of public images that keep their own; None if there are none.
+    """
     licence = LICENCES[spdx]
+    if of_images is not None:
+        return (
+            f"The images keep their own terms ({describe_licence(of_images)}). Of the labels:\n\n{licence_text(spdx)}"
+        )
     if spdx == "other":
         return (
             "No licence was chosen for this data set. Its rights holder has reserved all rights; ask before you use "

@@ -30,9 +30,10 @@ def description(card: Mapping[str, Any], count: int) -> str:
     images, privacy = card["images"], card["privacy"]
     if is_verbatim(card):
         return (
-            f"{count:,} public images of {images['width']} by {images['height']} pixels, as they were published, with "
-            f"labels of {len(images['class_names'])} classes that were learned from private images with "
-            f"({privacy['epsilon']}, {privacy['delta']})-differential privacy for one {privacy['unit']}."
+            f"{count:,} draws with replacement from {card['public_images']['images']:,} public images of "
+            f"{images['width']} by {images['height']} pixels, as they were uploaded, with labels of "
+            f"{len(images['class_names'])} classes that were learned from private images with ({privacy['epsilon']}, "
+            f"{privacy['delta']})-differential privacy for one {privacy['unit']}."
         )
     return (
         f"{count:,} synthetic images of {images['width']} by {images['height']} pixels in {len(images['class_names'])} "
@@ -53,7 +54,7 @@ def dataset_card(
     # JSON is YAML, so nothing in a name can break out of its quotes.
     lines = [
         "---",
-        f"license: {LICENCES[spdx].hub_id}",
+        f"license: {LICENCES['other' if is_verbatim(card) else spdx].hub_id}",
         f"pretty_name: {json.dumps(name, ensure_ascii=False)}",
         "task_categories: [image-classification]",
         f"tags: [{'public-images' if is_verbatim(card) else 'synthetic'}, differential-privacy]",

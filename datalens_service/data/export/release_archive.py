@@ -35,7 +35,7 @@ _NOTICE: Final = (
 
 
 _PUBLIC_NOTICE: Final = (
-    "The images in this data set are public ones, as they were published; no model made them. Their labels were\n"
+    "The images in this data set are public ones, as they were uploaded; no model made them. Their labels were\n"
     "learned from private images under differential privacy. README.md names where they come from: that licence holds\n"
     "({licence}).\n"
 )
@@ -122,7 +122,7 @@ def _texts(
         "classes.json": _json(classes),
         "croissant.json": _json(metadata),
         "provenance.json": provenance(card),
-        "LICENSE": licence_text(spdx),
+        "LICENSE": licence_text(spdx, card["public_images"].get("license", "") if is_verbatim(card) else None),
         "NOTICE": _notice(card),
     }
     return {file: text.encode() for file, text in texts.items()}

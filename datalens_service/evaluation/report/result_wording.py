@@ -37,8 +37,7 @@ _GENERATOR: Final = ResultWording(
 )
 _PUBLIC_IMAGES: Final = ResultWording(
     synthetic=False,
-    made="These are public images, as they were published, with labels of their own. Which label belongs to which was "
-    "learned",
+    made="These are public images, as they were uploaded, with new labels. Which label belongs to which was learned",
     studied="the labels, and everything that is released with them,",
     covered=(
         "Labels: everything that labels, and the choice of images, tell of private images came out of the releases "
