@@ -203,26 +203,28 @@ def samples() -> str:
 def panel() -> str:
     """The latest line of each cell of the panel: a row per set and size, a column per budget."""
     shown: dict[str, dict[float | str, str]] = {}
+    before = {line["cell"]: line["accuracy"] for line in read_results("before")}
     latest = {(line["cell"], line.get("public_data")): line for line in read_results("panel")}
     for (name, pool_file), line in sorted(
         latest.items(), key=lambda item: (list(CELLS).index(item[0][0]), bool(item[0][1]))
     ):
         title = f"{PANEL[CELLS[name].dataset]}, {CELLS[name].records:,}{' and a pool' if pool_file else ''}"
-        figures = "/".join(f"{line[key]:.1f}" for key in ("class_averages", "moments"))
-        if "teach_accuracy" in line:
-            figures = f"{line['teach_accuracy']:.1f} ({line['accuracy']:.1f})/{figures}"
-        else:
-            figures = f"{line['accuracy']:.1f}/{figures}"
-        shown.setdefault(title, {}).update({CELLS[name].epsilon: figures, "real": f"{line['real']:.1f}"})
-    head = ["set, records", *(f"ε = {epsilon:g}" for epsilon in PANEL_BUDGETS), "real"]
-    columns = (*PANEL_BUDGETS, "real")
+        epsilon, baselines = CELLS[name].epsilon, f"{line['class_averages']:.1f}/{line['moments']:.1f}"
+        cells = shown.setdefault(title, {})
+        cells[epsilon] = f"{line['teach_accuracy']:.1f} ({line['accuracy']:.1f})/{baselines}"
+        cells["real"] = f"{line['real']:.1f}"
+        if name in before:
+            cells["before"] = f"{before[name]:.1f} ({epsilon:g})"
+    columns: tuple[float | str, ...] = ("before", *PANEL_BUDGETS, "real")
+    head = ["set, records", *(name if isinstance(name, str) else f"ε = {name:g}" for name in columns)]
     return table(head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()])
 
 
 def costs() -> str:
     """The latest line of each set of owners, and the powers by which its figures follow what differs."""
     latest = {line["along"]: line for line in read_results("owners")}
-    head = ["records, pixels, classes", "images", "of processor", "evaluation", "of processor", "peak MiB", "accuracy"]
+    seconds = ["images, s", "of processor", "evaluation, s", "of processor"]
+    head = ["records, pixels, classes", *seconds, "peak MiB", "accuracy"]
     return table(head, [_cost(latest[along], latest["first"]) for along in (*SETS, RIVAL) if along in latest])
 
 
@@ -231,7 +233,7 @@ def _cost(line: dict[str, Any], first: dict[str, Any]) -> list[str]:
         return [
             line["method"],
             "",
-            f"{line['processor_seconds']:.0f} s",
+            f"{line['processor_seconds']:.0f}",
             "",
             "",
             f"{line['peak_mib']:,}",
@@ -240,8 +242,8 @@ def _cost(line: dict[str, Any], first: dict[str, Any]) -> list[str]:
     size = f"{line['records']:,}, {line['side']}×{line['side']}, {line['classes']}"
     powers = growth(first, line, line["along"]) if line is not first else {}
     names = ("release_seconds", "release_processor_seconds", "evaluation_seconds", "evaluation_processor_seconds")
-    grown = {name: f" (power {power + 0:g})" for name, power in powers.items()}
-    seconds = [f"{line[name]:.0f} s{grown.get(name, '')}" for name in names]
+    grown = {name: f" ({power + 0:g})" for name, power in powers.items()}
+    seconds = [f"{line[name]:.0f}{grown.get(name, '')}" for name in names]
     accuracy = f"{line['accuracy']}/{line['class_averages']}"
     return [size, *seconds, f"{line['peak_mib']:,}{grown.get('peak_mib', '')}", accuracy]
 
