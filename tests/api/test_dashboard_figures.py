@@ -155,6 +155,11 @@ def test_shares_never_leave_the_gauge() -> None:
     assert budget_breakdown.Shares(spent=99.99, reserved=0.02).left == 0
 
 
+def unmeasured() -> Job:
+    """One whose end was asked for while it was measured."""
+    return replace(job(JobState.SUCCEEDED, "evaluating", 1, 4), cancel_requested=True)
+
+
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
@@ -168,6 +173,10 @@ def test_shares_never_leave_the_gauge() -> None:
         (job(JobState.FAILED, "packaging", 1, 4), [*["done"] * 4, "stopped", "todo", "todo"]),
         (job(JobState.CANCELLED, started_at=None), ["stopped", *["todo"] * 6]),
         (job(JobState.SUCCEEDED, "reporting", 4, 4), ["done"] * 7),
+        (
+            replace(job(JobState.SUCCEEDED, "evaluating", 1, 4), cancel_requested=True),
+            [*["done"] * 5, "stopped", "todo"],
+        ),
     ],
 )
 def test_a_job_is_in_one_stage(found: Job, expected: list[str]) -> None:

@@ -47,8 +47,9 @@ def job_phases(job: Job) -> list[Stage]:
 
 
 def _place(job: Job, phases: list[str]) -> int:
-    """Number of the stage a job is in, or was in when it ended; behind the last one if it succeeded."""
-    if job.state is JobState.SUCCEEDED:
+    """Number of the stage a job is in, or was in when it ended; behind the last one if it succeeded in all."""
+    unmeasured = job.cancel_requested and job.progress.phase == Phase.EVALUATING
+    if job.state is JobState.SUCCEEDED and not unmeasured:
         return len(phases)
     if job.state is JobState.QUEUED or job.started_at is None:
         return 0
