@@ -485,7 +485,7 @@ def _applies(kind: ExtractorKind, facts: PublicFacts) -> bool:
     return facts.has_reference and kind in facts.settings.fidelity
 
 
-_WORTH: Final = {"domain": 40_000, "random": 16_000}
+_WORTH: Final = {"domain": 20_000, "random": 10_000}
 """Images that the standard CNN is trained on in the time that all figures of an extractor take."""
 _WORTH_OF_OTHERS: Final = 200_000
 

@@ -16,7 +16,7 @@ _FEW_SECONDS: Final = 10.0
 """Expected, below which a phase says little of how fast the machine is."""
 _OVERDUE: Final = 0.25
 """Part of the time of a phase that is left, at least, while nobody knows how far it is."""
-_TRUST, _TRUST_IN_EVEN_STEPS = 0.75, 0.25
+_TRUST, _TRUST_IN_EVEN_STEPS = 0.75, 0.1
 """In steps, as powers of the share that was made: the first of most phases may take longest."""
 _EVEN: Final = frozenset({Phase.EVALUATING})
 """Phases whose steps take as long as each other."""
