@@ -30,7 +30,8 @@ _BASIS: Final = (
     "size: "
 )
 _GUESSED: Final = (
-    "A guess: no such job was measured. It rests on jobs with as many images of a class, on images of the nearest kind."
+    "A guess: no such job was measured. It rests on jobs with as much evidence (μ times the protected units of a "
+    "class), on images of the nearest kind."
 )
 _NAMES: Final = {
     "mnist": "written digits",
