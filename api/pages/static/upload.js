@@ -194,7 +194,7 @@ class Upload {
     const { schema, privacy, joined } = dataset;
     const facts = [
       ...(joined ? [["Known images", shared(joined)]] : []),
-      ["Protected", `${schema.num_units.toLocaleString()} ${schema.unit === "record" ? "image" : schema.unit}s`],
+      [schema.records_are_public ? "Images" : "Protected", `${schema.num_units.toLocaleString()} ${schema.unit === "record" ? "image" : schema.unit}s`],
       ["Size", `${schema.width} × ${schema.height} pixels, ${schema.channels === 1 ? "grey" : `${schema.channels} channels`}`],
       ...(schema.preparation ? [["Prepared", prepared(schema.preparation)]] : []),
       ["Classes", `${schema.class_names.length}: ${schema.class_names.slice(0, 12).join(", ")}`],
