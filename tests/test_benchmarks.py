@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -25,23 +26,29 @@ from datalens_service.data.dataset import Schema
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.spec import TrainingSpec
+from deployments.fork_servers import start_program
 from tests.data.hostile import CORPUS
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_reduced_benchmark_of_the_service() -> None:
-    # In a process of its own: it starts an event loop, and the tests of pages leave theirs running in this one.
-    command = [sys.executable, "-m", "benchmarks.service", "--clients", "3", "--requests", "2"]
-    report = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+def report_of(command: str, folder: Path) -> dict[str, Any]:
+    """What a benchmark prints, in a process of its own: tests of pages leave an event loop running in this one."""
+    printed, stderr = folder / "report.json", 2
+    with printed.open("wb") as file:
+        assert start_program(command.split(), os.environ, file.fileno(), stderr, ROOT).wait() == 0
+    return dict(json.loads(printed.read_text()))
+
+
+def test_reduced_benchmark_of_the_service(tmp_path: Path) -> None:
+    report = report_of("benchmarks.service --clients 3 --requests 2", tmp_path)
     for name in ("submit", "status", "list", "plan", "download"):
         assert 0 < report[name]["p50_ms"] <= report[name]["p95_ms"]
         assert report[name]["errors"] == 0
 
 
-def test_a_grown_service_answers_and_its_journals_add_up() -> None:
-    command = [sys.executable, "-m", "benchmarks.growth", "--jobs", "20", "--datasets", "10", "--requests", "2"]
-    report = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+def test_a_grown_service_answers_and_its_journals_add_up(tmp_path: Path) -> None:
+    report = report_of("benchmarks.growth --jobs 20 --datasets 10 --requests 2", tmp_path)
     # The real job, and two copies with a reservation, eight charges and a settlement each behind the opening.
     assert (report["rows_of_jobs"], report["verified_entries"]) == (21, 21)
 

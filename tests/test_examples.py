@@ -1,13 +1,11 @@
 """The examples run as they are."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from deployments.fork_servers import warm_environment
+from deployments.fork_servers import start_program
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MAKES = {
@@ -22,6 +20,7 @@ def test_every_example_is_run_here() -> None:
 
 @pytest.mark.parametrize("name", MAKES)
 def test_example(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, EXAMPLES / name, tmp_path / "made"]
-    subprocess.run(command, env=os.environ | warm_environment(), check=True, timeout=280)
+    stdout, stderr = 1, 2
+    example = start_program([str(EXAMPLES / name), str(tmp_path / "made")], os.environ, stdout, stderr)
+    assert example.wait(280) == 0
     assert {path.name for path in (tmp_path / "made").iterdir()} >= MAKES[name]

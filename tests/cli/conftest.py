@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from child_programs import without_processes
 from cli.service import RunningService
 from datalens_service.cli.app import app
+
+__all__ = ["without_processes"]
 
 Run = Callable[..., Result]
 

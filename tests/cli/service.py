@@ -3,13 +3,11 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from deployments.fork_servers import start_program
-from deployments.forked_programs import ForkedProgram
 from ports import free_port
 
 PATIENCE = 240.0
@@ -19,21 +17,18 @@ DATALENS = [sys.executable, "-m", "datalens_service.cli"]
 class RunningService:
     """Starts the service and waits until it has said where it is."""
 
-    def __init__(self, data_dir: Path, options: tuple[str, ...] = (), umask: int = -1) -> None:
+    def __init__(self, data_dir: Path, options: tuple[str, ...] = (), umask: int = 0o022) -> None:
         self.data_dir = data_dir
         self.port = free_port()
         data_dir.parent.mkdir(parents=True, exist_ok=True)
         self.log = data_dir.parent / f"serve-{self.port}.log"
         said, ours = os.pipe()
         self._said_to = os.fdopen(said, "rb")
-        command = [*DATALENS, "serve", "--port", str(self.port), "--data-dir", str(data_dir), "--json", *options]
-        self.process: subprocess.Popen[bytes] | ForkedProgram
+        command = [DATALENS[-1], "serve", "--port", str(self.port), "--data-dir", str(data_dir), "--json", *options]
+        before = os.umask(umask)
         with self.log.open("ab") as log, os.fdopen(ours, "wb"):
-            if umask == -1:
-                self.process = start_program(command[2:], os.environ, ours, log.fileno(), data_dir.parent)
-            else:
-                # Neither importer nor fork servers have this mask.
-                self.process = subprocess.Popen(command, stdout=ours, stderr=log, cwd=data_dir.parent, umask=umask)
+            self.process = start_program(command, os.environ, ours, log.fileno(), data_dir.parent)
+        os.umask(before)
         self.said = self._said()
 
     @property

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +15,10 @@ from datalens_service.local.local_run import open_local_run
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.jobs import jobs
 from datalens_service.store.ledger import account_summary
+from deployments.fork_servers import start_program
 from deployments.hold import Hold
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 VOTES = (
     *("--method", "datalens", "--images", "50", "--no-evaluation", "--epsilon", "2", "--out", "out"),
     *("--set", "num_teachers=128", "--set", "images_per_step=4", "--set", "top_k=8", "--set", "threshold=none"),
@@ -51,7 +50,8 @@ def _ends_without_its_second_rank(command: list[str], folder: Path) -> int:
     """Exit code of torchrun, whose rank 1 is killed after some charges."""
     hold = Hold(folder)
     environment = {**os.environ, **hold.environment, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as torchrun, hold.behind(2):
+    with hold.behind(2), (folder / "said").open("wb") as said:
+        torchrun = start_program(command, environment, said.fileno(), said.fileno(), folder)
         log = folder / "out" / "private" / "ledger.log"
         until = time.monotonic() + PATIENCE
         while not (log.exists() and log.read_bytes().count(b"\n") >= 3):

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import time
 import zipfile
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from datalens_service.spec import Device
 from datalens_service.store.jobs import jobs
 from datalens_service.store.ledger import account_summary, chain_verification
 from datalens_service.store.tables import JobRow, RecordFingerprintRow
+from deployments.fork_servers import start_program
 from deployments.hold import Hold
 
 Run = Callable[..., Result]
@@ -276,7 +276,7 @@ def test_an_unfinished_run_makes_way_for_another_that_can_be_paid(
 
 def test_a_killed_run_goes_on_when_it_is_started_again(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
     command = ["train", "--confirm-classes", "--data", str(npz), "--epsilon", "2", "--out", "out", *VOTES]
-    _kill_in_the_middle([*DATALENS, *command], tmp_path)
+    _kill_in_the_middle([DATALENS[-1], *command], tmp_path)
     with open_local_run(Path("out")) as local_run:
         [job] = jobs.list_jobs(local_run.database).items
         before = len(_spends(local_run))
@@ -296,10 +296,8 @@ def test_a_killed_run_goes_on_when_it_is_started_again(datalens_json: Json, npz:
 def _kill_in_the_middle(command: list[str], folder: Path) -> None:
     hold = Hold(folder)
     environment = {**os.environ, **hold.environment, "OMP_NUM_THREADS": "1"}
-    with (
-        subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process,
-        hold.behind(4, "charge"),
-    ):
+    with hold.behind(4, "charge"), (folder / "said").open("wb") as said:
+        process = start_program(command, environment, said.fileno(), said.fileno(), folder)
         log = folder / "out" / "private" / "ledger.log"
         until = time.monotonic() + PATIENCE
         while not (log.exists() and log.read_bytes().count(b"\n") >= 5):

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
-from deployments.forked_programs import VARIABLE, ForkedProgram, receive_streams, serve_program
+from deployments.forked_programs import VARIABLE, ForkedProgram, read_mask, receive_streams, serve_program
 from deployments.hold import HOOK_PATH, Hold
 from workers import fork_jobs
 from workers.process.fork_server import WAITS_ASLEEP, ForkServer
@@ -41,7 +41,7 @@ def use(path: str) -> None:
     def adopt(server: ForkServer) -> None:
         control = socket.socket(socket.AF_UNIX)
         control.connect(path)
-        control.sendall(b"\n")
+        control.sendall(read_mask())
 
         def poll() -> int | None:
             readable, _, _ = select.select([control], [], [], 0)
@@ -74,7 +74,7 @@ def warm_environment() -> dict[str, str]:
 def start_program(
     program: Sequence[str], variables: Mapping[str, str], output: int, errors: int, folder: Path | None = None
 ) -> ForkedProgram:
-    """Start a module with arguments as a fork, without input."""
+    """Start a module or a script with arguments as a fork, without input."""
     with Path(os.devnull).open("rb") as nothing:
         return ForkedProgram(program, {**variables, **warm_environment()}, (nothing.fileno(), output, errors), folder)
 

@@ -22,7 +22,8 @@ from typing import Any, NoReturn
 VARIABLE = "TEST_FORK_SERVER"
 """Path of the socket at which a worker under test asks for its server, a program for its fork."""
 
-_COMMANDS = ("datalens_service.cli", *(f"datalens_service.programs.{name}" for name in ("prediction", "sampling")))
+_PROGRAMS = ("individual_epsilon", "prediction", "sampling")
+_COMMANDS = ("datalens_service.cli", *(f"datalens_service.programs.{name}" for name in _PROGRAMS))
 _SCRIPT = "datalens"
 _STREAMS = (0, 1, 2)
 _CODE_BYTES = 4
@@ -44,12 +45,10 @@ class ForkedProgram:
     def __init__(
         self, program: Sequence[str], variables: Mapping[str, str], streams: Sequence[int], folder: Path | None = None
     ) -> None:
-        mask = os.umask(0)
-        os.umask(mask)
-        asked = {"program": program, "folder": str(folder or Path.cwd()), "variables": {**variables}, "mask": mask}
+        asked = {"program": program, "folder": str(folder or Path.cwd()), "variables": {**variables}}
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(variables[VARIABLE])
-        socket.send_fds(self._connection, [b"\n"], streams)
+        socket.send_fds(self._connection, [read_mask()], streams)
         self._connection.sendall(json.dumps(asked).encode() + b"\n")
         self.pid = _receive(self._connection)
         self.returncode: int | None = None
@@ -86,7 +85,7 @@ class ForkedProgram:
 
 def become_fork(command: list[str]) -> None:
     """Do a command in a fork, and end as it ends; return where it is none, serves, or lacks a stream."""
-    words = [word for word in command[1:] if word != "-P"]
+    words = [word for word in command[1:] if word not in ("-P", "-u")]
     if words[:1] == ["-m"] and words[1] in _COMMANDS:
         words = words[1:]
     elif not words or Path(words[0]).name != _SCRIPT:
@@ -109,9 +108,18 @@ def become_fork(command: list[str]) -> None:
     os._exit(code)
 
 
+def read_mask() -> bytes:
+    """Of this process, which those that are forked for it have, too; whoever asks for a fork says it first."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return bytes([mask])
+
+
 def receive_streams(connection: socket.socket) -> list[int]:
-    """What a program hands over first; nothing from a worker, which asks for a fork server."""
-    return socket.recv_fds(connection, 1, len(_STREAMS))[1]
+    """Take the mask; the streams that a program hands over, and nothing from a worker, which asks for a fork server."""
+    mask, streams, _, _ = socket.recv_fds(connection, 1, len(_STREAMS))
+    os.umask(mask[0])
+    return streams
 
 
 def serve_program(connection: socket.socket, streams: list[int]) -> NoReturn:
@@ -138,11 +146,13 @@ def _run(asked: dict[str, Any], streams: list[int]) -> int:
     import atexit
     import runpy
     import threading
+    import warnings
 
     _begin_anew(asked, streams)
+    warnings.filterwarnings("ignore", ".* found in sys.modules after import", RuntimeWarning)
     code = 0
     try:
-        if Path(sys.argv[0]).name == _SCRIPT:
+        if Path(sys.argv[0]).is_absolute():
             runpy.run_path(sys.argv[0], run_name="__main__")
         else:
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
@@ -177,7 +187,6 @@ def _begin_anew(asked: dict[str, Any], streams: list[int]) -> None:
     sys.stderr.reconfigure(errors="backslashreplace", line_buffering=True)
     os.environ.clear()
     os.environ.update(asked["variables"])
-    os.umask(asked["mask"])
     os.chdir(asked["folder"])
     sys.path[:0] = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place not in sys.path]
     sys.argv[:] = asked["program"]

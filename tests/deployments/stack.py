@@ -174,7 +174,7 @@ class LocalStack(Stack):
         return ("workers.process.supervisor",)
 
     def deliver(self, job_id: str) -> None:
-        self.start_module("workers.run_job", job_id)
+        self.start_warm("workers.run_job", job_id)
 
 
 class CeleryStack(Stack):

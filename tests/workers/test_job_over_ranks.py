@@ -21,7 +21,7 @@ from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job, JobState
-from deployments.deployment import MOMENTS, PATIENCE, VOTES, Deployment, lamps
+from deployments.deployment import MOMENTS, PATIENCE, VOTES, Deployment, Process, lamps
 from ports import free_port
 from workers.process import followers
 from workers.process.followers import StartedRanks
@@ -94,14 +94,14 @@ def test_a_job_over_two_ranks_is_a_job_over_one(local: Deployment) -> None:
     local.verified(alone)
 
 
-def start_other_rank(local: Deployment) -> tuple[Rendezvous, subprocess.Popen[bytes]]:
+def start_other_rank(local: Deployment) -> tuple[Rendezvous, Process]:
     """Rank 1, as a batch system starts it; and where rank 0, which is this process, meets it."""
     address = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     local.changes |= {"RANK": "1", **address}
     os.environ.update(address, RANK="0")
     rendezvous = read_rendezvous()
     assert rendezvous is not None
-    return rendezvous, local.start_module("workers.run_job")
+    return rendezvous, local.start_warm("workers.run_job")
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes as Linux does")
