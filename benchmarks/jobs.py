@@ -129,7 +129,7 @@ def traced(name: str, epsilon: float, units: int) -> dict[str, Any]:
     result = run(spec, data, account=UnchargedAccount(), observe=trace)
     if isinstance(result.model, Generator):
         trace(Phase.DRAWING, 0, 1)
-        result.model.sample(spec.synthetic_images)
+        result.model.sample(spec.synthetic_images, observe=partial(trace, Phase.DRAWING))
         trace(Phase.PACKAGING, 0, 1)
         trace(Phase.EVALUATING, 0, 1)
         measured(spec, data, result, partial(trace, Phase.EVALUATING))

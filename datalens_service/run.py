@@ -6,9 +6,10 @@ mechanism's `release`, which charged `account` before it drew noise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from datalens_service.checkpoint import Checkpoints
@@ -17,7 +18,7 @@ from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec, J
 from datalens_service.mechanisms import Account
 from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.appearance import describe_images
-from datalens_service.methods.base import BranchingRun, Extras
+from datalens_service.methods.base import BranchingRun, Extras, step_lengths
 from datalens_service.methods.public_start import PublicImages, describe_source
 from datalens_service.models.public_source import PublicSource
 from datalens_service.phases import Phase
@@ -127,13 +128,13 @@ def run(
         BudgetExceeded: The account does not pay for the releases without which there is no result.
     """
     plan = plan or spec.plan(dataset.schema)
-    training = spec.method.create_run(plan, dataset, TrainingRandomness(spec.seed), options)
+    progress = _Progress(observe or _silent)
+    told = replace(options, tell=progress)
+    training = spec.method.create_run(plan, dataset, TrainingRandomness(spec.seed), told)
+    progress.enter(training, 0)
     source = _start_from(public, training, spec)
-    steps_made = _train(training, account, observe or _silent, checkpoints, previews)
-    if observe is not None:
-        # What was paid for is finished.
-        with suppress(JobStopped):
-            observe(Phase.FITTING, 0, 1)
+    steps_made = _train(training, account, progress, checkpoints, previews)
+    progress.fit()
     cost = spec.summarize(plan, dataset.schema)
     extras = training.extras(cost.epsilon_at_plan, cost.delta)
     followed, decided = _followed(training, plan)
@@ -175,17 +176,50 @@ def _start_from(public: Upload | None, training: TrainingRun, spec: TrainingSpec
     return describe_source(images, verbatim=method.releases_public_images, held=method.needs_public_images)
 
 
+class _Progress:
+    """Says how far a run is; a step that takes as long as many others counts as many."""
+
+    def __init__(self, observe: Observer) -> None:
+        self._observe = observe
+        self._training: TrainingRun | None = None
+        self._step, self._reached = 0, 0
+
+    def enter(self, training: TrainingRun, step: int) -> None:
+        """A step begins; behind the last one, training has ended."""
+        self._training, self._step = training, step
+        self(0.0)
+
+    def fit(self) -> None:
+        """All releases are made."""
+        self._training, self._reached = None, 0
+        self(0.0)
+
+    def __call__(self, share: float) -> None:
+        """So much of the step is done, or of what comes behind the last one."""
+        if self._training is None:
+            # What was paid for is finished.
+            with suppress(JobStopped):
+                self._observe(Phase.FITTING, math.floor(99 * share), 100)
+            return
+        lengths, step = step_lengths(self._training), self._step
+        before = step + sum(length - 1 for one, length in lengths.items() if one < step)
+        maximum = self._training.steps + sum(length - 1 for length in lengths.values())
+        # Only behind the last release is all of it done: then a request to cancel comes too late.
+        self._reached = max(self._reached, before + math.floor(share * (lengths.get(step, 1) - 1)))
+        self._observe(Phase.TRAINING, self._reached, maximum)
+
+
 def _train(
     training: TrainingRun,
     account: Account,
-    observe: Observer,
+    progress: _Progress,
     checkpoints: Checkpoints | None,
     previews: Previews | None,
 ) -> int:
     step = _resume(training, checkpoints)
     noise = NoiseSource()
     while step < training.steps:
-        observe(Phase.TRAINING, step, training.steps)
+        progress.enter(training, step)
         try:
             training.step(step, account, noise)
         except BudgetExceeded:
@@ -197,7 +231,7 @@ def _train(
             checkpoints.save(step, training.state())
         if previews is not None and step < training.steps and training.may_stop_before(step) and previews.due():
             previews.show(training.result())
-    observe(Phase.TRAINING, training.steps, training.steps)
+    progress.enter(training, training.steps)
     return step
 
 

@@ -5,7 +5,9 @@ figures are there, those files again that state them.
 """
 
 import json
+import math
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from datalens_service.errors import JobStopped
@@ -34,7 +36,7 @@ def package(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, o
     Paid for as they are, they are stored also if somebody asks the job to stop meanwhile.
 
     Args:
-        observe: Told of every file.
+        observe: Told of images drawn, and of every file.
 
     Raises:
         StaleLease: Another worker holds the job.
@@ -56,11 +58,18 @@ def restate(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, o
 
 
 def _store(artifacts: ArtifactStore, lease: Lease, phase: Phase, files: list[JobFile], observe: Observer) -> None:
-    for done, file in enumerate(files):
-        _observe_paid(observe, phase, done, len(files))
-        content = file.make()
+    done, whole = 0, sum(file.length for file in files)
+    for file in files:
+        _observe_paid(observe, phase, done, whole)
+        content = file.make(partial(_tell_paid, observe, phase, done, file.length, whole))
         artifacts.put(lease, file.name, content, releasable=file.releasable, media_type=file.media_type)
-    _observe_paid(observe, phase, len(files), len(files))
+        done += file.length
+    _observe_paid(observe, phase, whole, whole)
+
+
+def _tell_paid(observe: Observer, phase: Phase, done: int, length: int, whole: int, share: float) -> None:
+    """Observe that a share of one file is made."""
+    _observe_paid(observe, phase, done + math.floor(share * length), whole)
 
 
 def _observe_paid(observe: Observer, phase: Phase, value: int, maximum: int) -> None:
@@ -75,13 +84,13 @@ def _stated(contents: ReleaseContents) -> list[JobFile]:
     releasable, owners = key.sign(releasable_view(report)), key.sign(owner_view(report))
     pictures = report_pictures(contents)
     return [
-        JobFile("card.json", "application/json", True, lambda: _json(card(report))),
-        JobFile(PROOF_FILE, "application/json", True, lambda: _signed(key, JobProof.from_account_proof(proof))),
-        JobFile("report-releasable.json", "application/json", True, lambda: _json(releasable)),
-        JobFile("report-releasable.html", "text/html", True, lambda: page(releasable, pictures).encode()),
-        JobFile(ACCOUNT_FILE, "application/json", False, lambda: _signed(key, proof)),
-        JobFile("report.json", "application/json", False, lambda: _json(owners)),
-        JobFile("report.html", "text/html", False, lambda: page(owners, pictures).encode()),
+        JobFile("card.json", "application/json", True, lambda _tell: _json(card(report))),
+        JobFile(PROOF_FILE, "application/json", True, lambda _tell: _signed(key, JobProof.from_account_proof(proof))),
+        JobFile("report-releasable.json", "application/json", True, lambda _tell: _json(releasable)),
+        JobFile("report-releasable.html", "text/html", True, lambda _tell: page(releasable, pictures).encode()),
+        JobFile(ACCOUNT_FILE, "application/json", False, lambda _tell: _signed(key, proof)),
+        JobFile("report.json", "application/json", False, lambda _tell: _json(owners)),
+        JobFile("report.html", "text/html", False, lambda _tell: page(owners, pictures).encode()),
     ]
 
 

@@ -7,6 +7,7 @@ classifier     also its card for model hubs
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ from datalens_service.evaluation.report.card import card
 from datalens_service.evaluation.report.pictures import Pictures, draw_pictures
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedFile, ReleasedModel
+from datalens_service.phases import Tell
 from datalens_service.programs.sampling import PACKED_IMAGES
 from datalens_service.proof.job_proof import AccountProof
 from datalens_service.signatures import SigningKey
@@ -31,6 +33,7 @@ MODEL_CARD: Final = "README.md"
 DRAWN: Final = (PACKED_IMAGES, SAMPLES)
 """Files of images, which take long to draw."""
 
+_DRAWING_LENGTH: Final = 100
 _GRID_CLASSES: Final = 50
 _GRID_COLUMNS: Final = 10
 
@@ -41,7 +44,9 @@ class JobFile(NamedTuple):
     name: str
     media_type: str
     releasable: bool
-    make: Callable[[], Path | bytes]
+    make: Callable[[Tell], Path | bytes]
+    length: int = 1
+    """Times most of the others, to make it."""
 
 
 class ReleaseContents(NamedTuple):
@@ -71,7 +76,7 @@ def released_files(contents: ReleaseContents) -> list[JobFile]:
     model_files = [_written(contents.folder, file) for file in (*contents.model.files(), *contents.extras)]
     match contents.model:
         case Generator() as generator:
-            samples = JobFile(SAMPLES, "image/png", True, lambda: sample_picture(generator))
+            samples = JobFile(SAMPLES, "image/png", True, lambda _tell: sample_picture(generator))
             return [*model_files, _packed(contents, generator), samples]
         case _:
             return [*model_files, *_carded(contents)]
@@ -104,7 +109,7 @@ def sample_picture(generator: Generator) -> bytes:
 
 
 def _written(folder: Path, file: ReleasedFile) -> JobFile:
-    def make() -> Path:
+    def make(_tell: Tell) -> Path:
         path = folder / file.name
         file.write(path)
         return path
@@ -113,13 +118,14 @@ def _written(folder: Path, file: ReleasedFile) -> JobFile:
 
 
 def _packed(contents: ReleaseContents, generator: Generator) -> JobFile:
-    return JobFile(PACKED_IMAGES, "application/octet-stream", True, lambda: _pack_images(contents, generator))
+    make = partial(_pack_images, contents, generator)
+    return JobFile(PACKED_IMAGES, "application/octet-stream", True, make, _DRAWING_LENGTH)
 
 
-def _pack_images(contents: ReleaseContents, generator: Generator) -> Path:
+def _pack_images(contents: ReleaseContents, generator: Generator, tell: Tell) -> Path:
     """Images that can be handed out without drawing; every class in turn."""
     path = contents.folder / PACKED_IMAGES
-    images, labels = generator.sample(contents.num_images)
+    images, labels = generator.sample(contents.num_images, observe=lambda drawn, asked: tell(drawn / asked))
     soft = generator.soft_labels(contents.num_images)
     WRITERS["npz"].write(path, WrittenImages(images, labels, generator.schema, card(contents.report), soft))
     return path
@@ -129,7 +135,7 @@ def _carded(contents: ReleaseContents) -> list[JobFile]:
     """The card as model hubs read it."""
     stated: dict[str, Any] = card(contents.report)
     text = model_card(stated, contents.model.result, [file.name for file in contents.model.files()])
-    return [JobFile(MODEL_CARD, "text/markdown", True, lambda: text.encode())]
+    return [JobFile(MODEL_CARD, "text/markdown", True, lambda _tell: text.encode())]
 
 
 KEPT_PREVIEW: Final = "preview-"

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Labels, Schema, UnitIds
 from datalens_service.mechanisms.base import Account, Mechanism
+from datalens_service.phases import Tell, be_silent
 from datalens_service.privacy.randomness import NoiseSource
 
 PRIVATE_READS = ("training",)
@@ -44,6 +45,13 @@ class Rows(NamedTuple):
 
 Contribution = Callable[[Rows, Any], Any]
 """Of rows and of a released value, what a mechanism sums: one row per record, and their units."""
+
+Count = Callable[[int], None]
+"""Told of the rows read so far, in whole blocks."""
+
+
+def _count_nothing(_read: int) -> None:
+    """Tell nobody."""
 
 
 class WallBroken(RuntimeError):
@@ -73,15 +81,20 @@ class PrivateRecords:
         rows_at_once = max(1, _NUMBERS // dataset.schema.dimensions)
         return cls(dataset.schema, _Vault(lambda: rows, rows_at_once, dataset.partition_key))
 
-    def map(self, function: Callable[[Rows, Any], NDArray[Any]], released: object) -> PrivateRecords:
+    def map(
+        self, function: Callable[[Rows, Any], NDArray[Any]], released: object, tell: Tell = be_silent
+    ) -> PrivateRecords:
         """The same records, whose values are what a function makes of them: at the first question, and then kept.
 
         Args:
             function: As a contribution; its rows are each a function of one record.
             released: Made of earlier releases and of public values.
+            tell: Told of the records read, as a share of those that the schema allows; may raise to stop.
         """
         check_function(function)
-        return PrivateRecords(self.schema, _mapped(self._vault, function, copy.deepcopy(released)))
+        most = self.schema.num_units * self.schema.records_per_unit
+        vault = _mapped(self._vault, function, copy.deepcopy(released), lambda read: tell(min(1.0, read / most)))
+        return PrivateRecords(self.schema, vault)
 
     def release(
         self,
@@ -135,11 +148,14 @@ class _Vault:
             raise WallBroken("Private records are read by a charged sum alone.")
         return self._read()
 
-    def answer(self, function: Contribution, released: object) -> Any:
+    def answer(self, function: Contribution, released: object, count: Count = _count_nothing) -> Any:
         """What a function makes of all rows, for a mechanism that sums it; of the units it names none is believed."""
+        parts: list[Any] = []
         with self.opened():
             rows = self.rows()
-            parts = [function(block, released) for block in self._blocks(rows)]
+        for number, block in enumerate(self._blocks(rows), start=1):
+            parts.append(function(block, released))
+            count(number * (self._rows_at_once or 0))
         joined = parts[0] if len(parts) == 1 else _joined(parts)
         arrays = joined if isinstance(joined, tuple) else (joined,)
         if {len(array) for array in arrays} != {len(rows.units)}:
@@ -162,13 +178,13 @@ class _Vault:
             yield Rows(*(array[start : start + size] for array in rows))
 
 
-def _mapped(source: _Vault, function: Callable[[Rows, Any], NDArray[Any]], released: object) -> _Vault:
+def _mapped(source: _Vault, function: Callable[[Rows, Any], NDArray[Any]], released: object, count: Count) -> _Vault:
     """Rows with other values; they are in memory already, so a function gets them all."""
     kept: list[Rows] = []
 
     def read() -> Rows:
         if not kept:
-            values = _read_only(source.answer(function, released))
+            values = _read_only(source.answer(function, released, count))
             with source.opened():
                 kept.append(source.rows()._replace(values=values))
         return kept[0]

@@ -16,6 +16,7 @@ from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator
+from datalens_service.phases import Tell, be_silent
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
@@ -39,6 +40,7 @@ class ExecutionOptions:
         group: Processes that share its teachers; this one is rank 0.
         public_models: Where what was learned from public images alone is kept for later runs; None keeps nothing.
         encoder: File of the owner's own encoder, if the method names one by its SHA-256.
+        tell: Told of the share of a long step that is done, or of what comes behind the last step.
     """
 
     device: str = "cpu"
@@ -46,6 +48,7 @@ class ExecutionOptions:
     group: ProcessGroup = SINGLE_PROCESS
     public_models: Path | None = None
     encoder: Path | None = None
+    tell: Tell = be_silent
 
 
 class Plan(Frozen):
@@ -148,6 +151,19 @@ class TrainingRun(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from `state`."""
+
+
+@runtime_checkable
+class UnevenRun(Protocol):
+    """A run some steps of which take far longer than others."""
+
+    def lengths(self) -> dict[int, int]:
+        """By their number, how many of the others they take about as long as; from public numbers."""
+
+
+def step_lengths(run: TrainingRun) -> dict[int, int]:
+    """Of those steps that are longer than others."""
+    return run.lengths() if isinstance(run, UnevenRun) else {}
 
 
 @runtime_checkable

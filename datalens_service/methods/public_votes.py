@@ -24,6 +24,7 @@ from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.public_cells import PublicCells
 from datalens_service.models.public_source import PublicEncoder
+from datalens_service.phases import tell_part
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Flag, Integer, Number
@@ -42,6 +43,10 @@ _FEWEST, _MOST = 8, 2**14
 _DIMENSIONS: Final = 64
 _FITTED: Final = 4_000
 _LEARNED: Final = 20_000
+_EMBEDDING: Final = 0.5
+"""Part of the time before the votes in which the pool is embedded."""
+_LENGTH: Final = 20
+"""Times the votes: what comes before them."""
 _HIDING_STDDEV: Final = 1.0
 """Noise on pixels from −1 to 1."""
 
@@ -158,14 +163,19 @@ class PublicVotesRun(StatelessRun):
         dimensions = min(_DIMENSIONS, len(seen), encoder.dimensions(schema))
         self._view = FeatureBasis.from_encoder(encoder, schema, options.device, dimensions, options.encoder)
         self._view.fit(seen, 0.0, self._randomness.seed("basis"))
-        features = self._view.features(self._pool)
+        features = self._view.features(self._pool, tell_part(options.tell, 0.0, _EMBEDDING))
         self._cells = PublicCells.fit(features, self._mechanism.cells, self._randomness.seed("cells"))
         self._members = self._cells.nearest(features)
         if not self._parameters.verbatim:
             from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
 
+            told = tell_part(options.tell, _EMBEDDING, 1.0)
             learned, digest = spread_over(public, _LEARNED).images, describe_source(public).sha256
-            self._denoiser = PublicDenoiser.from_images(schema, learned, digest, options.public_models)
+            self._denoiser = PublicDenoiser.from_images(schema, learned, digest, options.public_models, told)
+
+    def lengths(self) -> dict[int, int]:
+        """The pool is embedded first."""
+        return {0: _LENGTH}
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """The votes."""

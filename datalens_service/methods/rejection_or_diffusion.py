@@ -21,7 +21,7 @@ from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.mechanisms import Account, VectorSum
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Extras, Plan, TrainingRun, WalledMethod
+from datalens_service.methods.base import ExecutionOptions, Extras, Plan, TrainingRun, WalledMethod, step_lengths
 from datalens_service.methods.descent.diffusion import Diffusion
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.methods.later_steps import LaterSteps
@@ -152,6 +152,10 @@ class RejectionOrDiffusionRun(StatelessRun):
         """What the count decided."""
         content = self._decided()
         return f"By a noisy count, most records are {content}: {_REASONS[content]}."
+
+    def lengths(self) -> dict[int, int]:
+        """Of the chosen method, once it is known."""
+        return {} if self._run is None else {step + 1: long for step, long in step_lengths(self._run).items()}
 
     def may_stop_before(self, step: int) -> bool:
         """Where the chosen method may."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from datalens_service.data.dataset import Labels, Schema
+from datalens_service.phases import Tell, be_silent, tell_part, told_blocks
 
 Floats = NDArray[np.float32]
 
@@ -64,20 +65,23 @@ class LastLayerClassifier(nn.Module):
         self.register_buffer("head", torch.zeros(features + 1, schema.num_classes))
         self._planes = (schema.channels, schema.height, schema.width)
 
-    def fit(self, images: Floats, labels: Labels, epochs: int, seed: int) -> None:
+    def fit(self, images: Floats, labels: Labels, epochs: int, seed: int, tell: Tell = be_silent) -> None:
         """Train convolutions and dense layer on released samples, and say how features are centred and scaled.
 
         Args:
             images: (n, d) in [0, 1].
             labels: (n,).
             epochs: Passes over them.
+            tell: Told of the batches seen; may raise to stop.
         """
         pixels, targets = torch.from_numpy(images), torch.from_numpy(labels)
         device = self.center.device
         optimizer = torch.optim.Adam(self.parameters(), _LEARNING_RATE)
         order = torch.Generator().manual_seed(seed)
-        for _ in range(epochs):
-            for rows in torch.split(torch.randperm(len(targets), generator=order), _BATCH):
+        for epoch in range(epochs):
+            shuffled = torch.randperm(len(targets), generator=order)
+            for block in told_blocks(len(targets), _BATCH, tell_part(tell, epoch / epochs, (epoch + 1) / epochs)):
+                rows = shuffled[block]
                 hidden = self.dense(self._convolve(pixels[rows]))
                 loss = functional.cross_entropy(self.output(hidden), targets[rows].to(device))
                 optimizer.zero_grad()

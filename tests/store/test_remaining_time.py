@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,13 @@ def is_right(said: float | None, left: float) -> bool:
 
 
 def test_methods_of_many_kinds_were_recorded() -> None:
-    assert len({run["method"] for run in RUNS}) >= 7
+    assert len({run["method"] for run in RUNS}) >= 10
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: str(run["row"]))
+def test_nothing_goes_on_for_a_minute_without_progress(run: dict[str, Any]) -> None:
+    places = [place[0] for place in run["trace"]]
+    assert max(after - before for before, after in pairwise(places)) < 60.0
 
 
 @pytest.mark.parametrize("slower", [1.0, 2.0, 4.0], ids=lambda slower: f"{slower:g}x")

@@ -12,7 +12,7 @@ from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, GradientSum
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.mechanisms.unit_records import UnitRecords
-from datalens_service.methods.base import ExecutionOptions, Plan
+from datalens_service.methods.base import ExecutionOptions, Plan, step_lengths
 from datalens_service.methods.descent.denoiser_gradients import NoisyCopies, denoiser_gradients
 from datalens_service.methods.descent.descent_state import descent_state, restore_descent
 from datalens_service.methods.descent.diffusion_parameters import DiffusionParameters
@@ -21,16 +21,21 @@ from datalens_service.methods.last_layer.scattering import ScatteringGradientsRu
 from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.generators.denoiser.denoiser import Denoiser
-from datalens_service.models.generators.denoiser.denoiser_fit import fit_denoiser, update_average
+from datalens_service.models.generators.denoiser.denoiser_fit import BATCH, fit_denoiser, update_average
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
 from datalens_service.models.generators.denoiser.diffusion import pack
 from datalens_service.models.generators.generator import Generator
+from datalens_service.phases import tell_part
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
 _STEPS_PER_STATE: Final = 25
 _HIDES_REJECTION: Final = 2.0
 """Noise on pixels from -1 to 1 after which a rejected sample of the warm start is as good to begin at as another."""
 
+_LEARNING_LENGTH: Final = 0.27
+"""Times a record's gradient, to learn from a sample once."""
+_DRAWING: Final = 0.2
+"""Part of that time in which samples are drawn."""
 _WARMUP_STEPS: Final = 20
 _LAST_RATE: Final = 0.05
 _MOMENTS: Final = (0.9, 0.99)
@@ -59,7 +64,7 @@ class DiffusionRun(StatelessRun):
         self._parameters, self._schema, self._randomness = parameters, records.schema, randomness
         self._mechanism, self._count = gradients.mechanism, gradients.count
         self._warm = parameters.warm_start.start_run(Plan(releases=plan.releases[:-1]), records, randomness, options)
-        self._device = torch.device(options.device)
+        self._device, self._tell = torch.device(options.device), options.tell
         self._records = UnitRecords(records, options.device)
         self._divisor = summed_units(gradients.mechanism, records.schema.num_units)
         shape = DenoiserShape(records.schema, parameters.width, parameters.blocks)
@@ -86,6 +91,13 @@ class DiffusionRun(StatelessRun):
     def steps(self) -> int:
         """Those of the warm start, then one for each gradient."""
         return self._warm.steps + self._count
+
+    def lengths(self) -> dict[int, int]:
+        """Those of the warm start, and the samples that the denoiser sees before its first gradient."""
+        parameters = self._parameters
+        batch = parameters.expected_batch(self._schema) * self._schema.records_per_unit * parameters.noise_draws
+        learned = parameters.pretraining_steps * BATCH / batch
+        return step_lengths(self._warm) | {self._warm.steps: 1 + round(_LEARNING_LENGTH * learned)}
 
     def may_stop_before(self, step: int) -> bool:
         """The warm start is a generator; the block of gradients does not fit after a crash that lost a release."""
@@ -140,11 +152,14 @@ class DiffusionRun(StatelessRun):
 
     def _learn_from_samples(self) -> None:
         parameters = self._parameters
+        drawing, fitting = tell_part(self._tell, 0.0, _DRAWING), tell_part(self._tell, _DRAWING, 1.0)
         images, labels = self.initial_generator().sample(
-            parameters.pretraining_samples, seed=self._randomness.seed("pretraining.samples")
+            parameters.pretraining_samples,
+            seed=self._randomness.seed("pretraining.samples"),
+            observe=lambda drawn, asked: drawing(drawn / asked),
         )
         seed = self._randomness.seed("pretraining")
-        fit_denoiser(self._network, images, labels, steps=parameters.pretraining_steps, seed=seed)
+        fit_denoiser(self._network, images, labels, steps=parameters.pretraining_steps, seed=seed, tell=fitting)
         for average, weight in zip(self._average, self._weights, strict=True):
             average.copy_(weight.detach())
 

@@ -43,6 +43,8 @@ _FEATURES = _FEATURE_MAPS * _FEATURE_SIDE**2
 _LONGEST_FEATURES = 8.0
 
 # The last layer's initial weights: plain gradient descent on released samples.
+_LEARNING_LENGTH = 29
+"""Times a record's gradient, to learn from a sample once."""
 _HEAD_SAMPLES, _HEAD_STEPS, _HEAD_LEARNING_RATE, _HEAD_MOMENTUM = 12_000, 60, np.float32(16), np.float32(0.9)
 
 
@@ -119,7 +121,7 @@ class GuidedRun(StatelessRun):
         self._parameters = parameters
         self._records = records
         self._randomness = randomness
-        self._device = options.device
+        self._device, self._tell = options.device, options.tell
         start = Plan(releases=plan.releases[:-1])
         self._warm: MomentsRun | MixtureRun = parameters.warm_start.start_run(start, records, randomness, options)
         gradients = plan.releases[-1]
@@ -132,6 +134,12 @@ class GuidedRun(StatelessRun):
     def steps(self) -> int:
         """Those of the warm start, then one for each gradient."""
         return self._warm.steps + self._gradient_steps
+
+    def lengths(self) -> dict[int, int]:
+        """The classifier learns from samples before the first gradient."""
+        schema, parameters = self._records.schema, self._parameters
+        learned = parameters.samples * parameters.epochs / (schema.num_units * schema.records_per_unit)
+        return {self._warm.steps: 1 + round(_LEARNING_LENGTH * learned)}
 
     def may_stop_before(self, step: int) -> bool:
         """Gradients refine a classifier that exists already."""
@@ -177,7 +185,7 @@ class GuidedRun(StatelessRun):
         classifier = LastLayerClassifier(schema, shape, parameters.hidden_units, randomness.seed("labeller")).to(
             self._device
         )
-        classifier.fit(samples, labels, parameters.epochs, randomness.seed("order"))
+        classifier.fit(samples, labels, parameters.epochs, randomness.seed("order"), self._tell)
         features = classifier.features(samples[:_HEAD_SAMPLES])
         return classifier, fit_linear_classifier(features, labels[:_HEAD_SAMPLES], schema.num_classes)
 

@@ -23,6 +23,7 @@ from datalens_service.methods.last_layer.scattering import Scattering
 from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.public_source import PublicEncoder
+from datalens_service.phases import told_blocks
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.strict import Number
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 # Times chance: below it a classifier says nothing of an image.
 _ABOVE_CHANCE: Final = 1.5
+_LABELLED_AT_ONCE: Final = 2048
 
 
 class LabelledPool(WalledMethod):
@@ -95,7 +97,7 @@ class LabelledPoolRun(StatelessRun):
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
-        self._parameters, self._schema = parameters, records.schema
+        self._parameters, self._schema, self._tell = parameters, records.schema, options.tell
         self._teacher = parameters.classifier.start_run(plan, records, randomness, options)
 
     def start_from(self, public: PublicImages) -> None:
@@ -114,6 +116,10 @@ class LabelledPoolRun(StatelessRun):
         """Those of the classifier."""
         return self._teacher.steps
 
+    def lengths(self) -> dict[int, int]:
+        """As the classifier."""
+        return self._teacher.lengths()
+
     def may_stop_before(self, step: int) -> bool:
         """As the classifier."""
         return self._teacher.may_stop_before(step)
@@ -127,7 +133,9 @@ class LabelledPoolRun(StatelessRun):
         from datalens_service.models.generators.generator import Generator
         from datalens_service.models.generators.pool import pack
 
-        likely = self._teacher.result().predict(self._pool).astype(np.float64) ** (1 / self._parameters.temperature)
+        teacher, pool = self._teacher.result(), self._pool
+        parts = [teacher.predict(pool[rows]) for rows in told_blocks(len(pool), _LABELLED_AT_ONCE, self._tell)]
+        likely = np.concatenate(parts).astype(np.float64) ** (1 / self._parameters.temperature)
         soft_labels = (likely / likely.sum(axis=1, keepdims=True)).astype(np.float32)
         return Generator("pool", self._schema, {}, pack(self._pool, tell_apart(soft_labels), soft_labels))
 

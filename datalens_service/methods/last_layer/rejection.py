@@ -25,7 +25,7 @@ from datalens_service.mechanisms import Account, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import ExecutionOptions, Plan, named
-from datalens_service.methods.last_layer.scattering import ScatteringGradients, ScatteringGradientsRun
+from datalens_service.methods.last_layer.scattering import ENCODING_LENGTH, ScatteringGradients, ScatteringGradientsRun
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated
 from datalens_service.methods.sums.shapes import Shapes, ShapesRun, redraw
 from datalens_service.models.generators.outlines.level_sets import Content
@@ -129,6 +129,11 @@ class RejectionRun(ScatteringGradientsRun):
     def steps(self) -> int:
         """Those of the warm start, the mean features, then one for each gradient."""
         return super().steps + 1
+
+    def lengths(self) -> dict[int, int]:
+        """Samples are encoded before the mean features, and records before those and before the first gradient."""
+        longer = 1 + ENCODING_LENGTH * self._gradient_steps
+        return {self._start_steps: longer, self._start_steps + 1: longer}
 
     def may_stop_before(self, step: int) -> bool:
         """Gradients improve weights that released samples gave; the mean features must be there."""

@@ -36,6 +36,7 @@ from datalens_service.models.classifiers.sizes import MOST_FEATURES, largest_sca
 from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEncoder
 from datalens_service.models.exact_products import on_grid
 from datalens_service.models.public_source import PublicEncoder
+from datalens_service.phases import Tell, tell_part
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
@@ -53,6 +54,8 @@ _RATE_PER_EVIDENCE: Final = 0.019
 _HIGHEST_RATE: Final = 300.0
 # Rounded at once, so that features, which may take gigabytes, are in memory once.
 _ROWS: Final = 2048
+ENCODING_LENGTH: Final = 5
+"""Times all gradients."""
 # Without samples, for ten classes and for two: on training images of CIFAR-10 and of faces that were set aside.
 # A feature's noise is as long as the root of the number of classes.
 _RATE_WITHOUT_SAMPLES: Final = 0.012 * math.sqrt(10)
@@ -232,6 +235,10 @@ class ScatteringGradientsRun(StatelessRun):
         """Those of the warm start, then one for each gradient."""
         return self._start_steps + self._gradient_steps
 
+    def lengths(self) -> dict[int, int]:
+        """The first gradient comes after all images were encoded, which takes longer than the gradients."""
+        return {self._start_steps: 1 + ENCODING_LENGTH * self._gradient_steps}
+
     def may_stop_before(self, step: int) -> bool:
         """Gradients improve weights that released samples, or earlier gradients, gave."""
         return step >= max(1, self._start_steps)
@@ -243,12 +250,21 @@ class ScatteringGradientsRun(StatelessRun):
             return
         basis = self._fit_basis()
         if self._features is None:
-            self._features = self._records.map(encoded_features, basis)
+            self._features = self._records.map(encoded_features, basis, self._tell_of_records())
         layer = Layer(self._weights, self._parameters.error_norm)
         released = self._features.release(
             self._gradients, layer_gradients, layer, step=step, account=account, noise=noise
         )
         self._apply_gradient(released)
+
+    def _share_of_samples(self) -> float:
+        """Of all images that are encoded before the first gradient."""
+        schema, parameters = self._records.schema, self._parameters
+        samples = parameters.samples if parameters.warm_start is not None else 0
+        return samples / (samples + schema.num_units * schema.records_per_unit)
+
+    def _tell_of_records(self) -> Tell:
+        return tell_part(self._options.tell, self._share_of_samples(), 1.0)
 
     def _classifier(self) -> Classifier:
         """The classifier with the average of its weights so far."""
@@ -271,7 +287,8 @@ class ScatteringGradientsRun(StatelessRun):
         self._weights = np.zeros((self._gradients.left_dimensions, schema.num_classes), dtype=np.float32)
         if has_basis:
             seen, labels = self._seen_images()
-            self._basis.fit(seen, parameters.evenness, self._randomness.seed("basis"))
+            tell = tell_part(self._options.tell, 0.0, self._share_of_samples())
+            self._basis.fit(seen, parameters.evenness, self._randomness.seed("basis"), tell)
             if len(labels):
                 features = self._basis.features(seen[: len(labels)])
                 self._weights = fit_linear_classifier(features, labels, schema.num_classes)

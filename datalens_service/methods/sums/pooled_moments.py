@@ -49,6 +49,8 @@ _GROWTH: Final = 0.44
 _FEWEST, _MOST = 16, 1024
 _WEIGHTS: Final = (5, 7)
 _START_STDDEV: Final = 0.5
+_DENOISER_LENGTH: Final = 20
+"""Times a sum over records, to fit a denoiser."""
 _MOST_PUBLIC: Final = 20_000
 
 
@@ -188,6 +190,7 @@ class PooledMomentsRun(StatelessRun):
     ) -> None:
         self._start_stddev, self._options = parameters.start_stddev, options
         self._denoiser: PublicDenoiser | None = None
+        self._has_denoiser = False
         self._mechanisms = list_sums(plan)
         self._records, self._schema = records, records.schema
         self._residual_norm = parameters.residual_norm
@@ -206,13 +209,19 @@ class PooledMomentsRun(StatelessRun):
         from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
 
         check_same_size(self._schema, public.schema)
+        self._has_denoiser = True
         images, digest = spread_over(public, _MOST_PUBLIC).images, describe_source(public).sha256
-        self._denoiser = PublicDenoiser.from_images(self._schema, images, digest, self._options.public_models)
+        options = self._options
+        self._denoiser = PublicDenoiser.from_images(self._schema, images, digest, options.public_models, options.tell)
 
     @property
     def steps(self) -> int:
         """Three."""
         return len(self._mechanisms)
+
+    def lengths(self) -> dict[int, int]:
+        """A denoiser learns from public images first."""
+        return {0: _DENOISER_LENGTH} if self._has_denoiser else {}
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """Make release `step` and keep what it says."""

@@ -15,6 +15,7 @@ from datalens_service.models.classifiers.architectures import EncodedFeatures, l
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.encoders import Encoder, ScatteringEncoder
 from datalens_service.models.exact_products import exact_products, on_grid
+from datalens_service.phases import Tell, be_silent, told_blocks
 
 Floats = NDArray[np.float32]
 
@@ -64,15 +65,17 @@ class FeatureBasis:
         network = EncodedFeatures(encoder.load(schema, file), encoder.dimensions(schema), dimensions)
         return cls(network.to(device).eval(), encoder, schema, constant)
 
-    def fit(self, samples: Images, evenness: float, seed: int) -> None:
+    def fit(self, samples: Images, evenness: float, seed: int, tell: Tell = be_silent) -> None:
         """Take the leading directions of samples' features, divided by a power of their variances.
 
         Args:
             samples: uint8 (n, height, width, channels), released.
             evenness: The power; 0 leaves features as they are, ½ evens variances out.
+            tell: Told of samples that were seen; may raise to stop.
         """
         network = self.network
-        raw = torch.from_numpy(network.encoder.encode(samples))
+        encoded = [network.encoder.encode(samples[rows]) for rows in told_blocks(len(samples), _ROWS, tell)]
+        raw = torch.from_numpy(np.concatenate(encoded))
         center = raw.mean(dim=0)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -90,13 +93,12 @@ class FeatureBasis:
         encoder = self.encoder.model_dump(mode="json")
         return {"architecture": "linear_probe", "encoder": encoder, "dimensions": dimensions}
 
-    def features(self, images: Images) -> Floats:
+    def features(self, images: Images, tell: Tell = be_silent) -> Floats:
         """(n, dimensions + 1) features with a constant, of length 1 together."""
         scale = (1 + self.constant**2) ** 0.5
         extended = np.empty((len(images), self.network.width + 1), dtype=np.float32)
         extended[:, -1] = self.constant / scale
-        for start in range(0, len(images), _ROWS):
-            rows = slice(start, start + _ROWS)
+        for rows in told_blocks(len(images), _ROWS, tell):
             features = self._in_basis(images[rows])
             features /= np.maximum(np.sqrt(np.einsum("ij,ij->i", features, features)), 1e-12)[:, None]
             extended[rows, :-1] = features / scale

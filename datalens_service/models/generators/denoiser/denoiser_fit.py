@@ -14,8 +14,9 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Images, Labels
 from datalens_service.models.generators.denoiser.denoiser import Denoiser, loss_weight
+from datalens_service.phases import Tell, be_silent
 
-_BATCH: Final = 256
+BATCH: Final = 256
 _LEARNING_RATE: Final = 2e-3
 _LAST_RATE: Final = 0.02
 _WARMUP_STEPS: Final = 50
@@ -33,7 +34,14 @@ def as_planes(images: Images) -> Tensor:
 
 
 def fit_denoiser(
-    network: Denoiser, images: Images, labels: Labels, *, steps: int, seed: int, batch: int = _BATCH
+    network: Denoiser,
+    images: Images,
+    labels: Labels,
+    *,
+    steps: int,
+    seed: int,
+    batch: int = BATCH,
+    tell: Tell = be_silent,
 ) -> None:
     """Replace the weights by their average along Adam's steps.
 
@@ -42,6 +50,7 @@ def fit_denoiser(
         images: uint8 (n, height, width, channels), released.
         labels: int64 (n,).
         steps: Of `batch` images each.
+        tell: Told of the steps made; may raise to stop.
     """
     weights: list[Tensor] = list(network.parameters())
     average = [weight.detach().clone() for weight in weights]
@@ -57,6 +66,7 @@ def fit_denoiser(
         torch.autograd.backward([loss])
         optimizer.step()
         update_average(average, weights, step, _AVERAGING)
+        tell((step + 1) / steps)
     with torch.no_grad():
         for weight, value in zip(weights, average, strict=True):
             weight.copy_(value)

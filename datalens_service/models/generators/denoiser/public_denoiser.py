@@ -22,6 +22,7 @@ from datalens_service.models.generators.denoiser.denoiser import Denoiser
 from datalens_service.models.generators.denoiser.denoiser_fit import fit_denoiser
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
 from datalens_service.models.generators.denoiser.diffusion import Start, Tensors, pack
+from datalens_service.phases import Tell
 
 _SHAPE: Final[dict[str, Any]] = {"width": 16, "blocks": 2, "largest_grid": 32}
 _ONE_CLASS: Final = ("any",)
@@ -37,7 +38,7 @@ class PublicDenoiser:
     tensors: Tensors
 
     @classmethod
-    def from_images(cls, schema: Schema, images: Images, digest: str, folder: Path | None) -> Self:
+    def from_images(cls, schema: Schema, images: Images, digest: str, folder: Path | None, tell: Tell) -> Self:
         """Weights that were kept, or new ones: some minutes of one core.
 
         Args:
@@ -45,16 +46,17 @@ class PublicDenoiser:
             images: Public, of the same size.
             digest: SHA-256 of the public images.
             folder: Where weights are kept by `digest` and settings; None keeps none.
+            tell: Told of the training.
         """
         if folder is None:
-            return cls(_fit(schema, images))
+            return cls(_fit(schema, images, tell))
         settings = f"{digest} {schema.height} {schema.width} {_SHAPE} {_STEPS} {_BATCH}"
         kept = folder / f"{hashlib.sha256(settings.encode()).hexdigest()}.safetensors"
         if not kept.exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             part = kept.with_suffix(f".{os.getpid()}")
             try:
-                save_file(_fit(schema, images), part)
+                save_file(_fit(schema, images, tell), part)
                 part.replace(kept)
             finally:
                 part.unlink(missing_ok=True)
@@ -73,9 +75,9 @@ class PublicDenoiser:
         return settings, pack(self.tensors, coarse.tensors)
 
 
-def _fit(schema: Schema, images: Images) -> Tensors:
+def _fit(schema: Schema, images: Images, tell: Tell) -> Tensors:
     network = Denoiser(DenoiserShape(schema.model_copy(update={"class_names": _ONE_CLASS}), **_SHAPE))
     network = network.to(memory_format=torch.channels_last)
     labels = np.zeros(len(images), dtype=np.int64)
-    fit_denoiser(network, images, labels, steps=_STEPS, seed=0, batch=_BATCH)
+    fit_denoiser(network, images, labels, steps=_STEPS, seed=0, batch=_BATCH, tell=tell)
     return {name: np.ascontiguousarray(weight.detach().numpy()) for name, weight in network.named_parameters()}
