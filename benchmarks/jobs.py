@@ -23,13 +23,13 @@ from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, draw
 from benchmarks.rows import ROWS, Row
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.evaluation.evaluate import Subject, evaluate
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.phases import Phase
-from datalens_service.planning.durations import expect_phases
+from datalens_service.planning.expectations import measure_machine
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
@@ -119,13 +119,18 @@ class Trace:
             self.places.append((at, phase.value, value, maximum))
 
 
+def traced_spec(name: str, epsilon: float, schema: Schema) -> TrainingSpec:
+    """What a traced job asks for."""
+    spec = TRACED[name].options(epsilon, DELTA, 0).build_spec(schema)
+    if spec.method.result != "generator":
+        return spec
+    return spec.model_copy(update={"evaluation": EvaluationSettings(synthetic_images=4_000, seeds=1)})
+
+
 def traced(name: str, epsilon: float, units: int) -> dict[str, Any]:
     """One job on so many records of MNIST, phase by phase."""
     data = draw(Cell("mnist", units, epsilon), 0)
-    spec = TRACED[name].options(epsilon, DELTA, 0).build_spec(data.schema)
-    if spec.method.result == "generator":
-        spec = spec.model_copy(update={"evaluation": EvaluationSettings(synthetic_images=4_000, seeds=1)})
-    expected, trace = expect_phases(spec, data.schema), Trace()
+    spec, trace = traced_spec(name, epsilon, data.schema), Trace()
     result = run(spec, data, account=UnchargedAccount(), observe=trace)
     if isinstance(result.model, Generator):
         trace(Phase.DRAWING, 0, 1)
@@ -136,7 +141,13 @@ def traced(name: str, epsilon: float, units: int) -> dict[str, Any]:
         trace(Phase.REPORTING, 0, 1)
         result.model.sample(spec.synthetic_images)
     trace(Phase.ATTACKING, 1, 1)
-    return {**provenance(), "row": name, "method": spec.method.name, "expected": expected, "trace": trace.places}
+    public = {
+        "row": name,
+        "epsilon": epsilon,
+        "method": spec.method.name,
+        "schema": data.schema.model_dump(mode="json"),
+    }
+    return {**provenance(), **public, "measured_machine": measure_machine(), "trace": trace.places}
 
 
 def main() -> None:

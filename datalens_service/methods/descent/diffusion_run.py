@@ -34,8 +34,8 @@ _HIDES_REJECTION: Final = 2.0
 
 _LEARNING_LENGTH: Final = 0.27
 """Times a record's gradient, to learn from a sample once."""
-_DRAWING: Final = 0.2
-"""Part of that time in which samples are drawn."""
+_CHOOSING: Final = 0.25
+"""Part of that time in which samples are drawn, if most are rejected."""
 _WARMUP_STEPS: Final = 20
 _LAST_RATE: Final = 0.05
 _MOMENTS: Final = (0.9, 0.99)
@@ -152,7 +152,8 @@ class DiffusionRun(StatelessRun):
 
     def _learn_from_samples(self) -> None:
         parameters = self._parameters
-        drawing, fitting = tell_part(self._tell, 0.0, _DRAWING), tell_part(self._tell, _DRAWING, 1.0)
+        share = _CHOOSING if isinstance(self._warm, ScatteringGradientsRun) else 0.0
+        drawing, fitting = tell_part(self._tell, 0.0, share), tell_part(self._tell, share, 1.0)
         images, labels = self.initial_generator().sample(
             parameters.pretraining_samples,
             seed=self._randomness.seed("pretraining.samples"),
