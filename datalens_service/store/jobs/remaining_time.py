@@ -16,10 +16,8 @@ _FEW_SECONDS: Final = 10.0
 """Expected, below which a phase says little of how fast the machine is."""
 _OVERDUE: Final = 0.25
 """Part of the time of a phase that is left, at least, while nobody knows how far it is."""
-_TRUST, _TRUST_IN_EVEN_STEPS = 0.75, 0.1
-"""In steps, as powers of the share that was made: the first of most phases may take longest."""
-_EVEN: Final = frozenset({Phase.EVALUATING})
-"""Phases whose steps take as long as each other."""
+_TRUST: Final = 0.15
+"""In steps, as a power of the share that was made: steps are told as long as they are."""
 
 
 def estimate_seconds_left(job: Job, now: datetime) -> float | None:
@@ -51,8 +49,7 @@ def seconds_left(phase: str, share: float, before: float, spent: float, expected
     done = sum(expected.get(one, 0.0) for one in order[:here])
     done = done if before > 0 else 0.0
     pace = _bound(before / done) if done >= _FEW_SECONDS else 1.0
-    trust = _TRUST_IN_EVEN_STEPS if phase in _EVEN else _TRUST
-    whole = _whole_phase(share**trust, share, spent, own * pace)
+    whole = _whole_phase(share, spent, own * pace)
     if whole is None:
         return None
     if done + own >= _FEW_SECONDS and own:
@@ -61,11 +58,12 @@ def seconds_left(phase: str, share: float, before: float, spent: float, expected
     return rest + pace * sum(expected.get(one, 0.0) for one in order[here + 1 :])
 
 
-def _whole_phase(weight: float, share: float, spent: float, planned: float) -> float | None:
-    """Its seconds by its steps, with a weight from 0 to 1, and by the plan."""
+def _whole_phase(share: float, spent: float, planned: float) -> float | None:
+    """Its seconds by its steps, the more of them were made, and by the plan."""
     by_steps = spent / share if share > 0 else 0.0
     if not planned or not by_steps:
         return max(by_steps, planned) or None
+    weight = share**_TRUST
     return math.exp(weight * math.log(by_steps) + (1 - weight) * math.log(planned))
 
 
