@@ -112,11 +112,12 @@ class Trace:
         self.places: list[tuple[float, str, int, int]] = []
 
     def __call__(self, phase: Phase, value: int, maximum: int) -> None:
-        """Note a place, unless it comes right after another of its phase."""
+        """Note where a phase begins, and each half second the place that it has reached."""
         at = round(time.process_time() - self._began, 2)
-        last = self.places[-1] if self.places else (-_TOLD_SECONDS, "", 0, 0)
-        if phase != last[1] or at >= last[0] + _TOLD_SECONDS:
-            self.places.append((at, phase.value, value, maximum))
+        began = len(self.places) < 2 or self.places[-2][1] != self.places[-1][1]
+        if self.places and phase == self.places[-1][1] and not began and at < self.places[-1][0] + _TOLD_SECONDS:
+            at = self.places.pop()[0]
+        self.places.append((at, phase.value, value, maximum))
 
 
 def traced_spec(name: str, epsilon: float, schema: Schema) -> TrainingSpec:

@@ -31,7 +31,7 @@ def expect_phases(spec: TrainingSpec, schema: Schema) -> dict[str, float]:
     slower = measure_machine() / _CALIBRATION
     training = resources.expect_seconds(spec, schema, read_table(), measure_machine())
     drawing = _expect_drawing(spec, schema) * slower
-    phases = {Phase.TRAINING: training, Phase.FITTING: 0.02 * training, Phase.DRAWING: drawing}
+    phases = {Phase.TRAINING: training, Phase.FITTING: 0.01 * training, Phase.DRAWING: drawing}
     phases[Phase.PACKAGING] = _FILES_SECONDS * slower
     if spec.evaluation.enabled:
         phases[Phase.EVALUATING] = _expect_evaluation(spec, schema) * slower
