@@ -95,7 +95,7 @@ class DiffusionRun(StatelessRun):
     def lengths(self) -> dict[int, int]:
         """Those of the warm start, and the samples that the denoiser sees before its first gradient."""
         parameters = self._parameters
-        batch = parameters.expected_batch(self._schema) * self._schema.records_per_unit * parameters.noise_draws
+        batch = self._divisor * self._schema.records_per_unit * parameters.noise_draws
         learned = parameters.pretraining_steps * BATCH / batch
         return step_lengths(self._warm) | {self._warm.steps: 1 + round(_LEARNING_LENGTH * learned)}
 
