@@ -2,11 +2,7 @@
 
 import io
 import json
-import os
-import pty
-import select
 import subprocess
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +14,10 @@ from PIL import Image
 from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE, RunningService
+from cli.terminal import at_terminal
 from datalens_service.client import Client
 from datalens_service.local.local_run import open_local_run
 from datalens_service.store.datasets import datasets
-from deployments.fork_servers import warm_environment
 
 Run = Callable[..., Result]
 Json = Callable[..., Any]
@@ -43,41 +39,6 @@ def scans(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
             archive.writestr(f"train/{SECRET}{number % 3}/{number}.png", image.getvalue())
         archive.writestr(f"val/{SECRET}0/unused.png", image.getvalue())
     return path
-
-
-def at_terminal(answer: str, *arguments: object) -> tuple[int, str, str]:
-    """A command whose input and errors are a terminal, at which somebody answers: exit code, stdout, the terminal."""
-    terminal, end = pty.openpty()
-    process = subprocess.Popen(
-        [*DATALENS, *map(str, arguments)],
-        stdin=end,
-        stderr=end,
-        stdout=subprocess.PIPE,
-        env={**os.environ, **warm_environment(), "COLUMNS": "200", "TERM": "dumb"},
-        start_new_session=True,
-    )
-    os.close(end)
-    shown = _answered(terminal, answer)
-    out, _ = process.communicate(timeout=PATIENCE)
-    os.close(terminal)
-    return process.returncode, out.decode(), shown.replace("\r\n", "\n")
-
-
-def _answered(terminal: int, answer: str) -> str:
-    """What the terminal showed until the process closed it; the answer is typed at each question."""
-    shown, asked, until = "", 0, time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        if not select.select([terminal], [], [], 1)[0]:
-            continue
-        try:
-            piece = os.read(terminal, 2**16)
-        except OSError:
-            break
-        shown += piece.decode()
-        if shown.count("[y/N]") > asked:
-            asked += 1
-            os.write(terminal, answer.encode() + b"\n")
-    return shown
 
 
 def test_at_a_terminal_the_owner_sees_the_names_and_says_yes(service: RunningService, scans: Path) -> None:
