@@ -7,6 +7,7 @@ process of its own, since a process's peak only grows. Prints JSON: GiB planned 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import sys
@@ -30,6 +31,7 @@ from datalens_service.planning.resources import expect_memory
 from datalens_service.settings import Settings
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import JobState
+from workers import fork_jobs
 
 JOBS: Final = ("28x28x1:2000", "28x28x1:10000", "32x32x3:5000", "64x64x3:3000", "64x64x1:5000")
 _CLASSES: Final = 10
@@ -49,7 +51,7 @@ def random_dataset(shape: tuple[int, int, int], records: int) -> Dataset:
     return Dataset(schema, train, test, PARTITION_KEY)
 
 
-def measure(name: str, preset: str) -> dict[str, Any]:
+def measure(name: str, request: dict[str, Any]) -> dict[str, Any]:
     """One job of this process."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     from deployments.deployment import Deployment
@@ -57,7 +59,8 @@ def measure(name: str, preset: str) -> dict[str, Any]:
     size, _, records = name.partition(":")
     height, width, channels = map(int, size.split("x"))
     data = random_dataset((height, width, channels), int(records))
-    spec = RequestedSpec(preset=preset, epsilon=1.0).resolve(data.schema)
+    spec = RequestedSpec.model_validate({"epsilon": 1.0, **request}).resolve(data.schema)
+    fork_jobs.import_all()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder), device="cpu")
@@ -80,12 +83,12 @@ def measure(name: str, preset: str) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--preset", default="auto")
+    parser.add_argument("--spec", type=json.loads, default={"preset": "auto"}, help="as of POST /v1/jobs, in JSON")
     parser.add_argument("--jobs", nargs="+", default=JOBS, help="height x width x channels : records")
     given = parser.parse_args(arguments)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as fresh:
-        rows = list(fresh.map(measure, given.jobs, [given.preset] * len(given.jobs)))
-    print_result({**provenance(), "load_average": os.getloadavg()[0], "preset": given.preset, "jobs": rows})
+        rows = list(fresh.map(measure, given.jobs, [given.spec] * len(given.jobs)))
+    print_result({**provenance(), "load_average": os.getloadavg()[0], "spec": given.spec, "jobs": rows})
     return 0
 
 

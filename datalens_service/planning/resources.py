@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from datalens_service.data.dataset import Schema
+from datalens_service.methods import Mixture, Moments
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.planning.curves import like_measured, nearest_shape
 from datalens_service.planning.reached import Measured
@@ -23,9 +24,11 @@ _FEWER: Final = 0.75
 
 _GIB: Final = 2**30
 _PROGRAM: Final = 0.9 * _GIB
-_BYTES_OF_A_RECORD: Final = 27
-"""Per pixel and channel: 60,000 images of MNIST are measured in 2.1 GiB."""
-_LARGEST_COVARIANCE: Final = 4096
+_BYTES_OF_A_PIXEL: Final = 27
+"""Of each record and channel: 60,000 images of MNIST are measured in 2.1 GiB."""
+_BYTES_OF_A_SUMMED_PIXEL: Final = 11
+_BYTES_OF_A_PRODUCT: Final = 48
+"""Of two coordinates, whose sum is noised, made whole and taken apart: `python -m benchmarks.memory`."""
 _NETWORKS: Final = {"datalens": (0.2, 8e4), "pate_gan": (0.2, 8e4), "dp_gan": (0.2, 8e4), "dp_sgd": (0.2, 8e4)}
 _DESCENT: Final = (0.4, 1.7e5)
 """GiB, and bytes per pixel and channel, beside the program: read off `python -m benchmarks.images`."""
@@ -57,9 +60,11 @@ def expect_seconds(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured],
 
 def expect_memory(method: RegisteredMethod, schema: Schema) -> int:
     """Bytes of a job's process at its peak, on a processor."""
-    if method.name in ("moments", "mixture"):
-        working = 8.0 * schema.num_classes * min(schema.dimensions, _LARGEST_COVARIANCE) ** 2
-    else:
-        gib, each = _FAMILIES.get(method.name, (0.0, 0.0))
-        working = gib * _GIB + each * schema.dimensions
-    return round(_PROGRAM + max(working, _BYTES_OF_A_RECORD * schema.num_units * schema.dimensions))
+    pixels = schema.num_units * schema.dimensions
+    if isinstance(method, Moments | Mixture):
+        summed = method.summed_dimensions(schema)
+        groups = schema.num_classes * (method.components if isinstance(method, Mixture) else 1)
+        products = max(summed**2, groups * min(method.subspace_dimensions, summed) ** 2)
+        return round(_PROGRAM + _BYTES_OF_A_PRODUCT * products + _BYTES_OF_A_SUMMED_PIXEL * pixels)
+    gib, each = _FAMILIES.get(method.name, (0.0, 0.0))
+    return round(_PROGRAM + max(gib * _GIB + each * schema.dimensions, _BYTES_OF_A_PIXEL * pixels))

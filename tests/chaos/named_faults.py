@@ -1,11 +1,14 @@
 """Faults with a name, each once on a stack of its own, and what came of it in figures."""
 
 import os
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx2
+import numpy as np
 
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK
@@ -20,6 +23,8 @@ from .uploads import large_upload
 _FROZEN_SECONDS = 45.0
 _WITHIN_SECONDS = 5.0
 _WATCHED_SECONDS = 20.0
+_SPACE = 5 * 2**30
+"""Libraries alone take almost four of them."""
 _FAKE_CLOCK = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), Path("libfaketimeMT.so.1"))
 """Of the Debian package faketime."""
 
@@ -77,6 +82,33 @@ def job_that_kills_its_processes(folder: Path) -> Figures:
     return figures | {"next_job_started_after_seconds": delay, "passed": passed}
 
 
+def too_little_memory(folder: Path) -> Figures:
+    """A worker may have an address space of five GiB: one job does not fit into it, another is refused uncharged."""
+    path = folder / "many-classes.npz"
+    images = np.random.default_rng(0).integers(0, 256, (1000, 32, 32), dtype=np.uint8)
+    np.savez(path, images=images, labels=np.arange(1000) % 50)
+    with served(folder) as stack:
+        stack.kill_worker(stack.workers[0])
+        worker = stack.start("-m", *stack.worker_command())
+        resource.prlimit(worker.pid, resource.RLIMIT_AS, (_SPACE, _SPACE))
+        stack.workers.append(worker)
+        with stack.client() as client:
+            dataset = client.upload_dataset(path, epsilon=40.0, confirm_classes=True).id
+        ended = [stack.wait_for_end(stack.order(_wide(components), dataset)) for components in (8, 64)]
+        later = read_books(stack, stack.order(QUICK))
+    said = [job.error["detail"] if job.error else "" for job in ended]
+    reasons = [job.error["type"] if job.error else "" for job in ended]
+    figures = {"reasons": reasons, "said": said, "charged_units": [job.charged_units for job in ended], **later}
+    passed = reasons == ["out-of-memory"] * 2 and "did not fit" in said[0] and "cannot fit" in said[1]
+    return figures | {"passed": passed and ended[1].charged_units == 0 and later["job"] == "succeeded"}
+
+
+def _wide(components: int) -> dict[str, Any]:
+    """A job whose sums are large although its data set is small."""
+    method = {"name": "mixture", "subspace_dimensions": 512, "components": components}
+    return {"method": method, "epsilon": 10.0, "synthetic_images": 64, "evaluation": {"enabled": False}}
+
+
 def full_disk(folder: Path) -> Figures:
     """The disk of data folder and charge log is full; PostgreSQL has another."""
     small = folder / "disk"
@@ -102,18 +134,13 @@ def full_disk(folder: Path) -> Figures:
 
 
 def wrong_clocks(folder: Path) -> Figures:
-    """One worker is ten minutes behind, another as much ahead until its clock is set back; each runs a job."""
+    """One worker is ten minutes ahead and another as much behind; each runs a job."""
     with served(folder) as stack:
         stack.kill_worker(stack.workers[0])
-        for offset in ("-10m", "+10m"):
-            (folder / offset).write_text(offset)
-            clock = {"FAKETIME_TIMESTAMP_FILE": str(folder / offset), "FAKETIME_CACHE_DURATION": "1"}
-            clock |= {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": str(_FAKE_CLOCK)}
+        for offset in ("+10m", "-10m"):
+            clock = {"FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": str(_FAKE_CLOCK)}
             stack.workers.append(stack.start("-m", *stack.worker_command(), **clock))
         ordered = [stack.order(LONG) for _ in range(2)]
-        for job in ordered:
-            stack.wait_for_steps(job, 10)
-        (folder / "+10m").write_text("-10m")
         books = [read_books(stack, job) for job in ordered]
         ended = [stack.job(job) for job in ordered]
     times = [(job.started_at, job.finished_at) for job in ended]
@@ -128,6 +155,7 @@ FAULTS: dict[str, Callable[[Path], Figures]] = {
     "frozen database": frozen_database,
     "frozen broker": frozen_broker,
     "full disk": full_disk,
+    "too little memory": too_little_memory,
     "wrong clocks": wrong_clocks,
     "job that kills its processes": job_that_kills_its_processes,
     "upgrade": upgrade,
