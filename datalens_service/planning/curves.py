@@ -118,8 +118,8 @@ def guess_averages(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured])
     curves = _draw_curves([row for row in near if row.method == _POOLED] or [row for row in near if row.is_of_images])
     low, high = _read(curves, evidence)
     alike = bool(near) and _is_shaped(near[0], schema)
-    least, most = (_AVERAGES, _NEAR) if alike else (_AVERAGES * _GUESSED_LOW, _GUESSED_HIGH)
-    least = least if evidence >= FAIR_EVIDENCE else 0.0
+    least = _AVERAGES if alike and evidence >= FAIR_EVIDENCE else 0.0
+    most = _NEAR if alike else _GUESSED_HIGH
     return _percent(schema, least * low, min(high + most, _BEST_AVERAGES))._replace(measured=False)
 
 

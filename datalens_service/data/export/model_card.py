@@ -33,8 +33,8 @@ def model_card(card: Mapping[str, Any], result: str, files: Sequence[str]) -> st
         "",
         f"A {result} for images of {images['width']} by {images['height']} pixels and {images['channels']} "
         f"channel{'' if images['channels'] == 1 else 's'} in {len(images['class_names'])} classes. It learned from "
-        f"{privacy['num_units']:,} private {privacy['unit']}s with ({privacy['epsilon']}, {privacy['delta']})-"
-        f"differential privacy for one {privacy['unit']}.",
+        f"the private images of {privacy['num_units']:,} {privacy['unit']}s with "
+        f"({privacy['epsilon']}, {privacy['delta']})-differential privacy for one {privacy['unit']}.",
         "",
         "## Usefulness",
         "",

@@ -41,7 +41,7 @@ SINGLING_OUT: Final = Question(
     "Can somebody isolate the record of one person?",
     "No released figure or image belongs to one record: each comes from noisy sums over many. Whoever accuses "
     "1 in 1,000 outsiders falsely finds at most {found} % of those who took part.",
-    "The bound is about one {unit}. Who is in the data set with several {unit}s is protected less.",
+    "The bound is about one {unit}. Who is in the data set as more than one {unit} is protected less.",
     "No released number belongs to one record: each comes from noisy sums over many. Whoever accuses 1 in 1,000 "
     "outsiders falsely finds at most {found} % of those who took part.",
 )

@@ -123,7 +123,7 @@ COVERED: Final = (
 )
 
 NOT_COVERED: Final = (
-    "Near-duplicates. The unit of protection is one {unit}. Whoever contributed several, or whose images resemble "
+    "Near-duplicates. The unit of protection is one {unit}. Whoever counts as several, or whose images resemble "
     "each other closely, is protected less; so is somebody of whom another data set holds other images.",
     "The choice of parameters. If they were chosen by looking at results on the private images, that look was not "
     "charged.",

@@ -10,7 +10,7 @@ class ResultWording(NamedTuple):
 
     Attributes:
         synthetic: Whether synthetic images are released.
-        made: What it is, before "from {n} private {unit}s".
+        made: What it is, before "from the private images of {n} {unit}s".
         studied: What somebody studies who wants to tell whether one unit took part.
         covered: What the guarantee covers.
         released: What leaves.

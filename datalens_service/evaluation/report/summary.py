@@ -20,7 +20,7 @@ def summary(
     wording = choose_wording(result)
     headline, replaced, unit = privacy.headline, privacy.replace_one, privacy.unit
     return [
-        f"{wording.made} from {privacy.num_units:,} private {unit}s "
+        f"{wording.made} from the private images of {privacy.num_units:,} {unit}s "
         f"by the method “{method}” and under differential privacy.",
         *filter(None, about_method),
         f"The guarantee: somebody studies {wording.studied} and has to tell whether one given {unit} took "
