@@ -52,4 +52,4 @@ def lines() -> list[list[str]]:
 
 
 def _figures(accuracy: str, fid: str) -> str:
-    return f"{accuracy or '–'} / {fid}" if fid else accuracy
+    return f"{accuracy or '–'}/{fid}" if fid else accuracy

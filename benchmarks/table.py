@@ -139,7 +139,7 @@ def table(head: list[str], lines: list[list[str]]) -> str:
 
 def accuracy(row: dict[str, Any]) -> str:
     """Mean and spread."""
-    spread = f" ± {row['accuracy_std']:.1f}" if row["accuracy_std"] is not None else ""
+    spread = f"±{row['accuracy_std']:.1f}" if row["accuracy_std"] is not None else ""
     return f"{row['accuracy_mean']:.1f}{spread}"
 
 
