@@ -16,7 +16,7 @@ _FEW_SECONDS: Final = 10.0
 """Expected, below which a phase says little of how fast the machine is."""
 _OVERDUE: Final = 0.25
 """Part of the time of a phase that is left, at least, while nobody knows how far it is."""
-_TRUST: Final = 0.25
+_TRUST: Final = 0.3
 """In steps, as a power of the share that was made: steps are told as long as they are."""
 
 
