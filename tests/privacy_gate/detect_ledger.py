@@ -5,6 +5,7 @@ import sqlite3
 import tempfile
 from collections.abc import Generator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -161,7 +162,7 @@ def frozen_accounts_state_what_the_log_knows(_rng: np.random.Generator) -> None:
         dataset, _, account = running_job(database, units=1000)
         account.charge(0, "votes", 100)
         line = database.log.read()[0]
-        lost = line.model_copy(update={"units": 2 * state_of(database, dataset.id).limit_units, "hash": "0" * 64})
+        lost = replace(line, units=2 * state_of(database, dataset.id).limit_units, hash="0" * 64)
         database.log.restore([lost], 0)
         expect(bool(check_against_log(database)), "an account without room for its charges is frozen")
         found = state_of(database, dataset.id)
