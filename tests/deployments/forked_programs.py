@@ -25,6 +25,8 @@ VARIABLE = "TEST_FORK_SERVER"
 _PROGRAMS = ("individual_epsilon", "prediction", "sampling")
 _COMMANDS = ("datalens_service.cli", *(f"datalens_service.programs.{name}" for name in _PROGRAMS))
 _SCRIPT = "datalens"
+_COLD = ("serve", "plugins")
+"""What serves for long, and what reads which packages are installed."""
 _STREAMS = (0, 1, 2)
 _CODE_BYTES = 4
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -84,13 +86,13 @@ class ForkedProgram:
 
 
 def become_fork(command: list[str]) -> None:
-    """Do a command in a fork, and end as it ends; return where it is none, serves, or lacks a stream."""
+    """Do a command in a fork, and end as it ends; return where it is none, is one of `_COLD`, or lacks a stream."""
     words = [word for word in command[1:] if word not in ("-P", "-u")]
     if words[:1] == ["-m"] and words[1] in _COMMANDS:
         words = words[1:]
     elif not words or Path(words[0]).name != _SCRIPT:
         return
-    if words[1:2] == ["serve"]:
+    if {*words[1:2]} & {*_COLD}:
         return
     try:
         fork = ForkedProgram(words, os.environ, _STREAMS)
