@@ -57,7 +57,7 @@ def test_chunks_over_interruptions(service: Service, file: Path, monkeypatch: py
 
     monkeypatch.setattr(Transport, "respond", respond_with_losses)
     offsets: list[int] = []
-    with Client(service.url, service.key) as client:
+    with Client(service.url, service.api_key) as client:
         upload_id = client.upload(file, on_bytes=lambda _id, offset, _size: offsets.append(offset))
     stored = upload_sessions.partial_files(service.services.settings.data_dir) / upload_id
     assert hashlib.sha256(stored.read_bytes()).digest() == hashlib.sha256(file.read_bytes()).digest()
@@ -67,17 +67,17 @@ def test_chunks_over_interruptions(service: Service, file: Path, monkeypatch: py
 
 def test_an_upload_goes_on_in_another_process(service: Service, file: Path) -> None:
     content = file.read_bytes()
-    with Client(service.url, service.key) as client:
+    with Client(service.url, service.api_key) as client:
         upload = client._begin_upload(len(content), "digits.npz")
         client._send_chunk(upload.id, 0, content[:5000])
-    with Client(service.url, service.key) as client:
+    with Client(service.url, service.api_key) as client:
         dataset = client.upload_dataset(file, epsilon=10, upload_id=upload.id, confirm_classes=True)
     assert (dataset.state, dataset.image_schema and dataset.image_schema.num_units) == ("ready", 200)
 
 
 def test_a_refused_upload_names_its_files_in_the_error(service: Service, file: Path) -> None:
     file.write_bytes(b"nothing of the kind" * 1000)
-    with Client(service.url, service.key) as client, pytest.raises(ClientError, match="neither an NPZ") as caught:
+    with Client(service.url, service.api_key) as client, pytest.raises(ClientError, match="neither an NPZ") as caught:
         client.upload_dataset(file, epsilon=10, confirm_classes=True)
     assert caught.value.slug == "dataset-invalid"
     assert caught.value.problem["bad_files"] == []
@@ -86,22 +86,22 @@ def test_a_refused_upload_names_its_files_in_the_error(service: Service, file: P
 def test_what_will_not_pass_is_not_repeated(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     delays = []
     monkeypatch.setattr("time.sleep", delays.append)
-    with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
+    with Client(service.url, service.api_key) as client, pytest.raises(ClientError) as caught:
         client.upload(file, upload_id="upl_unknown")
     assert (caught.value.slug, delays) == ("not-found", [])
 
 
 def test_an_error_says_where_it_comes_from(service: Service) -> None:
-    with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
+    with Client(service.url, service.api_key) as client, pytest.raises(ClientError) as caught:
         client.get_job("job_unknown")
     assert caught.value.request == "GET /v1/jobs/job_unknown"
     assert caught.value.request_id == caught.value.problem["instance"].removeprefix("urn:uuid:")
     assert caught.value.request_id in caught.value.__notes__[0]
-    assert service.key not in str(caught.value.__notes__)
+    assert service.api_key not in str(caught.value.__notes__)
 
 
 def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) -> None:
-    with Client(service.url, service.key) as client:
+    with Client(service.url, service.api_key) as client:
         dataset = client.upload_dataset(file, epsilon=10, confirm_classes=True)
         job = client.submit(dataset.id, {**SPEC, "synthetic_images": 20}, priority=1)
         assert job.priority == 1
@@ -134,10 +134,10 @@ def test_lists_are_fetched_page_by_page(service: Service, file: Path, monkeypatc
     monkeypatch.setattr(requests, "PAGE_SIZE", 1)
 
     async def list_ids() -> list[str]:
-        async with AsyncClient(service.url, service.key) as client:
+        async with AsyncClient(service.url, service.api_key) as client:
             return [dataset.id async for dataset in client.datasets()]
 
-    with Client(service.url, service.key) as client:
+    with Client(service.url, service.api_key) as client:
         uploaded = [client.upload_dataset(file, epsilon=10, confirm_classes=True).id for _ in range(3)]
         assert [dataset.id for dataset in client.datasets()] == uploaded[::-1]
     assert run_alone(list_ids()) == uploaded[::-1]
@@ -156,7 +156,7 @@ def test_events_bridge_a_broken_connection(
             yield line
 
     monkeypatch.setattr(Transport, "iter_lines", breaking)
-    with Client(service.url, service.key) as client:
+    with Client(service.url, service.api_key) as client:
         job = client.submit(client.upload_dataset(file, epsilon=10, confirm_classes=True).id, SPEC)
         succeed(service.services, job.id, tmp_path)
         event_ids = [event.id for event in job.events()]
@@ -168,7 +168,7 @@ def test_events_bridge_a_broken_connection(
 
 def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> None:
     async def everything() -> list[str]:
-        async with AsyncClient(service.url, service.key) as client:
+        async with AsyncClient(service.url, service.api_key) as client:
             dataset = await client.upload_dataset(file, epsilon=10, confirm_classes=True)
             assert [notice.code for notice in dataset.notices] == ["ignored_arrays"]
             job = await client.submit(dataset.id, {**SPEC, "synthetic_images": 20})
@@ -196,7 +196,7 @@ def test_retries_end(monkeypatch: pytest.MonkeyPatch, file: Path, service: Servi
     monkeypatch.setattr("datalens_service.client.retry_policy._MAX_DELAY", 0.01)
     monkeypatch.setattr("datalens_service.client.retry_policy.RetryPolicy.__init__.__defaults__", (0.2, 0.01))
     monkeypatch.setattr("api.rest.uploads.tus.Chunk", unavailable)
-    with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
+    with Client(service.url, service.api_key) as client, pytest.raises(ClientError) as caught:
         client.upload(file)
     assert caught.value.slug == "store-unavailable"
 
