@@ -158,6 +158,13 @@ def test_few_records_colours_and_large_images_get_pooled_moments(name: str) -> N
         assert preset("auto", public, epsilon, "teach") == PooledMoments(texture=1.0)
 
 
+def test_of_tiny_images_that_teach_most_frequencies_are_summed_and_means_get_more() -> None:
+    tiny = schema(1_438, side=8)
+    assert preset("auto", tiny, 1.0) == PooledMoments()
+    assert preset("auto", tiny, 5.0, "teach") == PooledMoments(texture=1.0)
+    assert preset("auto", tiny, 1.0, "teach") == PooledMoments(texture=1.0, frequencies=40, means_share=0.7)
+
+
 DESCENT = {"steps": 240, "learning_rate": 60, "averaging": 0.95}
 
 

@@ -59,6 +59,10 @@ Purpose = Literal["look", "teach"]
 DEFAULT_PRESET: Final = "auto"
 """What somebody gets who names neither a method nor a preset: by REST, command line and page alike."""
 
+# Of 8×8, 1,438 digits at ε = 1 then teach 88.9 for 86.4, 2,000 clothes 66.2 for 64.8; at ε = 5 nothing is gained.
+_TINY, _EVIDENCE_OF_TINY = 64, 100
+_FREQUENCIES_OF_TINY, _MEANS_OF_TINY = 5 / 8, 0.7
+
 RECORDS_PER_TEACHER: Final = 15
 """Size of a shard with the authors: 60,000 records for 4,000 teachers."""
 
@@ -284,8 +288,17 @@ def _teaching(schema: Schema, epsilon: float) -> Guided | PooledMoments | Moment
     """Images to learn from, wider than the private ones."""
     if not _pays_for_a_labeller(schema, epsilon) or not _is_small_and_grey(schema):
         method = _fast(schema, epsilon)
-        return method.model_copy(update={"texture": 1.0}) if isinstance(method, PooledMoments) else method
+        return _teaching_moments(method, schema, epsilon) if isinstance(method, PooledMoments) else method
     return _guided(schema, epsilon)
+
+
+def _teaching_moments(method: PooledMoments, schema: Schema, epsilon: float) -> PooledMoments:
+    """With the texture of all frequencies; of few tiny images not all are worth their noise."""
+    update: dict[str, Any] = {"texture": 1.0}
+    records = _evidence(schema, epsilon) / schema.num_classes
+    if schema.height * schema.width <= _TINY and records < _EVIDENCE_OF_TINY:
+        update |= {"frequencies": math.ceil(_FREQUENCIES_OF_TINY * schema.dimensions), "means_share": _MEANS_OF_TINY}
+    return method.model_copy(update=update)
 
 
 def _pays_for_a_labeller(schema: Schema, epsilon: float) -> bool:
