@@ -385,3 +385,28 @@ def test_kinds_of_votes_leave_alone_what_guards_and_prices_them(kind: type[VoteM
     fields = set(VoteMechanism.model_fields) | {"model_config", "model_fields"}
     taken = {name for name in vars(kind) if name in dir(VoteMechanism) and not name.startswith(("__", "_abc"))}
     assert taken - fields <= STATED_BY_VOTES
+
+
+def _as_they_are(rows: Rows, _released: None) -> np.ndarray:
+    return rows.values.reshape(len(rows.labels), -1)
+
+
+def _contribute(rows: Rows, _released: None) -> GroupedVectors:
+    return GroupedVectors(rows.values.astype(np.float64), rows.labels, rows.units)
+
+
+@pytest.mark.parametrize(("records_per_unit", "told"), [(1, [1.0]), (2, [])])
+def test_of_records_that_units_have_in_private_numbers_no_progress_is_told(
+    records_per_unit: int, told: list[float]
+) -> None:
+    schema = Schema(
+        channels=1, height=4, width=4, class_names=("a",), num_units=4 // records_per_unit,
+        records_per_unit=records_per_unit,
+    )  # fmt: skip
+    units = np.arange(4) // records_per_unit
+    train = Split(np.zeros((4, 4, 4, 1), np.uint8), np.zeros(4, np.int64), units)
+    heard: list[float] = []
+    records = PrivateRecords.from_dataset(Dataset(schema, train, None, b"k" * 32))
+    mapped = records.map(_as_they_are, None, heard.append)
+    mapped._vault.answer(_contribute, None)
+    assert heard == told

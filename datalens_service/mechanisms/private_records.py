@@ -89,11 +89,11 @@ class PrivateRecords:
         Args:
             function: As a contribution; its rows are each a function of one record.
             released: Made of earlier releases and of public values.
-            tell: Told of the records read, as a share of those that the schema allows; may raise to stop.
+            tell: Told of the share of records read, where their number is public: one for each unit. May raise to stop.
         """
         check_function(function)
-        most = self.schema.num_units * self.schema.records_per_unit
-        vault = _mapped(self._vault, function, copy.deepcopy(released), lambda read: tell(min(1.0, read / most)))
+        told, most = tell if self.schema.records_per_unit == 1 else be_silent, self.schema.num_units
+        vault = _mapped(self._vault, function, copy.deepcopy(released), lambda read: told(min(1.0, read / most)))
         return PrivateRecords(self.schema, vault)
 
     def release(
