@@ -18,7 +18,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--fast"):
+    distributes = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    if config.getoption("--fast") and not distributes:
         sys.addaudithook(_refuse)
 
 
