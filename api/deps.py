@@ -36,17 +36,7 @@ MAXIMUM_PAGE: Final = 100
 
 @dataclass(frozen=True)
 class Services:
-    """Everything that was opened when the application started.
-
-    Attributes:
-        synthetic: Synthetic images in the format and number asked for.
-        ledger_check: Of all accounts, since the start.
-        surroundings: What it needs besides the database.
-        stopping: Set when the service is about to end; streams end then.
-        signing_key: Checks what this installation signed; public.
-        openid_provider: For single sign-on; None without it.
-        refusals: Answers of this process to keys and sign-ins that are none.
-    """
+    """Everything that was opened when the application started."""
 
     settings: Settings
     database: Database

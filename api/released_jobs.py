@@ -82,8 +82,6 @@ def stored_file(
     """Answer with a stored file of a job.
 
     Args:
-        request: Whose conditions and ranges count.
-        inline: Whether a browser shows it instead of saving it.
         private: Whether the file may be one for the owner alone; the operation has checked the key.
 
     Raises:

@@ -41,9 +41,6 @@ def list_plugins(group: str = METHODS) -> tuple[EntryPoint, ...]:
 def find_origin(name: str, group: str = METHODS) -> PluginOrigin | None:
     """Where a method, extractor or generator comes from.
 
-    Args:
-        name: Of it.
-
     Returns:
         None for those of this product.
     """

@@ -171,7 +171,6 @@ def join_process_group(timeout_seconds: int, rendezvous: Rendezvous | None) -> I
 
     Args:
         timeout_seconds: Longest time for which a rank waits for another.
-        rendezvous: Where they meet, for example what `read_rendezvous` says.
 
     Raises:
         RankLost: Not all came.

@@ -30,8 +30,6 @@ def follow(settings: Settings, timeout_seconds: int, rendezvous: Rendezvous) -> 
 
     Args:
         settings: Where records are, if rank 0 is on another machine.
-        timeout_seconds: Longest time for which this rank waits for another.
-        rendezvous: Where to meet the others.
 
     Returns:
         ENDED, or CRASHED if this rank or another one was lost.

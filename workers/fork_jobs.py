@@ -54,11 +54,7 @@ class Request(NamedTuple):
 
 
 class Server:
-    """Forks when it is asked, and tells how each process ended.
-
-    Args:
-        control: Where requests come from; its end is that of the worker.
-    """
+    """Forks when it is asked, and tells how each process ended."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control

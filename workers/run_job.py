@@ -61,8 +61,6 @@ def run_job(
 
     Args:
         job_id: Which; None: the next one of the queue of the settings.
-        stopping: Set to have the job given back before its next step.
-        token: Of the lease; None claims one.
         ranks: Processes that may share its teachers; None starts those that the settings ask for.
     """
     database = connect(settings)

@@ -27,7 +27,6 @@ def file_response(
     Args:
         request: Its `If-None-Match`, Range and `If-Range` are respected.
         sha256: Of its content, hexadecimal.
-        name: For saving it.
         inline: Whether a browser may show it instead.
 
     Raises:

@@ -124,11 +124,7 @@ def ok(status: int, description: str, *, headers: Sequence[str] = (), links: Jso
 
 
 def file_content(description: str, *media_types: str) -> Responses:
-    """A file as the answer, whole, in part or not at all because the client has it.
-
-    Args:
-        media_types: Those it may have.
-    """
+    """A file as the answer, whole, in part or not at all because the client has it."""
     headers = {name: _HEADERS[name] for name in ("ETag", "Repr-Digest", "Accept-Ranges")}
     part = {"application/octet-stream": _BYTES}
     whole = {name: _file_media(name) for name in media_types}

@@ -92,7 +92,6 @@ def comparison_page(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> 
 
     Raises:
         InvalidInput: Not exactly two jobs are named.
-        NotFound: One of them does not exist, or belongs to another tenant.
     """
     _check_chosen(services, visitor, set(job))
     first, second = (load_side(services, visitor, job_id) for job_id in dict.fromkeys(job))

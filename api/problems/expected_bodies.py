@@ -38,7 +38,6 @@ def explain(request: Request, code: str) -> str:
     """What came, what the operation takes instead, and how curl sends it.
 
     Args:
-        request: Whose body cannot be read.
         code: Of the error; one that is not known here says that the body is of another kind.
     """
     if current_voice() is not Voice.REST:

@@ -102,7 +102,6 @@ def _check_complete(services: Services, job: Job, name: str) -> None:
 
     Raises:
         ReportIncomplete: It does, or was changed after it was written.
-        NotFound: There is none.
     """
     try:
         document.check(services.artifacts.get(job.id, f"{name}.json").path.read_bytes())

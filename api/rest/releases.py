@@ -28,10 +28,7 @@ class Release:
     """What anybody may know of a released model; its dataset is not named.
 
     Attributes:
-        kind: "generator", "classifier", …
         job_id: The job that made it; None for an imported one.
-        created_at: When it was released, or imported.
-        schema: Size and classes, as its owner declared them public.
         privacy: What it cost; None if no account here covers it.
         images: How many were packed, or may well be drawn.
     """

@@ -105,11 +105,7 @@ class RateLimits:
 
 
 class RequestLimits:
-    """Both limits of a key: requests per minute, and requests at once.
-
-    Args:
-        settings: Limits of keys that have none of their own, and the broker.
-    """
+    """Both limits of a key: requests per minute, and requests at once."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

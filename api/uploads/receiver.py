@@ -71,7 +71,6 @@ def _build_receiver(form: type[Form], body: type[BaseModel] | None = None) -> Ca
         Raises:
             HTTPException: 415, neither multipart/form-data nor JSON that is taken; 413, longer than the limit.
             RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
-            InsufficientStorage: The disk is full.
         """
         content_type = request.headers.get("content-type", "")
         if body is not None and content_type.partition(";")[0].strip() == "application/json":

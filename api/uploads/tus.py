@@ -135,7 +135,6 @@ class Chunk:
 
         Raises:
             HTTPException: 413, more than was announced.
-            InsufficientStorage: The disk is full.
         """
         if self._end + len(data) > self._upload.length:
             raise HTTPException(413)
@@ -152,7 +151,6 @@ class Chunk:
 
         Raises:
             ChecksumMismatch: It is not what its checksum says.
-            InsufficientStorage: The disk is full.
         """
         if self._checksum is not None and self._hash.digest() != self._checksum.digest:
             raise ChecksumMismatch("The chunk was damaged on its way, or the checksum is of another chunk.")

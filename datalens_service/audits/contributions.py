@@ -33,9 +33,6 @@ def observe_gradients(
     """(n, weights) contributions, clipped, with Gaussian noise on every coordinate.
 
     Args:
-        network: Takes (n, channels, height, width) in [0, 1].
-        images: Private.
-        labels: (n,) classes.
         clip_norm: Largest L2 norm of a contribution; infinite for raw gradients.
         noise_multiplier: σ over `clip_norm`; 0 adds none.
         seed: Of noise. This noise simulates a release; it protects nothing.
@@ -53,14 +50,7 @@ def observe_gradients(
 
 
 def observe_directions(network: nn.Module, images: Tensor, labels: Tensor, kappa: float) -> Tensor:
-    """(n, weights) contributions with von Mises-Fisher noise.
-
-    Args:
-        network: Takes (n, channels, height, width) in [0, 1].
-        images: Private.
-        labels: (n,) classes.
-        kappa: Concentration of the noise.
-    """
+    """(n, weights) contributions with von Mises-Fisher noise."""
     gradients = PerRecordGradients(network, _loss)
     rows = torch.cat(list(gradients.chunks([images, labels]))).to(torch.float64).numpy()
     noisy = [NoiseSource().directions(unit_directions(row[None]), kappa)[0] for row in rows]
@@ -71,9 +61,6 @@ def observe_releases(mechanism: Mechanism[Any, Any], contributions: Iterator[Ten
     """(n, weights) what a mechanism would hand out of each unit by itself: clip, grid and noise are its own.
 
     Nothing is charged, because nothing of it leaves the owner.
-
-    Args:
-        contributions: Private rows (units, weights), as the method makes them.
     """
     noise, alone, unit = NoiseSource(), np.array([True]), torch.zeros(1, dtype=torch.int64)
     rows = []

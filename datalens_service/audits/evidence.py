@@ -31,7 +31,6 @@ class Evidence:
     Attributes:
         target: (n,) fit of every candidate to the audited model.
         references: (models, n) the same for models that learned from none of the candidates.
-        labels: (n,) classes of the candidates; −1 for a unit whose records are of several.
         is_member: (n,) whether the audited model learned from the candidate.
     """
 

@@ -33,8 +33,6 @@ def invert_gradients(
     Args:
         network: With the weights at which the gradients were taken.
         observed: (n, weights) contributions.
-        labels: (n,) classes, known to the attacker.
-        shape: (channels, height, width).
         on_iteration: Called before each; may raise to end the search.
     """
     settings = settings or InversionSettings()

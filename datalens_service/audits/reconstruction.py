@@ -77,10 +77,8 @@ def invert_records(
     """Invert the gradients of single records at the first weights of a network.
 
     Args:
-        dataset: Private records.
         method: Whose contributions are attacked; None for a network without privacy.
         plan: Of the whole job, which says how noisy a release is; None without privacy.
-        records: How many, drawn by keyed identity.
         on_iteration: Called before each; may raise to end the search.
 
     Raises:

@@ -32,7 +32,6 @@ def rehearse(dataset: Dataset, train: Train, mu: float | None, settings: AuditSe
     groups of records, an attack tells whole groups.
 
     Args:
-        dataset: Private records; its test split is not used.
         train: Trains and returns one model; called 1 + references times.
         mu: Of one such model, for one record; None if it is not private.
 

@@ -36,7 +36,6 @@ def attack_released_model(
 
     Args:
         model: Released; it learned from all training records of `dataset`.
-        dataset: Private records with a test split.
         train: Trains a reference model of the same method; called only for attacks that compare with some.
         mu: Of `model`, for one record.
 

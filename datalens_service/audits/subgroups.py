@@ -32,21 +32,13 @@ class Success(BaseModel):
 
 
 class ClassFigures(Success):
-    """Success of the attack in one class.
-
-    Attributes:
-        class_name: Public name.
-    """
+    """Success of the attack in one class."""
 
     class_name: str
 
 
 class GroupFigures(Success):
-    """Success of the attack in several classes, with one threshold for all.
-
-    Attributes:
-        group: Name that the owner gave.
-    """
+    """Success of the attack in several classes, with one threshold for all."""
 
     group: str
     class_names: tuple[str, ...]

@@ -23,11 +23,7 @@ _BATCH: Final = 8
 
 
 def train_unprotected(dataset: Dataset, seed: int, passes: int, architecture: str = ARCHITECTURE) -> Classifier:
-    """A network trained by Adam without clipping and without noise.
-
-    Args:
-        dataset: Private records.
-    """
+    """A network trained by Adam without clipping and without noise."""
     import torch
     from torch import nn
 

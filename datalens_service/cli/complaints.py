@@ -22,11 +22,7 @@ Node = dict[str, Any]
 
 
 def describe_error(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """The first complaint: where it is, what was given, and the names that are known there.
-
-    Args:
-        model: Of the request; None names no alternatives.
-    """
+    """The first complaint: where it is, what was given, and the names that are known there."""
     first = error.errors(include_url=False)[0]
     location = _location([str(part) for part in first["loc"]], model)
     message = _message(first, model)

@@ -32,12 +32,8 @@ class SpecOptions:
 
     Attributes:
         delta: δ; None leaves it to the data set.
-        method: Name of a method, or None.
-        preset: Name of a preset, or None; without both, auto.
         purpose: Of the preset auto: "look" or "teach".
         settings: `key=value` parameters of the method, or of the evaluation with `evaluation.` in front.
-        device: Which kind of worker trains: "auto", "cpu" or "gpu".
-        public_data: Id of a public data set to start from, or None.
     """
 
     epsilon: options.Epsilon

@@ -30,16 +30,7 @@ def is_loopback(url: str) -> bool:
 
 
 def build_http_options(url: str, api_key: str, voice: Voice) -> dict[str, Any]:
-    """Keyword arguments of the HTTP client.
-
-    Args:
-        url: Address of the service.
-        api_key: Sent as bearer token; empty sends none.
-        voice: Whose words errors of the service use.
-
-    Raises:
-        ClientError: `url` is not an HTTP address.
-    """
+    """Keyword arguments of the HTTP client."""
     return {
         "base_url": url,
         "headers": {HEADER: voice.value, **({"Authorization": f"Bearer {api_key}"} if api_key else {})},

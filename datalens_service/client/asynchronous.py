@@ -74,14 +74,7 @@ def _iterated(
 
 
 class AsyncClient(_Threads):
-    """A connection to one service, for asyncio; arguments and errors are those of `Client`.
-
-    Args:
-        url: Address of the service.
-        api_key: A key made by `datalens serve` or `datalens keys create`.
-        timeout: Seconds to wait for a response; uploads get more.
-        voice: Whose words errors of the service use; the arguments of Python have the names of REST.
-    """
+    """A connection to one service, for asyncio; arguments and errors are those of `Client`."""
 
     def __init__(
         self, url: str = DEFAULT_URL, api_key: str = "", *, timeout: float = 60.0, voice: Voice = Voice.REST

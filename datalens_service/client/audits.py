@@ -21,7 +21,6 @@ class AuditOperations:
         """Submit an audit; nothing is charged for it.
 
         Args:
-            request: What is attacked and how, an `AuditRequest` or its JSON form.
             idempotency_key: The same key with the same request is the same audit; None draws a new one.
         """
         headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
@@ -49,12 +48,7 @@ class AuditOperations:
         """Follow an audit until it ends, however it ends: look at `state`.
 
         Args:
-            audit_id: The audit, aud_….
-            interval: Seconds between two polls.
             patience: Seconds without a response after which waiting is given up; the audit goes on.
-
-        Raises:
-            ServiceUnreachable: No response for `patience` seconds.
         """
         retry_policy = RetryPolicy(patience, interval)
         while True:

@@ -28,7 +28,6 @@ class ClassifierOperations:
         """A probability for each class and image. Costs no privacy; the images are not kept.
 
         Args:
-            classifier_id: Of the classifier, clf_…
             images: A PNG or JPEG file, a zip or tar of them, or an NPZ with one array named images.
         """
         with images.open("rb") as file:

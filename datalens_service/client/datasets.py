@@ -137,11 +137,8 @@ class DatasetOperations:
         """Make the class names of an upload in state "review" public, for good, and open its budget. Repeatable.
 
         Args:
-            dataset_id: Of the upload.
             epsilon: Lifetime budget of these records. If this or one of the next two is named, the three replace what
                 was declared with the upload.
-            delta: Of the budget.
-            shares_budget_with: Id of a dataset whose budget pays for this one, too.
         """
         budget = {"epsilon": epsilon, "delta": delta, "shares_budget_with": shares_budget_with}
         options = {
@@ -164,9 +161,7 @@ class DatasetOperations:
         """Send a file in chunks, each with a checksum, across interruptions; returns the id of the upload.
 
         Args:
-            path: The file.
             upload_id: Of an unfinished upload of this file; it is resumed.
-            on_bytes: Called as the upload proceeds.
         """
         size = path.stat().st_size
         upload = self._begin_upload(size, path.name) if upload_id is None else self._get_upload(upload_id)

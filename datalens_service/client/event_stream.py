@@ -10,11 +10,7 @@ from datalens_service.client.models import Event
 class EventParser:
     """Builds events from the lines of a stream.
 
-    Args:
-        last_id: Number of the last event that the caller has.
-
     Attributes:
-        last_id: Number of the last event received.
         ended: Whether the job has ended, so that no event follows.
     """
 

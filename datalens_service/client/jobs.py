@@ -83,7 +83,6 @@ class JobOperations:
         """Submit a job; its budget is reserved when this returns.
 
         Args:
-            dataset_id: What to train on.
             spec: A `TrainingSpec` or its JSON form.
             priority: From 0 to 9: of jobs that wait, higher ones are taken first. None is that of most jobs, 5.
             idempotency_key: The same key with the same request is the same job; None draws a new one.
@@ -137,13 +136,7 @@ class JobOperations:
         """Follow a job until it ends, however it ends: look at `state`.
 
         Args:
-            job: The job or its id.
-            on_progress: Called with the job after each poll.
-            interval: Seconds between two polls.
             patience: Seconds without a response after which waiting is given up; the job goes on.
-
-        Raises:
-            ServiceUnreachable: No response for `patience` seconds.
         """
         job_id = job if isinstance(job, str) else job.id
         retry_policy = RetryPolicy(patience, interval)
@@ -164,12 +157,8 @@ class JobOperations:
         """Past and future events of a job, until it ends. Interruptions are bridged.
 
         Args:
-            job_id: The job.
             after: Number of the last event that is known.
             patience: Seconds without a response after which following is given up; the job goes on.
-
-        Raises:
-            ServiceUnreachable: No response for `patience` seconds.
         """
         parser, retry_policy = EventParser(after), RetryPolicy(patience)
         while not parser.ended:
@@ -237,11 +226,6 @@ class JobOperations:
         """The same as a zip that is ready to be published: card, licence, checksums, Croissant, proof of privacy.
 
         Args:
-            job_id: A succeeded job.
-            path: Where to write; replaced once the download is complete.
-            format: Of the images.
-            n: How many; None takes what the job packed.
-            seed: Repeats a draw.
             title: Public name of the dataset.
             license: SPDX id, for example CC-BY-4.0; `other` chooses none.
         """

@@ -15,7 +15,6 @@ class RetryPolicy:
     """Exponential backoff with a deadline that each success extends.
 
     Args:
-        timeout: Seconds without a success after which the error is raised.
         initial_delay: Seconds before the first retry; the delay doubles up to five seconds.
     """
 

@@ -21,17 +21,8 @@ from datalens_service.voices import Voice
 class Transport:
     """HTTP connections to one service.
 
-    Args:
-        url: Address of the service.
-        api_key: Sent as bearer token; empty sends none.
-        timeout: Seconds to wait for a response.
-        voice: Whose words errors of the service use.
-
     Every method raises `ClientError` where the service refuses, and its subclass `ServiceUnreachable` where there is
     no response or the connection breaks.
-
-    Raises:
-        ClientError: `url` is not an HTTP address.
     """
 
     def __init__(self, url: str, api_key: str, timeout: float, voice: Voice) -> None:

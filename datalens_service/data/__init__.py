@@ -1,4 +1,7 @@
-"""Labelled image sets: reading, keeping, dealing to shards and exporting them."""
+"""Labelled image sets: reading, keeping, dealing to shards and exporting them.
+
+A file that cannot be used is refused by InvalidDataset, with a sentence that says what to change.
+"""
 
 from pathlib import Path
 
@@ -33,14 +36,10 @@ def read_upload(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limit
     """Read an upload of any known format; the caller adds the partition key to make it a `Dataset`.
 
     Args:
-        path: The file, or a folder of this machine; contents decide the format.
         limits: Caps on what is read and unpacked; None takes those for the choices.
 
     Returns:
         (schema, train, test or None).
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
     """
     return read_with_notices(path, choices, limits=limits)[0]
 
@@ -48,11 +47,7 @@ def read_upload(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limit
 def read_with_notices(
     path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits | None = None
 ) -> tuple[Upload, tuple[Notice, ...]]:
-    """The same with what its owner should know of how it was read. Notices are private.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """The same with what its owner should know of how it was read. Notices are private."""
     limits = limits or choose_limits(choices)
     with open_source(_existing(path), limits, choose_decoder(choices), choices.encoding) as source:
         _, upload = read_source(source, choices)
@@ -62,14 +57,8 @@ def read_with_notices(
 def read_source(source: Source, choices: ReadingChoices) -> tuple[str, Upload]:
     """Read an opened upload; what its owner should know is in `source.notices` afterwards.
 
-    Args:
-        source: The opened file, with the decoder for the choices.
-
     Returns:
         A key of `READERS`, and the contents.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
     """
     name = recognised(source, choices)
     if choices.label_column is not None and not READERS[name].has_label_column:

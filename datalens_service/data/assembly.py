@@ -28,12 +28,8 @@ PRIVATE_READS = ("reading the upload",)
 def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> Upload:
     """Records of an upload, checked.
 
-    Args:
-        notices: Collects what its owner should know.
-
     Raises:
         UnusableFiles: Naming all files that cannot be used.
-        InvalidDataset: With a sentence that says what to change.
     """
     splits = [index.train] if index.test is None else [index.train, index.test]
     labels, names = number_labels({one.called: one.labels for one in splits}, choices.class_names, notices)

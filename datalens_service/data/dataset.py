@@ -106,9 +106,6 @@ class Dataset:
     """An upload with the secret key that deals its records to shards.
 
     Attributes:
-        schema: As in `Upload`.
-        train: As in `Upload`.
-        test: As in `Upload`.
         partition_key: Secret, at least 16 bytes.
 
     Raises:

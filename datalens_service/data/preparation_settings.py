@@ -27,8 +27,6 @@ class PrepareSettings(Frozen):
     """The same for every image, so a prepared image depends on no other image.
 
     Attributes:
-        width: Of all images, in pixels.
-        height: Of all images, in pixels.
         fit: Resize the whole image, or scale it until it covers the size and crop the centre.
         colour: Grey or RGB.
         window: Values that become 0 and 255 where images have more than 8 bits: stored values of 16-bit grey, modality

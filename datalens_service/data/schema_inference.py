@@ -22,11 +22,7 @@ _BLOCK_BYTES: Final = 2**24
 
 
 def inspect(upload: Upload, notices: Notices) -> None:
-    """Note unusual classes and unusual images.
-
-    Args:
-        notices: Collects what its owner should know.
-    """
+    """Note unusual classes and unusual images."""
     _inspect_classes(upload, notices)
     images, labels = upload.train.images, upload.train.labels
     notices.add(NoticeCode.NEARLY_BLACK, map(_named, nearly_black_rows(images)))
@@ -50,11 +46,7 @@ def _inspect_classes(upload: Upload, notices: Notices) -> None:
 
 
 def constant_rows(images: Images) -> Rows:
-    """Rows of images that show a single colour; int64, ascending.
-
-    Args:
-        images: uint8 (n, height, width, channels).
-    """
+    """Rows of images that show a single colour; int64, ascending."""
     return _rows(images, lambda block: (block == block[:, :1, :1]).all(axis=(1, 2, 3)))
 
 
@@ -62,9 +54,6 @@ def nearly_black_rows(images: Images) -> Rows:
     """Rows of images without a value above 15.
 
     Constant ones are left out, as a black image may be meant, unless all images are nearly black.
-
-    Args:
-        images: uint8 (n, height, width, channels).
     """
     dark = _rows(images, lambda block: block.max(axis=(1, 2, 3)) <= _NEARLY_BLACK)
     constant = constant_rows(images)
@@ -75,9 +64,6 @@ def nearly_black_rows(images: Images) -> Rows:
 
 def without_constant_images(upload: Upload, notices: Notices) -> Upload:
     """The upload without training images of a single colour. Whether one goes depends on that image alone.
-
-    Args:
-        notices: Collects how many went.
 
     Raises:
         InvalidDataset: Fewer than two units remain.

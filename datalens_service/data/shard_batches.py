@@ -27,10 +27,7 @@ class ShardSampler:
     and of random numbers that depend on (seed, step) alone.
 
     Args:
-        images: uint8 (n, height, width, channels), private.
-        labels: int64 (n,), private.
         shards: Row numbers of each teacher's shard; may be empty.
-        batch_size: B.
         seed: Public.
         local: Shards of this rank's teachers, without gaps; None for all. Records of others are not kept.
 

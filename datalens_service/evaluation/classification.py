@@ -42,13 +42,7 @@ def predicting(model: object) -> Predicts:
 def evaluate_classifier(
     classifier: Predicts, dataset: Dataset, settings: EvaluationSettings, observe: Observe
 ) -> Evaluation:
-    """Measure what the data set allows; without a test split, nothing.
-
-    Args:
-        classifier: Released.
-        dataset: Its private data set.
-        observe: Called with (steps done, steps in all); it may raise to stop.
-    """
+    """Measure what the data set allows; without a test split, nothing."""
     tested = test_reference(dataset)
     if tested is None or not settings.enabled:
         return NOTHING

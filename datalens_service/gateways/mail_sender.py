@@ -27,7 +27,6 @@ def check_recipient(url: str, settings: Settings) -> str:
 
     Args:
         url: `mailto:` and one address.
-        settings: With the domains that are allowed.
 
     Raises:
         InvalidInput: Mail is not set up, it is no address, or its domain is not allowed.

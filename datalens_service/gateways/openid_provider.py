@@ -50,11 +50,7 @@ class Secrets:
 
 
 class OpenIdProvider:
-    """The provider of a deployment.
-
-    Args:
-        settings: With the issuer, the client and the public address.
-    """
+    """The provider of a deployment."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -91,9 +87,6 @@ class OpenIdProvider:
 
     def redeem(self, code: str, attempt: Secrets) -> Mapping[str, Any]:
         """The claims of whoever signed in.
-
-        Args:
-            code: That the browser brought.
 
         Raises:
             Unauthorized: The provider refuses the code, or the ID token does not stand every check.

@@ -29,7 +29,6 @@ class Surroundings:
 
     Args:
         check_store: Of artifacts; raises where it is away.
-        stopping: Set to have the thread end.
 
     Attributes:
         faults: What is wrong, for its reader, by the part that is not in order; replaced by each look.

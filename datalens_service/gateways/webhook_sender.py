@@ -43,12 +43,7 @@ class AddressRefusedError(Exception):
 
 
 class WebhookSender:
-    """A thread that sends due messages until it is told to stop.
-
-    Args:
-        settings: Whether private addresses are allowed; mail server.
-        stopping: Set to have the thread end.
-    """
+    """A thread that sends due messages until it is told to stop."""
 
     def __init__(self, database: Database, settings: Settings, stopping: threading.Event) -> None:
         self._database = database

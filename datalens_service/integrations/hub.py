@@ -40,10 +40,7 @@ def save_release(client: Client, job_id: str, folder: Path, options: ReleaseOpti
     """Write a release into a folder, as the Hub would hold it; needs no account and no other host.
 
     Args:
-        client: Of the service that has the job.
-        job_id: A succeeded job that released images.
         folder: New or empty, so that nothing else is published with it.
-        options: What the release contains.
 
     Returns:
         The folder, which `datasets.load_dataset` and `datalens verify` read.
@@ -51,7 +48,6 @@ def save_release(client: Client, job_id: str, folder: Path, options: ReleaseOpti
     Raises:
         StateConflict: The folder has files already.
         InvalidInput: The release does not verify; nothing was written.
-        WorkerUnavailable: dp_accounting is not installed.
         ClientError: The service refused.
     """
     _check_empty(folder)
@@ -78,10 +74,7 @@ def push_to_hub(
     """Upload a release as a data set repository, with its data set card as README.
 
     Args:
-        client: Of the service that has the job.
-        job_id: A succeeded job that released images.
         repository: `name` or `owner/name`; created if it does not exist.
-        options: What the release contains.
         public: Whether a new repository is open to everybody.
         endpoint: Of another hub than huggingface.co.
 
@@ -129,12 +122,8 @@ def _unpack(archive: Path, folder: Path) -> None:
 def check_release(archive: Path) -> None:
     """Refuse an archive that does not verify or has an owner's report in it.
 
-    Args:
-        archive: A zip from the service.
-
     Raises:
         InvalidInput: With what is wrong.
-        WorkerUnavailable: dp_accounting is not installed.
     """
     from datalens_service.proof.release_verification import verify_path
 

@@ -35,8 +35,6 @@ class ReleasedImages:
     PyTorch is imported when the first image is asked for.
 
     Args:
-        images: uint8 (n, height, width, channels).
-        labels: int64 (n,).
         class_names: In label order.
         transform: Makes an item's first part from an image; None gives a float32 tensor (channels, height, width) in
             [0, 1].
@@ -65,7 +63,6 @@ def from_folder(path: Path, transform: Transform | None = None) -> ReleasedImage
 
     Args:
         path: A release, unpacked or as a zip; or images alone in any format of `datalens jobs download`.
-        transform: Of `ReleasedImages`.
 
     Raises:
         InvalidInput: There are no released images.
@@ -82,13 +79,6 @@ def from_job(
     client: Client, job_id: str, *, n: int | None = None, seed: int | None = None, transform: Transform | None = None
 ) -> ReleasedImages:
     """Download released images of a job; more images cost no privacy.
-
-    Args:
-        client: Of the service that has the job.
-        job_id: A job whose images are ready.
-        n: How many; None takes what the job packed.
-        seed: Repeats a draw.
-        transform: Of `ReleasedImages`.
 
     Raises:
         ClientError: The service refused.

@@ -32,8 +32,6 @@ def log_to_mlflow(
     """Log the released figures of a job as one run.
 
     Args:
-        client: Of the service that has the job.
-        job_id: A succeeded job.
         experiment: Name; None takes MLflow's own default.
         tracking_uri: Where runs are kept; None takes MLflow's own default.
 

@@ -82,10 +82,7 @@ def execute(
     """Do the job and end it: succeeded, cancelled, or failed with a problem that is safe to show.
 
     Args:
-        database: Of the job, its data set and its account.
-        artifacts: Where the files go that the job makes.
         settings: Where private state goes while it runs, and where to train.
-        lease: Of the job; it is kept until its end.
         observe: Told of every step; may raise ShutdownRequested.
         ranks: Processes that may share its teachers, of which this one leads.
 

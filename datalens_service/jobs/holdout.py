@@ -59,7 +59,6 @@ def holdout_accuracy(
     """Charge for the accuracy on the hold-out, and release it with noise: of classifier A, or of a released classifier.
 
     Args:
-        model: Released.
         holdout: Private; `settings.holdout` is its id.
         settings: How the classifier is trained, and the noise.
 

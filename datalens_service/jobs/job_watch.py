@@ -65,7 +65,6 @@ class JobWatch:
 
     Args:
         private: Its private files under this lease.
-        lease: Of the job; fences what is written.
         also: Told of every step as well, for example a progress bar.
     """
 
@@ -100,7 +99,6 @@ class JobWatch:
         Raises:
             JobStopped: Somebody asked the job to stop.
             PauseRequested: Somebody asked the job to pause.
-            StaleLease: Another worker holds the job.
         """
         if self._also is not None:
             self._also(phase, value, maximum)

@@ -35,11 +35,7 @@ def package(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, o
 
     Paid for as they are, they are stored also if somebody asks the job to stop meanwhile.
 
-    Args:
-        observe: Told of images drawn, and of every file.
-
     Raises:
-        StaleLease: Another worker holds the job.
         StoreUnavailable: The disk did not take a file.
     """
     files = released_files(contents)

@@ -109,11 +109,6 @@ ONE_RANK = ReadyRanks(SINGLE_PROCESS)
 def read_shared_records(group: ProcessGroup, settings: Settings, folder: Path) -> Upload | None:
     """What rank 0 says is to be read; for the other ranks.
 
-    Args:
-        group: This rank's.
-        settings: Of the object store, if records lie in one.
-        folder: Private, of this rank.
-
     Returns:
         The records; None if nothing is shared.
     """

@@ -53,12 +53,9 @@ class ReleaseContents(NamedTuple):
     """What the files of a job are made of.
 
     Attributes:
-        folder: For files in the making.
-        model: Released.
         report: Private figures included.
         proof: Of what the job cost, with the journal of the account; others get the part about the job.
         key: Of the installation; signs proofs and reports.
-        num_images: Synthetic images to pack, of a generator; more can be drawn later.
         extras: What the run released beside the model.
     """
 
@@ -163,12 +160,7 @@ class SamplePreviews:
         return time.monotonic() >= self._next
 
     def show(self, model: ReleasedModel) -> None:
-        """Store the grid of a generator; of another model nothing is shown.
-
-        Raises:
-            StaleLease: Another worker holds the job.
-            StoreUnavailable: The disk did not take it.
-        """
+        """Store the grid of a generator; of another model nothing is shown."""
         if not isinstance(model, Generator):
             return
         began = time.monotonic()

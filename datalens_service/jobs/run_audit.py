@@ -38,13 +38,8 @@ def run_audit(
 
     Progress is the number of models that were trained: of the request, not of the records.
 
-    Args:
-        artifacts: Where the attacked model lies.
-        observe: Told of every step; may raise to end it.
-
     Raises:
         InvalidInput: Too few units or test images.
-        StaleLease: Another worker holds the audit.
     """
     result, picture = _AuditRun(database, artifacts, request, dataset, observe, options).run()
     audits.store_result(database, lease, result.model_dump(mode="json"), picture)

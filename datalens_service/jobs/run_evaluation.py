@@ -57,7 +57,6 @@ class EvaluationContext:
     Attributes:
         database: Of its account, and of the account of a data set that was set aside.
         settings: Where records lie, and weights of the operator.
-        folder: Private; for files in the making.
     """
 
     database: Database

@@ -80,7 +80,6 @@ class LabelScores(VoteMechanism):
 
         Args:
             gradients: (teachers, images, 1) logits of "this image is real"; one that is not finite, or 0, abstains.
-            generator: Unused.
 
         Returns:
             int32 tensor of the same shape.

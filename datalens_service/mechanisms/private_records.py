@@ -109,15 +109,10 @@ class PrivateRecords:
         """The charged, noisy sum over units of `contribution(rows, released)`, decoded.
 
         Args:
-            mechanism: Clips, charges and draws.
             contribution: A function of a module.
             released: Made of earlier releases and of public values.
-            step: As `Mechanism.release`.
-            account: As `Mechanism.release`.
-            noise: As `Mechanism.release`.
 
         Raises:
-            BudgetExceeded: The budget does not cover this release; nothing was drawn.
             WallBroken: The contribution could take more along than its arguments.
         """
         check_function(contribution)

@@ -121,8 +121,6 @@ class PrivateShards:
 
         Args:
             update: A function of a module.
-            released: Made of earlier releases and of public values.
-            times: Public.
         """
         command = _Learn(update, copy.deepcopy(released), times)
         self._group.broadcast(command)
@@ -144,12 +142,8 @@ class PrivateShards:
             mechanism: Encodes, checks the length of rows, charges and draws.
             vote: A function of a module.
             released: Made of earlier releases and of public values.
-            step: As `Mechanism.release`.
-            account: As `Mechanism.release`.
-            noise: As `Mechanism.release`.
 
         Raises:
-            BudgetExceeded: The budget does not cover this release; nothing was drawn.
             WallBroken: The price is that of other shards, or a function could take more along than its arguments.
         """
         if mechanism.classes_voted_apart != self._dealing.class_groups:
@@ -185,7 +179,6 @@ def run_follower(group: ProcessGroup, upload: Upload, folder: Path | None = None
     """Obey the commands of rank 0 until it shuts the group down.
 
     Args:
-        group: This rank's.
         upload: The same records as those of rank 0.
         folder: For teachers beyond the limit of memory.
 

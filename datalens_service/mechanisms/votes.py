@@ -114,7 +114,6 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         Args:
             gradients: (teachers, images, dimensions), any float dtype. A row that is not finite, or all zero,
                 must vote all zeros.
-            generator: For the coins.
 
         Returns:
             Integer tensor (teachers, images, coordinates).

@@ -60,12 +60,7 @@ class PrivateEvolution(WalledMethod):
     images: Integer = Field(default=200, ge=1, le=10_000, description="Images of a class that the result holds.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """One release of votes per round.
-
-        Raises:
-            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The encoder does not take such images, or the generator is not installed.
-        """
+        """One release of votes per round."""
         self.encoder.check(schema)
         self.public_generator()
         part = units // self.rounds

@@ -83,11 +83,6 @@ def start_from_public(
     Args:
         network: With the last layer for the classes of `private`.
         settings: What `build_network` makes it from.
-        private: Public schema of the private images.
-        public: Images that are public, with their classes.
-
-    Raises:
-        InvalidSpec: The images have another size.
     """
     import torch
 

@@ -83,12 +83,7 @@ class PublicVotes(WalledMethod):
         return self.verbatim
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """One release of votes.
-
-        Raises:
-            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The encoder does not take such images.
-        """
+        """One release of votes."""
         self.encoder.check(schema)
         votes = CellVotes(
             num_groups=schema.num_classes,
@@ -148,11 +143,7 @@ class PublicVotesRun(StatelessRun):
         self._mechanism = mechanism
 
     def start_from(self, public: PublicImages) -> None:
-        """Cut the pool into cells; labels of it are not looked at.
-
-        Raises:
-            InvalidSpec: The images have another size.
-        """
+        """Cut the pool into cells; labels of it are not looked at."""
         from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
         schema = self._records.schema

@@ -70,13 +70,7 @@ class RejectionOrDiffusion(WalledMethod):
         raise InvalidSpec("Sampled gradients are planned for ε and δ.")
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
-        """The count, then a branch for each content, with the slack of sampled gradients set aside for both.
-
-        Raises:
-            InfeasiblePlan: ε does not pay for one of the branches.
-            InvalidSpec: The images are too large, or a batch is larger than the data set.
-            WorkerUnavailable: dp_accounting is not installed.
-        """
+        """The count, then a branch for each content, with the slack of sampled gradients set aside for both."""
         limit = limit_units(epsilon, delta_beside(compute_slack(delta, self.objects.slack), delta))
         count = plan_count(schema, limit)
         paid = count.cost()
@@ -130,11 +124,7 @@ class RejectionOrDiffusionRun(StatelessRun):
         self._run: TrainingRun | None = None
 
     def start_from(self, public: PublicImages) -> None:
-        """Let the classifier of either method begin with public images.
-
-        Raises:
-            InvalidSpec: The images have another size.
-        """
+        """Let the classifier of either method begin with public images."""
         check_same_size(self._records.schema, public.schema)
         self._public = public
 

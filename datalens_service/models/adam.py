@@ -45,15 +45,7 @@ class AdamState(NamedTuple):
 def adam_step(
     adam_state: AdamState, gradients: dict[str, Tensor], steps: int, learning_rate: float, beta1: float
 ) -> None:
-    """One step in place; elementwise, so entries of a tensor never meet.
-
-    Args:
-        adam_state: Contiguous tensors.
-        gradients: Of every parameter.
-        steps: Taken before this one.
-        learning_rate: Step size.
-        beta1: Decay of the first moment.
-    """
+    """One step in place; elementwise, so entries of a tensor never meet."""
     adam(
         [adam_state.parameters[name] for name in gradients],
         # The fused kernel reads memory in order and takes no strides into account.

@@ -66,14 +66,7 @@ class LastLayerClassifier(nn.Module):
         self._planes = (schema.channels, schema.height, schema.width)
 
     def fit(self, images: Floats, labels: Labels, epochs: int, seed: int, tell: Tell = be_silent) -> None:
-        """Train convolutions and dense layer on released samples, and say how features are centred and scaled.
-
-        Args:
-            images: (n, d) in [0, 1].
-            labels: (n,).
-            epochs: Passes over them.
-            tell: Told of the batches seen; may raise to stop.
-        """
+        """Train convolutions and dense layer on released samples, and say how features are centred and scaled."""
         pixels, targets = torch.from_numpy(images), torch.from_numpy(labels)
         device = self.center.device
         optimizer = torch.optim.Adam(self.parameters(), _LEARNING_RATE)

@@ -32,13 +32,7 @@ def image_logits(network: nn.Module, schema: Schema, images: Tensor, labels: Ten
 
 
 def image_directions(network: nn.Module, schema: Schema, images: Tensor, labels: Tensor) -> NDArray[np.float32]:
-    """(n, d): where every image looks more real, the gradient of log sigmoid of its logit.
-
-    Args:
-        network: Released.
-        images: Generated, float32 (n, d).
-        labels: int64 (n,).
-    """
+    """(n, d): where every image looks more real, the gradient of log sigmoid of its logit."""
     leaves = images.detach().clone().requires_grad_()
     (gradients,) = torch.autograd.grad(
         functional.logsigmoid(image_logits(network, schema, leaves, labels)).sum(), leaves
@@ -47,12 +41,7 @@ def image_directions(network: nn.Module, schema: Schema, images: Tensor, labels:
 
 
 class Discriminator:
-    """A network and its Adam state.
-
-    Args:
-        device: "cpu" or "cuda".
-        learning_rate: Adam's.
-    """
+    """A network and its Adam state."""
 
     def __init__(self, settings: dict[str, Any], schema: Schema, device: str, seed: int, learning_rate: float) -> None:
         self.network: nn.Module = build_network(settings, schema, seed).to(device)
@@ -67,8 +56,6 @@ class Discriminator:
         """One step towards released scores.
 
         Args:
-            images: Released, float32 (n, d).
-            labels: int64 (n,).
             targets: float32 (n,), scores with noise.
             hard: Take them for labels, real above one half, in cross-entropy; else squared error.
             bounded: Whether scores are shares in [0, 1], and not logits.

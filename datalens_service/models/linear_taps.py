@@ -39,7 +39,6 @@ class LinearTaps:
         """Add the probes, and note inputs (1, inputs) by layer, while the network is called.
 
         Args:
-            network: That of the taps or a copy, which nothing else calls meanwhile.
             probes: By layer.
         """
         inputs: dict[str, Tensor] = {}

@@ -30,9 +30,7 @@ class PublicCells(NamedTuple):
         """Lloyd's k-means; a cell that loses its last image keeps its centre.
 
         Args:
-            features: (images, dimensions) of the pool.
             count: Of cells; no more than there are images.
-            seed: Of the images that rounds start from.
         """
         start = np.random.default_rng(seed).choice(len(features), min(count, len(features)), replace=False)
         cells = cls(features[np.sort(start)])

@@ -35,8 +35,6 @@ class StudentTrainer:
 
     Args:
         network: Starts from its present weights.
-        device: "cpu" or "cuda".
-        learning_rate: Adam's.
         beta1: Adam's decay of the first moment.
         updates: Adam steps towards the same targets per direction.
         averaging: Decay of the exponential average of the weights that is exported; 0 exports the last ones.

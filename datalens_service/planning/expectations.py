@@ -79,11 +79,7 @@ def estimate(spec: TrainingSpec, schema: Schema, calibration_seconds: float | No
 
 
 def compare(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Comparison:
-    """Every method that could serve, each at the ε of a planned job.
-
-    Args:
-        calibration_seconds: As of `expect`.
-    """
+    """Every method that could serve, each at the ε of a planned job."""
     made: dict[AnyMethod, list[str]] = {}
     for name in (*OFFERED, POOL):
         made.setdefault(choose(name, schema, spec.epsilon), []).append(name)

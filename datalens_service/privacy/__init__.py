@@ -1,1 +1,4 @@
-"""Accounting, budget and randomness: what every mechanism stands on."""
+"""Accounting, budget and randomness: what every mechanism stands on.
+
+Whatever needs dp_accounting, here and in the rooms above, raises WorkerUnavailable where it is not installed.
+"""

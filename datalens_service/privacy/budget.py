@@ -43,11 +43,7 @@ class MemoryAccount:
         return self._stored.get(step)
 
     def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
-        """Book `units`, and slack beside them.
-
-        Raises:
-            BudgetExceeded: The limit would be passed; nothing was booked.
-        """
+        """Book `units`, and slack beside them."""
         self._check(units, self.slack + slack)
         self.slack += slack
         self.charges.append((step, label, units))
@@ -59,7 +55,6 @@ class MemoryAccount:
             How many draws were booked before.
 
         Raises:
-            BudgetExceeded: The limit would be passed, or all draws are made; nothing was booked.
             StateConflict: Another block was charged under the same label.
         """
         drawn = sum(booked == label for _, booked, _ in self.charges)

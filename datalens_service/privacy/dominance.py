@@ -55,13 +55,9 @@ def poisson_gaussian_curve(
 
     Args:
         noise_multiplier: σ/C of the continuous noise, for contributions of L2 norm at most C.
-        sampling_probability: q in (0, 1], public.
-        steps: At least 1.
-        relation: Which data sets are neighbours; n is public in both.
 
     Raises:
         InvalidSpec: An argument is out of its range.
-        WorkerUnavailable: dp_accounting is not installed.
     """
     losses = poisson_sampled_losses(noise_multiplier, sampling_probability, steps, relation)
     end = 1.0
@@ -100,7 +96,6 @@ def dominates(mu: float, curve: PrivacyCurve, slack: Fraction) -> bool:
     """Whether H(e^x) ≤ δ_μ(x) + slack for all x ≥ 0; decided on the safe side.
 
     Args:
-        mu: Above 0.
         curve: Checked at its knots, with an allowance for what δ_μ, convex in γ, may dip in between.
         slack: δ₀.
     """
@@ -112,12 +107,7 @@ def dominates(mu: float, curve: PrivacyCurve, slack: Fraction) -> bool:
 
 
 def gaussian_deltas(mu: float, losses: Floats) -> Floats:
-    """δ_μ(x) at every x, rounded down (Balle & Wang 2018, Theorem 8).
-
-    Args:
-        mu: Above 0.
-        losses: x ≥ 0.
-    """
+    """δ_μ(x) at every x, rounded down (Balle & Wang 2018, Theorem 8)."""
     first = log_ndtr(mu / 2 - losses / mu)
     second = losses + log_ndtr(-mu / 2 - losses / mu)
     # Where both terms nearly cancel, their difference is all rounding: 0 is on the safe side.

@@ -42,7 +42,6 @@ class IndividualAccountant(Protocol):
 
         Args:
             counts: Steps at each level, from 0 to the number of levels.
-            delta: In (0, 1).
         """
 
     def epsilons(self, counts: Integers, delta: float) -> Floats:
@@ -50,7 +49,6 @@ class IndividualAccountant(Protocol):
 
         Args:
             counts: (units, levels + 1) steps of each unit at each level; every unit has as many steps.
-            delta: In (0, 1).
         """
 
 
@@ -92,7 +90,6 @@ class SampledAccountant:
     Args:
         probability: q, public.
         noise_multiplier: σ / radius of the continuous noise, rounded down.
-        levels: Norms are rounded up to multiples of radius / levels.
         worst_epsilon: ε of the job; no unit is shown more.
         other_units: Ledger units of Gaussian releases of the job that cost every unit the same.
     """
@@ -161,8 +158,6 @@ def norm_levels(squared_norms: Integers, radius: int, levels: int = DEFAULT_LEVE
 
     Args:
         squared_norms: int64, any shape: squared norms on the grid, at most radius².
-        radius: Integer bound of a norm, public.
-        levels: Of equal width.
 
     Raises:
         InvalidSpec: A norm is larger than `radius`, or there is no level.
@@ -198,7 +193,6 @@ def level_table(levels: Integers, steps: Integers, largest: int = DEFAULT_LEVELS
     Args:
         levels: (iterates, units).
         steps: (iterates,) how many steps each iterate stands for.
-        largest: Largest level.
     """
     table = np.zeros((levels.shape[1], largest + 1), dtype=np.int64)
     units = np.arange(levels.shape[1])
@@ -208,11 +202,5 @@ def level_table(levels: Integers, steps: Integers, largest: int = DEFAULT_LEVELS
 
 
 def realised_epsilons(levels: Integers, accountant: IndividualAccountant, delta: float) -> Floats:
-    """(units,) realised ε, each a function of its own column.
-
-    Args:
-        levels: (steps, units).
-        accountant: Of the steps.
-        delta: In (0, 1).
-    """
+    """(units,) realised ε, each a function of its own column."""
     return np.array([accountant.epsilon(level_counts(column), delta) for column in levels.T], dtype=np.float64)

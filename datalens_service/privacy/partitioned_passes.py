@@ -56,9 +56,6 @@ class PartitionedPasses(BaseModel):
 
         Args:
             noise_multiplier: 1/μ of one release, rounded down.
-            num_units: Public.
-            batches: Of one pass.
-            passes: Over all units.
         """
         prices = [partition_units(noise_multiplier, passes, relation) for relation in NeighboringRelation]
         return cls(
@@ -109,9 +106,6 @@ class PartitionedPasses(BaseModel):
     def check_price(self, noise_multiplier: float) -> None:
         """Compute the price anew.
 
-        Args:
-            noise_multiplier: 1/μ of one release, rounded down.
-
         Raises:
             InvalidSpec: Less is stated than the passes cost.
         """
@@ -124,9 +118,6 @@ class PartitionedPasses(BaseModel):
 
     def recompute_price(self, noise_multiplier: float) -> None:
         """Refuse a stated price that is not that of these passes, neither less nor more.
-
-        Args:
-            noise_multiplier: 1/μ of one release, rounded down.
 
         Raises:
             InvalidSpec: It is another one.

@@ -62,7 +62,6 @@ class PoissonSampling(BaseModel):
         Raises:
             InfeasiblePlan: No Gaussian covers the run up to so small a slack.
             InvalidSpec: An argument is out of its range.
-            WorkerUnavailable: dp_accounting is not installed.
         """
         prices = [block_units(noise_multiplier, numerator, draws, slack, relation) for relation in NeighboringRelation]
         return cls(
@@ -96,12 +95,8 @@ class PoissonSampling(BaseModel):
     def check_price(self, noise_multiplier: float) -> None:
         """Compute the price anew.
 
-        Args:
-            noise_multiplier: σ/C of the continuous noise, rounded down.
-
         Raises:
             InvalidSpec: Less is stated than the draws cost.
-            WorkerUnavailable: dp_accounting is not installed.
         """
         for relation in NeighboringRelation:
             units = dominated_units(noise_multiplier, self.numerator, self.draws, self.slack, relation)
@@ -113,12 +108,8 @@ class PoissonSampling(BaseModel):
     def recompute_price(self, noise_multiplier: float) -> None:
         """Refuse a stated price that is not that of these draws: neither less, nor more than rounding explains.
 
-        Args:
-            noise_multiplier: σ/C of the continuous noise, rounded down.
-
         Raises:
             InvalidSpec: It is another one.
-            WorkerUnavailable: dp_accounting is not installed.
         """
         self.check_price(noise_multiplier)
         for relation in NeighboringRelation:
@@ -170,7 +161,6 @@ def dominated_units(
 
     Raises:
         InfeasiblePlan: No Gaussian covers the run up to so small a slack.
-        WorkerUnavailable: dp_accounting is not installed.
     """
     curve = poisson_gaussian_curve(noise_multiplier, numerator / 2**COIN_BITS, draws, relation)
     return dominating_units(curve, Fraction(slack, SLACK_UNITS_PER_DELTA))

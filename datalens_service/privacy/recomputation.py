@@ -35,7 +35,6 @@ class GaussianReleases:
 
     Attributes:
         squared_multiplier: (σ/Δ)² of the continuous noise, exact.
-        count: How many.
     """
 
     squared_multiplier: Fraction
@@ -60,13 +59,7 @@ def discrete_releases(sensitivity_squared: Fraction, noise_stddev: int, count: i
 
 @dataclass(frozen=True)
 class SampledReleases:
-    """Equal Gaussian releases on Poisson-sampled batches.
-
-    Attributes:
-        squared_multiplier: (σ/Δ)² of the continuous noise, exact.
-        probability: q, exact.
-        draws: How many.
-    """
+    """Equal Gaussian releases on Poisson-sampled batches."""
 
     squared_multiplier: Fraction
     probability: Fraction
@@ -78,9 +71,6 @@ class SampledReleases:
         Args:
             mu_squared: Of the Gaussian that is to cover them.
             slack: Part of δ beside it.
-
-        Raises:
-            WorkerUnavailable: dp_accounting is not installed.
         """
         dp_accounting, accountant = pld_accountant("REPLACE_SPECIAL")
         noise = dp_accounting.GaussianDpEvent(math.sqrt(self.squared_multiplier))
@@ -108,7 +98,6 @@ def composed_epsilon(releases: Iterable[GaussianReleases], delta: float) -> floa
 
     Raises:
         InvalidInput: δ is too small for the discretisation.
-        WorkerUnavailable: dp_accounting is not installed.
     """
     given = tuple(releases)
     if delta < _SMALLEST_DELTA:
@@ -125,14 +114,7 @@ def composed_epsilon(releases: Iterable[GaussianReleases], delta: float) -> floa
 
 
 def pld_accountant(relation: str = "ADD_OR_REMOVE_ONE") -> tuple[Any, Any]:
-    """dp_accounting, and its accountant for privacy loss distributions.
-
-    Args:
-        relation: Member of dp_accounting's `NeighboringRelation`.
-
-    Raises:
-        WorkerUnavailable: dp_accounting is not installed.
-    """
+    """dp_accounting, and its accountant for privacy loss distributions."""
     try:
         import dp_accounting
         from dp_accounting.pld.pld_privacy_accountant import PLDAccountant

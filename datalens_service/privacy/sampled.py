@@ -41,16 +41,12 @@ def poisson_sampled_epsilon(
     Args:
         noise_multiplier: σ/C for contributions of L2 norm at most C, under both relations; that replacing a unit
             moves a sum by 2C is taken care of here.
-        sampling_probability: q in (0, 1], public.
-        steps: Batches, at least 1.
         delta: In (0, 1).
-        relation: Which data sets are neighbours; n is public in both.
         sampling: How batches are drawn; anything but Poisson sampling is refused.
 
     Raises:
         InvalidSpec: Another sampling scheme, or an argument out of its range.
         InvalidDelta: δ is out of its range.
-        WorkerUnavailable: dp_accounting is not installed.
     """
     _check_sampling(sampling, sampling_probability)
     if not 0 < delta < 1:
@@ -64,18 +60,11 @@ def poisson_sampled_losses(
 ) -> Any:
     """The same as dp_accounting's privacy loss distribution: every δ(ε) of it is at least the true one.
 
-    Args:
-        noise_multiplier: σ/C for contributions of L2 norm at most C.
-        sampling_probability: q in (0, 1], public.
-        steps: Batches, at least 1.
-        relation: Which data sets are neighbours.
-
     Returns:
         A PrivacyLossDistribution with losses at multiples of `LOSS_INTERVAL`.
 
     Raises:
         InvalidSpec: An argument is out of its range.
-        WorkerUnavailable: dp_accounting is not installed.
     """
     _check_sampling(POISSON, sampling_probability)
     if not (noise_multiplier > 0 and math.isfinite(noise_multiplier)):

@@ -29,7 +29,6 @@ def draw_directions(means: Floats, kappa: float, uniforms: Uniforms) -> Floats:
     Args:
         means: (rows, d) float64 of length 1, or of length 0: then the direction is uniform. d ≥ 3.
         kappa: Concentration, at least 0.
-        uniforms: Source of randomness.
 
     Returns:
         float64 (rows, d), of length 1.
@@ -50,14 +49,7 @@ def draw_directions(means: Floats, kappa: float, uniforms: Uniforms) -> Floats:
 
 
 def draw_cosines(count: int, dimensions: int, kappa: float, uniforms: Uniforms) -> Floats:
-    """(count,) of density ∝ (1 − t²)^((d−3)/2)·exp(κt) on [−1, 1].
-
-    Args:
-        count: How many.
-        dimensions: d.
-        kappa: κ.
-        uniforms: Source of randomness.
-    """
+    """(count,) of density ∝ (1 − t²)^((d−3)/2)·exp(κt) on [−1, 1]."""
     free = dimensions - 1
     # Wood's b, without the cancellation of its first form.
     slope = free / (2 * kappa + math.hypot(2 * kappa, free))

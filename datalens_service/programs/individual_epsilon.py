@@ -134,11 +134,6 @@ def check_one_record(schema: Schema, label: int) -> None:
 def write_epsilon(iterates_path: Path, images_path: Path, labels_path: Path, out_path: Path) -> None:
     """Compute and write JSON.
 
-    Args:
-        images_path: uint8 (1, height, width, channels) as .npy.
-        labels_path: int64 (1,) as .npy.
-        out_path: Created or replaced.
-
     Raises:
         InvalidInput: As `Descent`.
         WorkerUnavailable: As `Descent.realise_epsilon`.

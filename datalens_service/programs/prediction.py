@@ -41,11 +41,6 @@ def load_classifier(path: Path) -> Classifier:
 def write_predictions(classifier_path: Path, images_path: Path, out_path: Path) -> None:
     """Predict and write float32 probabilities (n, classes) as .npy.
 
-    Args:
-        classifier_path: What `Classifier.save` wrote.
-        images_path: uint8 (n, height, width, channels) as .npy.
-        out_path: Created or replaced.
-
     Raises:
         WorkerUnavailable: The classifier needs torch, and it is not installed.
         InvalidInput: The images have another size or other channels.

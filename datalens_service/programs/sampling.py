@@ -28,14 +28,6 @@ PACKED_IMAGES: Final = "synthetic.npz"
 def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: str, seed: int, out_path: Path) -> None:
     """Draw images and write them.
 
-    Args:
-        generator_path: What `Generator.save` wrote.
-        card: Public; goes into the file.
-        n: How many, every class in turn.
-        format: Key of `WRITERS`.
-        seed: Repeats the draw.
-        out_path: Created or replaced.
-
     Raises:
         WorkerUnavailable: The generator needs torch, and it is not installed.
         InvalidInput: n is below 1, or there is no such format.
@@ -57,13 +49,6 @@ def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int
 
     Args:
         packed_path: What the NPZ writer wrote.
-        card: Public; goes into the file.
-        n: How many; classes take turns, so a part of them is balanced, too.
-        format: Key of `WRITERS`.
-        out_path: Created or replaced.
-
-    Raises:
-        InvalidInput: Fewer are packed, or there is no such format.
     """
     writer = _find_writer(format)
     with np.load(packed_path, allow_pickle=False) as packed:

@@ -102,8 +102,6 @@ class Balance:
         total_reserved: Units set aside for all jobs.
         total_charged: Units spent by all jobs.
         total_slack: Slack spent by all jobs and set aside for them.
-        reserved_slack: Slack set aside and not spent, per job, in 1e-18 of δ.
-        charged_slack: Slack spent, per job.
         budget: ε and δ as the first entry or the last raise names them.
     """
 

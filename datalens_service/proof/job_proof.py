@@ -154,7 +154,6 @@ def build_account_proof(
     """Put the owner's file of a job together; `JobProof.from_account_proof` makes the other one from it.
 
     Args:
-        job_id: The job; it has made all its releases.
         report: Of the job. Only what is on its card enters, and the plan.
         entries: The whole journal of the account that paid, oldest first.
 

@@ -92,7 +92,6 @@ def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
 
     Raises:
         InvalidInput: It is something else; the sentence names it, and the file to give instead.
-        WorkerUnavailable: dp_accounting is not installed.
     """
     file = proof_in(content)
     kind = _KINDS[file.format]
@@ -324,7 +323,6 @@ def check_draws(mechanism: AnyMechanism, block: PoissonSampling) -> None:
 
     Raises:
         LedgerCorrupt: It is below.
-        WorkerUnavailable: dp_accounting is not installed.
     """
     squared = 1 / discrete_releases(mechanism.sensitivity_squared(_ZERO_OUT), mechanism.noise_stddev, 1).mu_squared
     draws = SampledReleases(squared, Fraction(block.numerator, 2**COIN_BITS), block.draws)

@@ -43,12 +43,10 @@ def verify_path(path: Path, key: PublicKey | None = None) -> Verdict:
     """Check what somebody was handed: a proof, an archive with its files, or, with a key, a report.
 
     Args:
-        path: Of a file or of an unpacked archive.
         key: Of whom it has to be; None accepts any signature, and none.
 
     Raises:
         InvalidInput: It is something else.
-        WorkerUnavailable: dp_accounting is not installed.
     """
     content = read_content(path)
     if key is not None and _is_report(content):

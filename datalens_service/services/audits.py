@@ -77,8 +77,6 @@ def submit(
     """Queue an audit. Nothing is reserved or charged, because nothing leaves the service but figures for the owner.
 
     Raises:
-        NotFound: No such dataset or job of this tenant.
-        StateConflict: The dataset was deleted, the job released nothing, or the key belongs to another request.
         InvalidSpec: Too few units, no test images, the method does not fit a part of the dataset, or it has no gradient
             of single records to invert.
     """

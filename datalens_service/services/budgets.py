@@ -15,14 +15,9 @@ def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason:
 
     The reason stays on the audit journal: that of the account is public.
 
-    Args:
-        epsilon: Lifetime budget from now on, above the present one.
-
     Raises:
-        NotFound: No such data set.
         StateConflict: The account holds as much already.
         InvalidSpec: More than the ledger can count.
-        LedgerCorrupt: The account is frozen because it does not add up.
     """
 
     def raise_limit(session: Session) -> AccountSummary:

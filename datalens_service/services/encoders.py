@@ -32,7 +32,6 @@ def keep(artifacts: ArtifactStore, path: Path) -> OnnxEncoder:
 
     Raises:
         InvalidInput: As `read`.
-        StoreUnavailable: The disk did not take it.
         WorkerUnavailable: As `read`.
     """
     encoder = read(path)

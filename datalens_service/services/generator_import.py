@@ -30,12 +30,9 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
 
     Args:
         data_dir: The file goes to its folder `generators`.
-        path: safetensors, as `Generator.save` wrote it.
-        name: For people; None takes the id.
 
     Raises:
         InvalidInput: Not a generator of this product, or too large.
-        StoreUnavailable: The disk did not take it.
         WorkerUnavailable: This machine cannot draw from it.
     """
     if path.stat().st_size > MAXIMUM_BYTES:
@@ -71,11 +68,7 @@ def locate_card(data_dir: Path, generator_id: str) -> Path:
 
 
 def remove(database: Database, data_dir: Path, generator_id: str) -> bool:
-    """Forget an imported generator; False for one that a job made.
-
-    Raises:
-        NotFound: There is none.
-    """
+    """Forget an imported generator; False for one that a job made."""
     if not released_models.delete_imported(database, generator_id):
         return False
     locate_file(data_dir, generator_id).unlink(missing_ok=True)

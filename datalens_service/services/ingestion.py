@@ -122,7 +122,6 @@ def remove(database: Database, artifacts: ArtifactStore, settings: Settings, dat
 
     Raises:
         StateConflict: A job on it has not ended.
-        NotFound: No such data set.
         StoreUnavailable: A file could not be removed.
     """
     folder = records_folder(settings.data_dir) / dataset_id

@@ -45,13 +45,9 @@ class Overview:
     """The service at one moment.
 
     Attributes:
-        jobs: How many per state; states without jobs included.
-        failed: Jobs that failed within the hour, by the code of their problem.
-        without_worker: Running jobs whose leases have run out.
         steps_per_second: Releases charged in the last whole minute; the public journals tell no finer times.
         entries: Lines of all journals; only ever grows.
         frozen_accounts: Accounts that release nothing.
-        accounts: AccountSummary per data set that is not deleted.
     """
 
     jobs: Public[dict[str, int]]
@@ -65,14 +61,7 @@ class Overview:
 
 
 def overview(database: Database, *, now: datetime | None = None) -> Overview:
-    """Read everything at one moment.
-
-    Args:
-        now: For tests; the present by default.
-
-    Raises:
-        StoreUnavailable: The database does not answer.
-    """
+    """Read everything at one moment."""
     now = now or utc_now()
     with database.session() as session:
         accounts = session.scalars(select(AccountRow)).all()

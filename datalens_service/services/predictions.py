@@ -36,7 +36,6 @@ class Predicted:
 
     Attributes:
         probabilities: float32 (n, classes); rows sum to 1.
-        names: Of the files in the order of the rows; empty where images have no names.
     """
 
     probabilities: NDArray[np.float32]

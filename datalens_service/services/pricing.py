@@ -52,7 +52,6 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
     """Price a training request; nothing is reserved.
 
     Raises:
-        NotFound: No such data set of this tenant.
         StateConflict: The data set was deleted, or its upload was not opened yet.
         InvalidDelta: The request names another δ than the account.
         InvalidSpec: The method does not fit the data set, or ε pays for no step.

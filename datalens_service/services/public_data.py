@@ -17,7 +17,6 @@ def check(database: Database, tenant_id: str, dataset_id: str, private: StoredDa
 
     Raises:
         NotFound: The tenant has no such data set.
-        StateConflict: It was deleted.
         InvalidSpec: It was not declared public, has the same account, or its images have another size.
     """
     with database.session() as session:

@@ -28,7 +28,6 @@ def submit_job(
     Raises:
         BudgetExceeded: Less remains than it costs; nothing was kept.
         StateConflict: The data set was deleted, or the key belongs to another request.
-        LedgerCorrupt: The account is frozen, or was now: the log has charges that it has forgotten.
     """
     job = jobs.create(
         database,

@@ -41,11 +41,7 @@ class BundleRequest:
     """What goes into a bundle.
 
     Attributes:
-        format: Key of `data.export.WRITERS`.
-        n: How many images; None is as many as the job has packed.
-        seed: None takes from what the job has packed, as far as that goes.
         title: Public name; None names the job.
-        licence: Key of `data.export.licence.LICENCES`.
     """
 
     format: str
@@ -60,8 +56,6 @@ class ImageRequest:
     """What the process that makes a file of images is told.
 
     Attributes:
-        format: Key of `data.export.WRITERS`.
-        seed: Repeats the draw.
         packed: NPZ to take them from instead.
     """
 
@@ -101,11 +95,6 @@ class SyntheticFiles:
     def get(self, job: Job, schema: Schema, format: str, n: int | None, seed: int | None) -> SyntheticFile:
         """The file for a request.
 
-        Args:
-            format: Key of `data.export.WRITERS`.
-            n: How many images; None is as many as the job has packed.
-            seed: None takes from what the job has packed, as far as that goes.
-
         Raises:
             InvalidInput: The file would be larger than 2 GiB of pixels.
             WorkerUnavailable: This machine cannot draw, or is busy drawing.
@@ -125,10 +114,6 @@ class SyntheticFiles:
         self, generator_id: str, file: Path, card: Path, schema: Schema, format: str, n: int, seed: int
     ) -> SyntheticFile:
         """The file of images that an imported generator draws.
-
-        Args:
-            format: Key of `data.export.WRITERS`.
-            seed: Repeats the draw.
 
         Raises:
             InvalidInput: The file would be larger than 2 GiB of pixels.
@@ -168,9 +153,6 @@ class SyntheticFiles:
 
     def model_archive(self, job: Job, licence: str) -> SyntheticFile:
         """A released model that is no generator, with everything it needs to be published, as a zip.
-
-        Args:
-            licence: Key of `data.export.licence.LICENCES`.
 
         Raises:
             NotFound: The job has no proof to go with its model.

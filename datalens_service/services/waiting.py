@@ -36,12 +36,7 @@ def list_busy_queues(database: Database) -> frozenset[str | None]:
 def explain_waiting(
     job: Job, faults: Mapping[str, str], busy: frozenset[str | None], now: datetime | None = None
 ) -> str | None:
-    """The reason, for its reader's voice; None of a job that does not wait, or that a worker will take at once.
-
-    Args:
-        faults: Of the surroundings of the service.
-        busy: As `list_busy_queues` says.
-    """
+    """The reason, for its reader's voice; None of a job that does not wait, or that a worker will take at once."""
     if job.state is not JobState.QUEUED:
         return None
     if DISK in faults:

@@ -16,10 +16,6 @@ def installation_key(session: Session, *, lock: bool) -> bytes:
 
 
 def signing_key(database: Database) -> SigningKey:
-    """The key with which the installation of a database signs: no new state, so a restored database keeps it.
-
-    Raises:
-        StoreUnavailable: The database does not answer.
-    """
+    """The key with which the installation of a database signs: no new state, so a restored database keeps it."""
     with database.session() as session:
         return SigningKey(installation_key(session, lock=False))

@@ -18,9 +18,6 @@ def label_job(database: Database, job_id: str, changes: Mapping[str, Any]) -> Jo
 
     Args:
         changes: New values of `name`, `tags` and `notes`; what is left out stays.
-
-    Raises:
-        NotFound: No such job.
     """
     with database.transaction() as session:
         row = session.get(JobRow, job_id, with_for_update={"of": JobRow})
@@ -31,12 +28,7 @@ def label_job(database: Database, job_id: str, changes: Mapping[str, Any]) -> Jo
 
 
 def label_dataset(database: Database, dataset_id: str, changes: Mapping[str, Any]) -> StoredDataset:
-    """The same of a dataset, deleted ones included.
-
-    Raises:
-        NotFound: No such dataset.
-        StateConflict: Its upload was not opened yet.
-    """
+    """The same of a dataset, deleted ones included."""
     with database.transaction() as session:
         row = session.get(DatasetRow, dataset_id, with_for_update={"of": DatasetRow})
         if row is None:

@@ -50,9 +50,6 @@ def list_page(
 
     Args:
         query: What to list, filtered and without an order.
-
-    Raises:
-        InvalidInput: `limit` or `cursor` is not usable.
     """
     if cursor is not None:
         query = query.where(after(cursor, row))

@@ -29,12 +29,7 @@ _T = TypeVar("_T")
 
 
 class Server:
-    """A server, as all connections of this process to it have found it.
-
-    Args:
-        connections: Most that are in use at once.
-        seconds: Longest wait for one of them.
-    """
+    """A server, as all connections of this process to it have found it."""
 
     def __init__(self, connections: int, seconds: float) -> None:
         self._seconds = seconds

@@ -38,9 +38,7 @@ class Followers:
     the process ends at once, as one that was killed.
 
     Args:
-        job_id: For log lines.
         meeting_point: Path of a file that does not exist yet; private.
-        timeout_seconds: Longest time for which a rank waits for another.
     """
 
     def __init__(self, job_id: str, count: int, meeting_point: Path, timeout_seconds: int) -> None:

@@ -61,11 +61,6 @@ class ForkServer:
     def fork(self, arguments: Sequence[str], environment: Mapping[str, str], output: int, errors: int) -> ForkedProcess:
         """Start `workers.run_job` in a process of its own.
 
-        Args:
-            environment: Its variables, all of them.
-            output: Descriptor that becomes its standard output.
-            errors: The same of its standard error.
-
         Raises:
             WorkerUnavailable: The server was lost.
         """

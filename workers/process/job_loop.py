@@ -38,8 +38,6 @@ class JobLoop:
     """Keeps up to `slots` jobs running until it is stopped.
 
     Args:
-        settings: Length of a lease, folder of private files, disks.
-        stopping: Set to have all jobs given back to the queue and `run` return.
         queue: Only jobs of this queue, and of none; None is all.
         turn_seconds: Longest wait between two turns.
     """

@@ -15,11 +15,7 @@ _TURN_SECONDS = 2.0
 
 
 class QueueWorker(JobLoop):
-    """Runs one job at a time from the queue of the settings, in a thread of the worker.
-
-    Args:
-        settings: Name of the queue, length of a lease, folder of private files.
-    """
+    """Runs one job at a time from the queue of the settings, in a thread of the worker."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._asked_to_stop = threading.Event()

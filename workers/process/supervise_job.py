@@ -37,7 +37,6 @@ def supervise(database: Database, lease: Lease, stopping: threading.Event, serve
     """Run one process of a job, and give its lease up when it was lost.
 
     Args:
-        lease: Claimed for the process.
         stopping: Set to have the job given back to the queue.
 
     Returns:

@@ -30,8 +30,6 @@ class Supervisor(JobLoop):
     """Keeps up to `settings.max_running_jobs` jobs running, those of other supervisors included.
 
     Args:
-        settings: Number of jobs, length of a lease, folder of private files.
-        stopping: Set to have all jobs given back to the queue and `run` return.
         parent: The process that started this one; when it is gone, this one stops. None does without.
     """
 

@@ -10,11 +10,7 @@ from datalens_service.store.jobs.jobs import Job
 
 @dataclass(frozen=True)
 class Shares:
-    """Parts of a whole in percent; together at most 100.
-
-    Attributes:
-        reserved: For jobs that have not ended.
-    """
+    """Parts of a whole in percent; together at most 100."""
 
     spent: float
     reserved: float = 0.0

@@ -27,7 +27,6 @@ class Side(NamedTuple):
     """One of the two jobs.
 
     Attributes:
-        made: generator or classifier.
         figures: By their titles; those for the owner alone only where the visitor is one.
         judged: What the verdict rests on, for the owner alone.
     """
@@ -48,9 +47,7 @@ class Row(NamedTuple):
     """A parameter or a figure of both jobs.
 
     Attributes:
-        name: Of the parameter in words, or the title of the figure.
         private: Whether it is for the owner alone.
-        figure: Whose values they are; None of a parameter.
     """
 
     name: str

@@ -30,7 +30,6 @@ def draw_page(path: Path, schema: Schema, label: int, page: int) -> bytes:
     """PNG with the images number 100·page and following of a class.
 
     Args:
-        path: What the job has packed, NPZ.
         page: From 0; behind the last one all places are blank.
 
     Raises:
@@ -47,7 +46,6 @@ def draw_image(path: Path, schema: Schema, label: int, number: int) -> bytes:
     """PNG with one image of a class, enlarged by a whole factor.
 
     Args:
-        path: What the job has packed, NPZ.
         number: Among the images of the class, from 0.
 
     Raises:

@@ -34,8 +34,6 @@ class Row:
     """Entries of the journal that follow each other and say the same.
 
     Attributes:
-        kind: What they do to the account.
-        label: Of the release, or empty.
         share: Units of them all, in percent of the limit as it is now.
         epsilon_after: ε of everything spent up to here, rounded up.
     """
@@ -58,7 +56,6 @@ class Table:
     """A page of the journal.
 
     Attributes:
-        rows: Newest first.
         older: Number of the entry that the next page ends before; None on the last page.
     """
 

@@ -31,9 +31,7 @@ class Figure(NamedTuple):
 
     Attributes:
         value: With its unit, and its spread over seeds where there is one.
-        real: The same figure of real images, where the report has it.
         private: Whether it is for the owner alone.
-        words: Of the glossary, which say more.
         interval: Of the mean over seeds, where there are enough.
     """
 
@@ -146,7 +144,6 @@ class Confusion(NamedTuple):
 
     Attributes:
         accuracy: Percent of right labels.
-        rows: One per true class.
     """
 
     accuracy: float

@@ -61,7 +61,6 @@ def page(
     """A page or a part of one.
 
     Args:
-        template: Name below `templates/`, without its ending.
         session: Of the visitor; None before signing in.
     """
     theme = request.cookies.get(THEME_COOKIE, "")

@@ -16,11 +16,7 @@ from datalens_service.store.access.keys import ApiKey
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody who has signed in, looking at a page.
-
-    Attributes:
-        key: That they signed in with; checked as for every request of the API.
-    """
+    """Somebody who has signed in, looking at a page."""
 
     request: Request
     session: BrowserSession

@@ -65,11 +65,7 @@ def plan(
 
 
 def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
-    """The lines a person reads about a plan.
-
-    Args:
-        cost: A `PlanSummary` as JSON.
-    """
+    """The lines a person reads about a plan."""
     most = "at most " if any("branch" in release for release in cost["releases"]) else ""
     facts = {
         "method": cost["method"],

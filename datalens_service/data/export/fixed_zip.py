@@ -9,11 +9,7 @@ _READABLE: Final = 0o100644 << 16
 
 
 def fixed_entry(name: str, compression: int) -> zipfile.ZipInfo:
-    """An entry without clock, user or operating system in it.
-
-    Args:
-        compression: `zipfile.ZIP_STORED` or `zipfile.ZIP_DEFLATED`.
-    """
+    """An entry without clock, user or operating system in it."""
     entry = zipfile.ZipInfo(name, _EARLIEST)
     entry.create_system, entry.external_attr, entry.compress_type = _UNIX, _READABLE, compression
     return entry

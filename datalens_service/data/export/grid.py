@@ -22,22 +22,13 @@ def sample_grid(
     """PNG with the first `columns` images of every class, one class per row, at most 50 rows.
 
     Args:
-        images: uint8 (n, height, width, channels), released.
-        labels: int64 (n,).
-        columns: Images per class; places stay blank where a class has fewer.
         encode: Makes a PNG that says what the images are.
     """
     return encode(grid(images, labels, schema, columns))
 
 
 def grid(images: Images, labels: Labels, schema: Schema, columns: int = 10) -> Images:
-    """The same as pixels, uint8 (height, width, channels).
-
-    Args:
-        images: uint8 (n, height, width, channels).
-        labels: int64 (n,).
-        columns: Images per class; places stay blank where a class has fewer.
-    """
+    """The same as pixels, uint8 (height, width, channels)."""
     factor = max(1, _TILE_SIDE // max(schema.height, schema.width))
     rows = min(schema.num_classes, MOST_ROWS)
     step = np.array([schema.height, schema.width]) * factor + _GAP

@@ -18,11 +18,7 @@ _LIBRARY: Final = "onnx"
 
 
 def model_card(card: Mapping[str, Any], result: str, files: Sequence[str]) -> str:
-    """The page.
-
-    Args:
-        card: Of the job; only figures that anybody may see are on it.
-    """
+    """The page."""
     images, privacy = card["images"], card["privacy"]
     lines = [
         "---",
@@ -83,7 +79,6 @@ def write_model_archive(path: Path, files: Mapping[str, bytes], spdx: str, key: 
     Equal input gives equal bytes.
 
     Args:
-        path: File to create or replace.
         files: Public files by name, `privacy.json`, the proof of the job, among them.
     """
     content = {**files, "LICENSE": licence_text(spdx).encode()}

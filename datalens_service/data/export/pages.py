@@ -94,11 +94,7 @@ def _picture(card: Mapping[str, Any]) -> list[str]:
 
 
 def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str, pictured: bool = False) -> str:
-    """Datasheets for Datasets: its headings, with what the card can answer.
-
-    Args:
-        pictured: As of `dataset_card`.
-    """
+    """Datasheets for Datasets: its headings, with what the card can answer."""
     public = is_verbatim(card)
     recognised = " People on the public images can be recognised." if public else ""
     licence = "Licence of the labels; images keep theirs" if public else "Licence"

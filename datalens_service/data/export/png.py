@@ -33,9 +33,6 @@ def encode_png(image: Images) -> bytes:
 def encode_public_png(image: Images) -> bytes:
     """One public image as PNG, with a comment that it is no synthetic one.
 
-    Args:
-        image: uint8 (height, width, 1 or 3).
-
     Raises:
         InvalidInput: The image is neither grey nor RGB.
     """
@@ -49,9 +46,6 @@ def choose_encoder(card: Mapping[str, Any]) -> Callable[[Images], bytes]:
 
 def encode_private_png(image: Images) -> bytes:
     """Real records as PNG, with a comment that they are for their owner only.
-
-    Args:
-        image: uint8 (height, width, 1 or 3).
 
     Raises:
         InvalidInput: The image is neither grey nor RGB.

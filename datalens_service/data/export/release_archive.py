@@ -56,11 +56,6 @@ def write_bundle(
     """Write the zip; equal input gives equal bytes.
 
     Args:
-        path: File to create or replace.
-        images: What the writer of `format` wrote.
-        format: Key of `WRITERS`.
-        card: Of the job; public.
-        name: Of the data set; public.
         further: More public files by name, `privacy.json`, the proof of the job, among them.
     """
     place = WRITERS[format].archive_place

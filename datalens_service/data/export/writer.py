@@ -15,14 +15,7 @@ SoftLabels = NDArray[np.float32]
 
 
 class WrittenImages(NamedTuple):
-    """What a file is made of; all of it public.
-
-    Attributes:
-        images: uint8 (n, height, width, channels).
-        labels: int64 (n,), in [0, num_classes).
-        card: JSON-compatible.
-        soft_labels: Beside the labels, where the model has some.
-    """
+    """What a file is made of; all of it public."""
 
     images: Images
     labels: Labels

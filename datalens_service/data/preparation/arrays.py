@@ -29,9 +29,6 @@ def check_image_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, prepared
 
     Args:
         prepared: Whether each image is brought to one size.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
     """
     flat = len(shape) == 2 and math.isqrt(shape[1]) ** 2 == shape[1]
     if not flat and (len(shape) not in (3, 4) or (len(shape) == 4 and not {1, 3} & {shape[1], shape[3]})):
@@ -45,11 +42,6 @@ def check_image_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, prepared
 
 def convert_pixels(values: NDArray[Any], name: str, preparation: PrepareSettings | None, notices: Notices) -> Images:
     """Images of an array whose header passed `check_image_header`.
-
-    Args:
-        name: Its name, for notices.
-        preparation: How each image is brought to one size and mode, or None.
-        notices: Collects how it was read.
 
     Raises:
         InvalidDataset: Numbers are out of range.

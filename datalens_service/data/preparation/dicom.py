@@ -89,11 +89,7 @@ def _check(file: FileDataset, settings: PrepareSettings, limits: Limits) -> tupl
 
 
 def check_frame(frames: int, settings: PrepareSettings) -> None:
-    """Refuse a file with several frames that lacks the chosen one.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """Refuse a file with several frames that lacks the chosen one."""
     if 1 < frames < settings.frame:
         raise InvalidDataset(f"The image has {frames} frames, fewer than the chosen one.")
 

@@ -52,11 +52,7 @@ def recognises(source: Source, choices: ReadingChoices) -> bool:
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels of MNIST's files and their like; this format cannot say who belongs together.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """Labels of MNIST's files and their like; this format cannot say who belongs together."""
     files = _files(source)
     read_names = {file.entry.filename for file in files}
     others = (entry.filename for entry in source.entries if entry.filename not in read_names)

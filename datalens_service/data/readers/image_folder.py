@@ -47,11 +47,7 @@ def recognises(source: Source, choices: ReadingChoices) -> bool:
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels by folder; groups by table, folder or DICOM file.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """Labels by folder; groups by table, folder or DICOM file."""
     metadata = read_metadata(source, choices)
     files = without_wrapper(image_entries(source), _IN_CLASS - 1)
     note_metadata(metadata, (file.entry.filename for file in files), source.notices)

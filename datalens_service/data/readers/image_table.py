@@ -51,11 +51,7 @@ def recognises(source: Source, choices: ReadingChoices) -> bool:
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels by table; groups by table or DICOM file.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """Labels by table; groups by table or DICOM file."""
     metadata = read_metadata(source, choices)
     if metadata is None:
         raise InvalidDataset("metadata.csv must name every image with its label.")

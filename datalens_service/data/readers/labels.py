@@ -47,11 +47,7 @@ def column_of_texts(texts: Sequence[str]) -> LabelColumn:
 
 
 def check_label_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse an array that cannot be labels, before it is read.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """Refuse an array that cannot be labels, before it is read."""
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] > MAXIMUM_CLASSES):
         raise InvalidDataset("Labels must have the shape (n,) or (n, 1), or be one-hot rows (n, classes).")
     if dtype.kind not in ("uifb" if _is_one_hot(shape) else "uifbUS"):
@@ -59,11 +55,7 @@ def check_label_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
 
 
 def column_of_array(array: NDArray[Any]) -> LabelColumn:
-    """A column of an array whose header passed `check_label_header`.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """A column of an array whose header passed `check_label_header`."""
     if _is_one_hot(array.shape):
         return _from_one_hot(array)
     values = array.reshape(-1)
@@ -82,7 +74,6 @@ def number_labels(
     Args:
         columns: By what each is called in a refusal.
         class_names: As the owner names them; None takes those of the file, or the labels themselves.
-        notices: Collects labels that got other names, or other numbers than they say.
 
     Returns:
         int64 (n,) for each column, and the names.
@@ -113,7 +104,6 @@ def note_names(words: Sequence[str], label_of: Mapping[str, int], class_names: C
 
     Args:
         words: Folders or labels of the upload, in order.
-        notices: Collects them.
     """
     named = {word: class_names[label_of[word]] for word in words}
     renamed = [f"{word} is named {name}" for word, name in named.items() if word != name]

@@ -50,7 +50,6 @@ class Metadata:
 
     Attributes:
         group_name: Word for one group; None if they name no groups.
-        rows: By the file's name in the archive, case folded.
         backslashed: Places with backslashes between folders.
         unused: Columns that are not read.
         persons: Those among them that look like keys of persons.
@@ -99,7 +98,6 @@ def note_metadata(metadata: Metadata | None, names: Iterable[str], notices: Noti
 
     Args:
         names: Of all images in the archive.
-        notices: Collects it.
     """
     if metadata is None:
         return

@@ -88,11 +88,7 @@ def recognises(source: Source, choices: ReadingChoices) -> bool:
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels and groups of an NPZ.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """Labels and groups of an NPZ."""
     archive = _opened(source)
     arrays = {entry.filename.removesuffix(_SUFFIX): entry for entry in _array_entries(archive.entries)}
     splits = _choose_splits(arrays)
@@ -125,11 +121,7 @@ READER = Reader(
 
 
 def read_images_alone(source: Source) -> Images:
-    """Images of an NPZ without labels: its one array of images, under any of the names above.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """Images of an NPZ without labels: its one array of images, under any of the names above."""
     archive = _opened(source)
     names = {f"{name}{_SUFFIX}" for name in (*_IMAGES, *_TEST_IMAGES)}
     arrays = [entry for entry in archive.entries if entry.filename in names]

@@ -65,11 +65,7 @@ _WORD: Final = re.compile("[a-z]+")
 
 
 class _Columns(NamedTuple):
-    """Which columns are read.
-
-    Attributes:
-        class_names: Of a ClassLabel, or None.
-    """
+    """Which columns are read."""
 
     image: str
     label: str
@@ -100,11 +96,7 @@ def recognises(source: Source, choices: ReadingChoices) -> bool:
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels and groups of the rows.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """Labels and groups of the rows."""
     with _files(source) as files:
         tables = [(is_test, _read_table(name, file, source, choices)) for is_test, name, file in files]
     train = [table for is_test, table in tables if not is_test]

@@ -58,7 +58,6 @@ def by_split(
     Args:
         files: Without a folder around all of them.
         class_names: As the owner names them; a folder of these is a class, whatever it is called.
-        notices: Collects what is left out, and splits that are spelt otherwise.
         labelled: Whether a table says the labels, so that no folder is a class.
 
     Raises:

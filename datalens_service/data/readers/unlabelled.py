@@ -24,7 +24,6 @@ class Unlabelled(NamedTuple):
     """Images in the order in which they are predicted.
 
     Attributes:
-        images: uint8 (n, height, width, channels).
         names: Of the files, sorted; empty for arrays and for a single picture.
     """
 
@@ -36,11 +35,7 @@ def read_unlabelled(path: Path, limits: Limits, most_images: int) -> Unlabelled:
     """Read images of any accepted kind.
 
     Args:
-        path: The file; contents decide the format.
         most_images: More are refused before they are decoded.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
     """
     with open_source(path, limits) as source:
         if source.archive is not None and npz.recognises(source, AS_IT_IS):
@@ -51,11 +46,7 @@ def read_unlabelled(path: Path, limits: Limits, most_images: int) -> Unlabelled:
 
 
 def read_folder(path: Path, limits: Limits, most_images: int) -> Unlabelled:
-    """Pictures below a folder of this machine, by name.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """Pictures below a folder of this machine, by name."""
     files = sorted(one for one in path.rglob("*") if one.is_file() and is_image_name(one.name))
     if not files:
         raise InvalidDataset(_FOREIGN)

@@ -54,11 +54,7 @@ def recognises(source: Source, choices: ReadingChoices) -> bool:
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels and groups of a shard.
-
-    Raises:
-        InvalidDataset: With a sentence that says what to change.
-    """
+    """Labels and groups of a shard."""
     records = {record.file.entry.filename: record for record in _records(source, choices)}
     files = without_wrapper([record.file for record in records.values()], 0)
     split = by_split(files, None, source.notices, labelled=True)

@@ -40,7 +40,6 @@ def read_records(request: RecordsRequest, decoder: PictureDecoder) -> Outcome:
     """Read the upload and keep its records.
 
     Raises:
-        InvalidDataset: It cannot be used.
         OSError: The disk did not take the records.
     """
     choices = request.choices

@@ -17,11 +17,7 @@ IMAGES: Final = "images.npy"
 
 
 class ImagesRequest(FileRequest):
-    """Which images to read.
-
-    Attributes:
-        most_images: More are refused.
-    """
+    """Which images to read."""
 
     most_images: int
 
@@ -36,7 +32,6 @@ def read_images(request: ImagesRequest) -> Outcome:
     """Read the images and keep them.
 
     Raises:
-        InvalidDataset: The file cannot be used.
         OSError: The disk did not take the images.
     """
     images, names = read_unlabelled(request.path, DEFAULT_LIMITS, request.most_images)

@@ -103,10 +103,6 @@ def encode(request: EncodeRequest, graph: bytes, pixels: bytes) -> Outcome:
 def wrap(content: bytes, channels: int) -> bytes:
     """The graph that takes bytes (1, height, width, channels) and gives `VECTORS`, without a declared output.
 
-    Args:
-        content: ONNX, from anybody.
-        channels: Of the images; grey ones are shown as RGB.
-
     Raises:
         InvalidDataset: It has another input, or an operator that is not taken.
     """

@@ -30,10 +30,6 @@ _LIMITS: Final = (sandbox.BROKEN, sandbox.TOO_SLOW, OUT_OF_MEMORY)
 def encode(graph: bytes, images: Images) -> NDArray[np.float32]:
     """Features of length 1, each row a function of its own image.
 
-    Args:
-        graph: An ONNX file.
-        images: uint8 (n, height, width, 1 or 3), at least one.
-
     Returns:
         float32 (n, d).
 

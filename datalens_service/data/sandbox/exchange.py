@@ -38,11 +38,7 @@ class Request(Frozen):
 
 
 class FileRequest(Request):
-    """What to read.
-
-    Attributes:
-        path: The file, or a folder of this machine.
-    """
+    """What to read."""
 
     path: Path
 

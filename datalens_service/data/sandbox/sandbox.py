@@ -99,8 +99,6 @@ def decode(
     """Read an upload in a confined process.
 
     Args:
-        path: The file, or a folder of this machine.
-        folder: Empty; results are left in it.
         stopping: Asked now and then; True gives up.
 
     Raises:
@@ -138,10 +136,6 @@ def _check_schema(schema: Schema, choices: ReadingChoices) -> None:
 
 def decode_images(path: Path, folder: Path, confinement: Confinement, most_images: int) -> tuple[Path, tuple[str, ...]]:
     """Read images without labels in a confined process.
-
-    Args:
-        folder: Empty; results are left in it.
-        most_images: More are refused.
 
     Returns:
         Where the uint8 array (n, height, width, channels) lies as .npy, and the names of the files, if they have any.

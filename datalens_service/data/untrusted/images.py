@@ -50,23 +50,14 @@ _TURNS: Final = {
 
 
 class Picture(NamedTuple):
-    """A decoded image.
-
-    Attributes:
-        pixels: uint8 (height, width, channels).
-    """
+    """A decoded image."""
 
     pixels: Images
     changes: tuple[NoticeCode, ...] = ()
 
 
 class Patient(NamedTuple):
-    """Whom a DICOM file shows. Private.
-
-    Attributes:
-        id: PatientID.
-        name: PatientName, or an empty word.
-    """
+    """Whom a DICOM file shows. Private."""
 
     id: str
     name: str
@@ -91,11 +82,7 @@ class PictureDecoder(Protocol):
         """Whether the first `HEAD_BYTES` bytes are those of an image."""
 
     def decode(self, data: bytes, limits: Limits) -> Picture:
-        """Pixels of one image.
-
-        Raises:
-            InvalidDataset: It cannot be used.
-        """
+        """Pixels of one image."""
 
     def read_patient(self, data: bytes) -> Patient | None:
         """Whose image a DICOM file is, if the decoder reads such files.
@@ -174,7 +161,6 @@ class DecodedImages(NamedTuple):
     """Images of a split.
 
     Attributes:
-        images: uint8 (n, height, width, channels).
         rows: int64 (n,), which files they are of: all, unless unreadable ones are left out.
     """
 
@@ -197,9 +183,6 @@ def decode_all(
     Args:
         files: Name and bytes of each.
         first: An image that all others must be like; None takes the first of these that can be decoded.
-        limits: Caps on each image, and on all pixels together.
-        notices: Collects the names of images that were changed or left out.
-        decoder: Of each image.
         skip: Whether unreadable images are left out; those of another size or mode never are, since which of two
             sizes is right would depend on other images.
 

@@ -29,13 +29,7 @@ _CHUNK: Final = 2**20
 
 @dataclass(frozen=True)
 class Source:
-    """What a reader gets.
-
-    Attributes:
-        path: The file, without compression; or the folder.
-        archive: Its entries, if it is a zip, a tar or a folder.
-        notices: Collects what its owner should know.
-    """
+    """What a reader gets."""
 
     path: Path
     archive: Archive | None
@@ -55,11 +49,7 @@ class Source:
         return self.archive.folders if self.archive else ()
 
     def head(self, entry: Entry, size: int) -> bytes:
-        """First `size` bytes of an entry.
-
-        Raises:
-            InvalidDataset: It is damaged.
-        """
+        """First `size` bytes of an entry."""
         if self.archive is None:
             raise InvalidDataset(DAMAGED)
         return self.archive.head(entry, size)
@@ -79,7 +69,6 @@ def open_source(
     """Open an upload of any kind.
 
     Args:
-        path: The file, or a folder of this machine.
         encoding: Of names in an archive that do not say theirs; None: UTF-8.
 
     Raises:

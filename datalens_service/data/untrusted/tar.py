@@ -49,12 +49,7 @@ class Member:
 
 @dataclass(frozen=True)
 class TarArchive:
-    """An open tar whose headers passed every check.
-
-    Attributes:
-        entries: Its files in stored order.
-        backslashed: Names that are stored with backslashes.
-    """
+    """An open tar whose headers passed every check."""
 
     file: BinaryIO
     entries: tuple[Entry, ...]

@@ -58,7 +58,6 @@ class ZipArchive:
 
     Attributes:
         entries: Its files, without directories, in stored order.
-        backslashed: Names that are stored with backslashes.
     """
 
     file: zipfile.ZipFile

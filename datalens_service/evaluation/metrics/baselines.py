@@ -36,10 +36,7 @@ def class_average_accuracy(
     """Accuracy of nearest-average classification with noisy averages of the training images.
 
     Args:
-        train: Private images that are averaged.
-        test: Private images that are classified.
         epsilon: Of the release, under zero-out.
-        records_per_unit: Most records of one unit.
 
     Returns:
         Share of correctly labelled test images, in percent.
@@ -58,10 +55,6 @@ def noisy_averages(train: Split, num_classes: int, *, mu: float, rng: np.random.
 
     A record adds (w, x/‖x‖) to the row of its class and nothing elsewhere. Under zero-out the L2 sensitivity is
     Δ = √(1 + w²), and noise of standard deviation Δ/μ on every number makes the release μ-GDP.
-
-    Args:
-        train: Private images.
-        mu: Privacy parameter of the release.
 
     Returns:
         (num_classes, d) averages of images of unit length, not negative.

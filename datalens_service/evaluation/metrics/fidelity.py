@@ -184,11 +184,6 @@ def compare(
 def score_alone(synthetic: Images, *, inception_weights: Path | None, device: str) -> tuple[Extractor, Comparison]:
     """The inception score under ImageNet's own classes: it looks at synthetic images alone.
 
-    Args:
-        synthetic: uint8 (n, height, width, channels).
-        inception_weights: The operator's file, or None.
-        device: "cpu" or a CUDA device.
-
     Raises:
         WorkerUnavailable: No weights, or no torch-fidelity.
     """

@@ -67,7 +67,6 @@ class PackedDenoiser(nn.Module):
 
     Args:
         denoiser: Whose weights are differentiated by.
-        draws: Copies.
     """
 
     def __init__(self, denoiser: Denoiser, draws: int) -> None:

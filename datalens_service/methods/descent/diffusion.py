@@ -44,14 +44,7 @@ class Diffusion(DiffusionParameters):
         raise InvalidSpec("Sampled gradients are planned for ε and δ.")
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
-        """Releases of the warm start, then one block of sampled gradients with the least noise that fits.
-
-        Raises:
-            InfeasiblePlan: ε does not pay for the gradients, or the noise would be larger than the sampler can draw.
-            InvalidSpec: The batch is larger than the data set, the warm start does not fit the schema, or images would
-                end with more noise than they begin with.
-            WorkerUnavailable: dp_accounting is not installed.
-        """
+        """Releases of the warm start, then one block of sampled gradients with the least noise that fits."""
         return self.plan_beside(schema, epsilon, delta, 0)
 
     def plan_beside(self, schema: Schema, epsilon: float, delta: float, other_units: int) -> Plan:

@@ -78,11 +78,7 @@ class DiffusionRun(StatelessRun):
         self._followed_gradient = False
 
     def start_from(self, public: PublicImages) -> None:
-        """Let the classifier of the warm start begin with public images.
-
-        Raises:
-            InvalidSpec: The images have another size, or the warm start has no such classifier.
-        """
+        """Let the classifier of the warm start begin with public images."""
         if not isinstance(self._warm, ScatteringGradientsRun):
             raise InvalidSpec(self._parameters.refusal_of_public_data())
         self._warm.start_from(public)

@@ -68,25 +68,14 @@ class DpGan(WalledMethod):
         return self
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Releases of the warm start, if any, then gradients.
-
-        Raises:
-            InfeasiblePlan: `units` do not pay for one step, or the noise would be larger than the sampler can draw.
-            InvalidSpec: The images are too small for the discriminator.
-        """
+        """Releases of the warm start, if any, then gradients."""
         if self.warm_start is None:
             return self.descent().plan(schema, units)
         start = self.warm_start.plan(schema, math.floor(self.warm_start_share * units))
         return Plan(releases=(*start.releases, *self.descent().plan(schema, units - start.cost()).releases))
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
-        """The same for (ε, δ).
-
-        Raises:
-            InfeasiblePlan: As `plan`.
-            InvalidSpec: As `plan`, or the batch is larger than the data set.
-            WorkerUnavailable: Batches are sampled and dp_accounting is not installed.
-        """
+        """The same for (ε, δ)."""
         if self.sampling == "poisson":
             return self.descent().plan_within(schema, epsilon, delta)
         return super().plan_within(schema, epsilon, delta)

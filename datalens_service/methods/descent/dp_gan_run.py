@@ -38,7 +38,6 @@ class GeneratorSchedule:
         generator: Architecture, unless there is a warm start.
         z_dim: Length of its latent vector.
         refiner_width: Maps of the network after a warm start.
-        learning_rate: Adam's.
         averaging: Decay of the average of its weights.
         images: Generated per step.
         updates: Steps of the discriminator for one of the generator.

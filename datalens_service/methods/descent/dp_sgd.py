@@ -48,12 +48,7 @@ class DpSgd(DpSgdParameters):
         return self.model_validate({**named, **plan_descent(schema, epsilon, delta, named)})
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """As many gradients as were asked for and fit.
-
-        Raises:
-            InfeasiblePlan: ε does not pay for one step, or the noise would be larger than the sampler can draw.
-            InvalidSpec: The images are too small for the architecture.
-        """
+        """As many gradients as were asked for and fit."""
         if self.sampling == "partition":
             return self._directions(schema, units)
         if self.sampling == "poisson" or self.histogram_noise is not None:
@@ -61,15 +56,7 @@ class DpSgd(DpSgdParameters):
         return self._with_room(Plan(releases=(self._descent(schema, units),)))
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
-        """As many gradients as were asked for; on all records, no more than fit. The histogram is paid for first.
-
-        Raises:
-            InfeasiblePlan: ε does not pay for one step, or for all that are sampled; or the noise would be larger than
-                the sampler can draw.
-            InvalidSpec: The images are too small for the architecture, the batch is larger than the data set, or the
-                iterates are too large to be kept.
-            WorkerUnavailable: Batches are sampled and dp_accounting is not installed.
-        """
+        """As many gradients as were asked for; on all records, no more than fit. The histogram is paid for first."""
         if self.sampling == "partition":
             return self._directions(schema, limit_units(epsilon, delta))
         last = self._histogram(schema, epsilon, delta)

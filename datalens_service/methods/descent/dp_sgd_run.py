@@ -74,11 +74,7 @@ class DpSgdRun(StatelessRun):
         self._first_step = 0
 
     def start_from(self, public: PublicImages) -> None:
-        """Replace the first weights by those that the network learns from public images; before any step.
-
-        Raises:
-            InvalidSpec: The images have another size.
-        """
+        """Replace the first weights by those that the network learns from public images; before any step."""
         network = self._network.cpu()
         start_from_public(network, self._settings(), self._schema, public, self._seed)
         self._network = network.to(self._device)

@@ -84,7 +84,6 @@ def write_iterates(path: Path, *, values: Iterates, description: dict[str, Any])
     """Write iterates as safetensors.
 
     Args:
-        path: Created or replaced.
         values: (steps, weights).
         description: Public; JSON.
     """

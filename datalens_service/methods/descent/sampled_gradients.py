@@ -49,7 +49,6 @@ class SampledRun:
     """What is asked for.
 
     Attributes:
-        num_units: Privacy units, public.
         batch: Expected number of units in a batch.
         slack_share: Part of δ that is charged as slack.
     """

@@ -73,12 +73,7 @@ def compress(means: Tensor, parameters: DpSgdParameters) -> Tensor:
 
 
 def means_of_units(rows: Iterable[Tensor], units: Tensor) -> Iterator[Tensor]:
-    """float32 (units, dimensions) means over the records of each unit, chunk by chunk.
-
-    Args:
-        rows: As `whole_units`.
-        units: As `whole_units`.
-    """
+    """float32 (units, dimensions) means over the records of each unit, chunk by chunk."""
     for chunk in whole_units(rows, units):
         # One precision for all: else the size of one unit would decide how rows of others are rounded.
         yield unit_means(chunk).to(torch.float32)

@@ -73,12 +73,7 @@ class Guided(WalledMethod):
     surfaces: Flag = Field(default=True, description="Change contrast and texture of samples a little.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Releases of the start, then the gradients.
-
-        Raises:
-            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The start does not fit the schema.
-        """
+        """Releases of the start, then the gradients."""
         start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
         mechanism = CrossProductSum(
             left_dimensions=_FEATURES + self.hidden_units + 1,

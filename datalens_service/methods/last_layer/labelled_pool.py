@@ -48,12 +48,7 @@ class LabelledPool(WalledMethod):
     )
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """The releases of the classifier.
-
-        Raises:
-            InfeasiblePlan: As `Scattering.plan`.
-            InvalidSpec: As `Scattering.plan`.
-        """
+        """The releases of the classifier."""
         return self.classifier.plan(schema, units)
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
@@ -101,11 +96,7 @@ class LabelledPoolRun(StatelessRun):
         self._teacher = parameters.classifier.start_run(plan, records, randomness, options)
 
     def start_from(self, public: PublicImages) -> None:
-        """Take the pool without its labels; features of wavelets are fitted to it, too.
-
-        Raises:
-            InvalidSpec: The images have another size.
-        """
+        """Take the pool without its labels; features of wavelets are fitted to it, too."""
         images = np.asarray(public.images)
         schema = public.schema.model_copy(update={"class_names": ("image",)})
         self._teacher.start_from(PublicImages(schema, images, np.zeros(len(images), dtype=np.int64)))

@@ -62,12 +62,7 @@ class Rejection(ScatteringGradients):
         return self.model_copy(update={"warm_start": self.warm_start.model_copy(update={"content": content})})
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Releases of the start, the mean features, then the gradients.
-
-        Raises:
-            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The images are too large.
-        """
+        """Releases of the start, the mean features, then the gradients."""
         means = VectorSum(
             num_groups=schema.num_classes,
             dimensions=self.feature_dimensions(schema) + TOPOLOGY_NUMBERS,

@@ -92,12 +92,7 @@ class ScatteringGradients(WalledMethod):
     )
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Releases of the start, then the gradients.
-
-        Raises:
-            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The images are too large.
-        """
+        """Releases of the start, then the gradients."""
         encoder = self.feature_encoder()
         encoder.check(schema)
         start = Plan(releases=())
@@ -222,11 +217,7 @@ class ScatteringGradientsRun(StatelessRun):
         self._public: PublicImages | None = None
 
     def start_from(self, public: PublicImages) -> None:
-        """Fit the basis to public images beside the samples, and the first weights where classes are the same.
-
-        Raises:
-            InvalidSpec: The images have another size.
-        """
+        """Fit the basis to public images beside the samples, and the first weights where classes are the same."""
         check_same_size(self._records.schema, public.schema)
         self._public = public
 

@@ -52,12 +52,7 @@ class PateGan(VotingMethod):
     )
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """As that of DataLens.
-
-        Raises:
-            InfeasiblePlan: `units` do not pay for one step.
-            InvalidSpec: The parameters do not fit the schema, or the images are too small for the discriminator.
-        """
+        """As that of DataLens."""
         num_weights(self.discriminator, schema)
         return super().plan(schema, units)
 

@@ -23,7 +23,6 @@ class StudentSchedule:
 
     Attributes:
         discriminator_steps: Per batch scored.
-        discriminator_learning_rate: Adam's.
         generator_steps: Per batch scored.
         remembered_steps: Batches with their scores that it learns from.
     """

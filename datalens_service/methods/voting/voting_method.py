@@ -113,12 +113,7 @@ class VotingMethod(TeacherSettings, ABC):
         """
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Releases of the warm start, if any, then as many votes as the rest pays for.
-
-        Raises:
-            InfeasiblePlan: The budget does not pay for one step.
-            InvalidSpec: More teachers than units, or votes that do not fit the images.
-        """
+        """Releases of the warm start, if any, then as many votes as the rest pays for."""
         self._check(schema)
         if self.warm_start is None:
             return Plan(releases=(self._votes(schema, units),))

@@ -33,7 +33,6 @@ class Classifier:
     Attributes:
         schema: Public schema of the data set that it learned from.
         settings: JSON-compatible; "architecture" is a key of `architectures.ARCHITECTURES`.
-        tensors: Its weights, float32.
     """
 
     result: ClassVar[str] = "classifier"
@@ -65,14 +64,8 @@ class Classifier:
     def predict_with_features(self, images: Images) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """What the last layer sees, and class probabilities.
 
-        Args:
-            images: As for `predict`.
-
         Returns:
             float32 (n, features) and (n, classes).
-
-        Raises:
-            InvalidInput: As `predict`.
         """
         import torch
 

@@ -59,8 +59,6 @@ class FeatureBasis:
 
         Args:
             file: Of an encoder of the owner's own.
-            dimensions: Of the basis, if there will be one.
-            constant: See the class.
         """
         network = EncodedFeatures(encoder.load(schema, file), encoder.dimensions(schema), dimensions)
         return cls(network.to(device).eval(), encoder, schema, constant)
@@ -71,7 +69,6 @@ class FeatureBasis:
         Args:
             samples: uint8 (n, height, width, channels), released.
             evenness: The power; 0 leaves features as they are, ½ evens variances out.
-            tell: Told of samples that were seen; may raise to stop.
         """
         network = self.network
         encoded = [network.encoder.encode(samples[rows]) for rows in told_blocks(len(samples), _ROWS, tell)]

@@ -50,7 +50,6 @@ class Encoder(Frozen, ABC):
         """The network with its public weights.
 
         Args:
-            schema: Of the images.
             file: Of an encoder of the owner's own.
 
         Raises:

@@ -109,7 +109,6 @@ def fold_weights(network: Lite0Network, weights: dict[str, Tensor]) -> Lite0Netw
     """Give a network the weights of the package, where convolutions and batch norms stand in the order of layers.
 
     Args:
-        network: Without weights.
         weights: As the package names them.
     """
     convolutions = [name for name, value in weights.items() if name.endswith("weight") and value.dim() == 4]

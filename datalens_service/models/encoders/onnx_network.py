@@ -13,12 +13,7 @@ from datalens_service.models.encoders.network import EncoderNetwork, Floats
 
 
 class OnnxNetwork(EncoderNetwork):
-    """Hands images to the confined process that runs the file; nothing of it is read here.
-
-    Args:
-        channels: Of the images.
-        features: Of one image.
-    """
+    """Hands images to the confined process that runs the file; nothing of it is read here."""
 
     images_at_once: ClassVar[int] = encoder.IMAGES_AT_ONCE
 

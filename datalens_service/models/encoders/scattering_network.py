@@ -11,11 +11,7 @@ _GROUPS: Final = 27
 
 
 class ScatteringNetwork(EncoderNetwork):
-    """Features of one image by `Scattering`.
-
-    Args:
-        channels: Of the images.
-    """
+    """Features of one image by `Scattering`."""
 
     images_at_once: ClassVar[int] = 256
 

@@ -56,7 +56,6 @@ def augment_texture(images: Tensor, rng: np.random.Generator) -> Tensor:
 
     Args:
         images: float32 (n, channels, height, width) in [0, 1].
-        rng: Of all that is random.
 
     Returns:
         Of the same shape, in [0, 1].

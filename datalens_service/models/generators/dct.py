@@ -22,7 +22,6 @@ def dct_basis(schema: Schema, count: int) -> NDArray[np.float32]:
     """The `count` lowest frequencies, all channels of a frequency before the next one.
 
     Args:
-        schema: Of the images.
         count: Columns, from 1 to the numbers of an image.
 
     Returns:
@@ -49,14 +48,7 @@ class LowFrequencies:
     the lowest frequency first.
 
     Args:
-        schema: Of the images.
         count: Coordinates, from 1 to the numbers of an image.
-
-    Attributes:
-        counts: Coordinates of each plane.
-
-    Raises:
-        InvalidSpec: `count` is outside that range.
     """
 
     def __init__(self, schema: Schema, count: int) -> None:

@@ -101,7 +101,6 @@ class Generator:
         kind: Key of `KINDS`.
         schema: Public schema of the data set it imitates.
         settings: JSON-compatible architecture settings.
-        tensors: Its numbers, float32; public images are bytes.
     """
 
     result: ClassVar[str] = "generator"

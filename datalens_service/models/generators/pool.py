@@ -36,13 +36,6 @@ def draw(
 ) -> Floats:
     """Images of the classes asked for.
 
-    Args:
-        tensors: As `pack` returned them.
-        settings: Unused.
-        schema: Of the images.
-        labels: (n,) requested classes.
-        rng: Of the choice.
-
     Returns:
         float32 (n, channels·height·width) in [0, 1].
     """

@@ -18,7 +18,6 @@ class TeacherBackend(ABC):
 
     Attributes:
         num_teachers: N, of all ranks together.
-        device: Where they are.
         local: Numbers of this rank's teachers.
         large: Whether `state` is too large to be kept between steps.
         in_basis: Whether they speak in the coordinates of the votes themselves, instead of in pixels.

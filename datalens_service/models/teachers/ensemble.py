@@ -36,11 +36,7 @@ class TeacherEnsemble(TeacherBackend):
 
     Args:
         architecture: Key of `ARCHITECTURES`, or a network of one's own size.
-        num_teachers: N, of all ranks together.
-        device: "cpu" or "cuda".
         seed: Of the initial weights, which depend on it, the partition and the kind of device; public.
-        learning_rate: Adam's, the same for all.
-        beta1: Adam's decay of the first moment.
         active: (local,) False for a teacher whose shard is empty: it never trains and its gradients are 0.
         partitions: Of this rank's teachers, one after another; None: all teachers.
         memory_gib: Weights and optimiser states beyond so many GiB lie in a file without a name, all but the block
@@ -51,7 +47,6 @@ class TeacherEnsemble(TeacherBackend):
         coarse: Whether a graphics processor may round the factors of matrix products (TF32).
 
     Attributes:
-        local: Numbers of this rank's teachers.
         large: Whether it exceeds its limit of memory, on a graphics processor too: `state` is then too large to be
             kept between steps.
         in_basis: False: gradients are by pixels.
@@ -108,7 +103,6 @@ class TeacherEnsemble(TeacherBackend):
             real_labels: int64 (local, B).
             synthetic_images: float32 (S, d) for all teachers, or (groups, S, d): the teachers are cut into
                 that many equal groups, and group g sees images g. One group per class suits class-pure shards.
-            synthetic_labels: int64 (S,) or (groups, S).
 
         Raises:
             InvalidSpec: N is no multiple of the number of groups.
@@ -132,11 +126,6 @@ class TeacherEnsemble(TeacherBackend):
     ) -> Iterator[Tensor]:
         """Every teacher's own direction for every image: −∂L_G/∂x with L_G = −log sigmoid(Γ(x, y)).
 
-        Args:
-            synthetic_images: float32 (images, d).
-            synthetic_labels: int64 (images,).
-            teachers: Which ones of all N, without gaps; those of other ranks are left out.
-
         Yields:
             (teachers of a block, images, d) in the order of the teachers. Rows of a teacher that has
             diverged are not finite, rows of one without records are 0.
@@ -152,11 +141,6 @@ class TeacherEnsemble(TeacherBackend):
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
     ) -> Iterator[Tensor]:
         """Every teacher's logit Γ(x, y) for every image; 0 of a teacher without records.
-
-        Args:
-            synthetic_images: float32 (images, d).
-            synthetic_labels: int64 (images,).
-            teachers: Which ones of all N, without gaps; those of other ranks are left out.
 
         Yields:
             (teachers of a block, images, 1) in the order of the teachers.
@@ -185,11 +169,7 @@ class TeacherEnsemble(TeacherBackend):
         return state
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Continue from `state`.
-
-        Raises:
-            CheckpointMismatch: It belongs to another architecture or number of teachers.
-        """
+        """Continue from `state`."""
         arrays = self._adam_state.arrays()
         shapes = {name: tuple(value.shape) for name, value in arrays.items()} | {"steps": ()}
         if shapes != {name: value.shape for name, value in state.items()}:

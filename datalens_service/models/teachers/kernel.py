@@ -36,18 +36,12 @@ class KernelTeachers(TeacherBackend):
     numbers. No operation mixes entries of the first axis.
 
     Args:
-        num_teachers: N, of all ranks together.
         records: Of this rank's teachers: images (local, B, d) as bytes, labels (local, B).
-        device: "cpu" or "cuda".
         basis: (d, K) with orthonormal columns, independent of records: teachers see images, and speak, in its
             coordinates. None for pixels.
         active: (local,) False for a teacher whose shard is empty: its gradients are 0.
-        partitions: Of this rank's teachers, one after another; None: all teachers.
-        block_bytes: Memory for the teachers handled at once; None chooses by device. It changes speed, and results
-            by rounding only.
 
     Attributes:
-        local: Numbers of this rank's teachers.
         in_basis: True.
     """
 
@@ -86,9 +80,7 @@ class KernelTeachers(TeacherBackend):
         """Every teacher's own direction for every image: the gradient of its witness function.
 
         Args:
-            synthetic_images: float32 (images, d).
             synthetic_labels: int64 (images,); a teacher compares images and records of one class.
-            teachers: Which ones of all N, without gaps; those of other ranks are left out.
 
         Yields:
             (teachers of a block, images, d or K) in the order of the teachers. Rows are 0 where a teacher has no

@@ -71,11 +71,7 @@ def append(
     outcome: int = 200,
     detail: str = "",
 ) -> None:
-    """Seal one entry onto the journal of a tenant, in the caller's transaction.
-
-    Raises:
-        NotFound: No such tenant.
-    """
+    """Seal one entry onto the journal of a tenant, in the caller's transaction."""
     head = _locked(session, tenant_id)
     draft = AuditEntry(
         tenant_id=tenant_id,
@@ -106,7 +102,6 @@ def note(
     """One entry in a transaction of its own; durable when it returns, not there if it raises.
 
     Raises:
-        NotFound: No such tenant.
         StoreUnavailable: The database does not take it.
     """
     with database.transaction() as session:
@@ -116,11 +111,7 @@ def note(
 def list_entries(
     database: Database, tenant_id: str, *, after: int = 0, limit: int = 100
 ) -> tuple[tuple[AuditEntry, ...], str]:
-    """Entries with a number above `after`, oldest first, and the hash of the journal's head.
-
-    Raises:
-        InvalidInput: `limit` is not usable.
-    """
+    """Entries with a number above `after`, oldest first, and the hash of the journal's head."""
     query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id, AuditEntryRow.seq > after)
     with database.session() as session:
         rows = session.scalars(query.order_by(AuditEntryRow.seq).limit(check_limit(limit))).all()
@@ -130,14 +121,7 @@ def list_entries(
 def list_latest(
     database: Database, tenant_id: str, *, before: int | None = None, limit: int = 100
 ) -> tuple[AuditEntry, ...]:
-    """Entries newest first.
-
-    Args:
-        before: Only entries with smaller numbers.
-
-    Raises:
-        InvalidInput: `limit` is not usable.
-    """
+    """Entries newest first."""
     query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id)
     if before is not None:
         query = query.where(AuditEntryRow.seq < before)
@@ -158,7 +142,6 @@ def verify(database: Database, tenant_id: str) -> int:
 
     Raises:
         LedgerCorrupt: Names the first entry that is missing, altered or out of place.
-        NotFound: No such tenant.
     """
     query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id).order_by(AuditEntryRow.seq)
     with database.session() as session:

@@ -52,7 +52,6 @@ def sign_in(database: Database, identity: Identity) -> BrowserSession:
 
     Raises:
         Forbidden: An owner has revoked their access.
-        NotFound: No such tenant.
     """
     with database.transaction() as session:
         key = _remember(session, identity)

@@ -103,9 +103,6 @@ class KeyRequest:
 def create(database: Database, requested: KeyRequest | str) -> tuple[ApiKey, str]:
     """A new key: its record, and the plain text that is never shown again.
 
-    Args:
-        requested: What it is to be, or the name of an owner's key.
-
     Raises:
         InvalidInput: The role does not hold a scope that is named.
     """
@@ -138,7 +135,6 @@ def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey,
     """A key like this one, which goes on working for `overlap` and no longer.
 
     Raises:
-        NotFound: No such key.
         StateConflict: It was revoked or has expired, or belongs to single sign-on.
     """
     now = utc_now()
@@ -160,7 +156,6 @@ def verify(connection: Connection, plain: str) -> ApiKey:
     """The key that `plain` is.
 
     Args:
-        connection: Of `Database.connection`.
         plain: As it was shown once.
 
     Raises:
@@ -178,11 +173,7 @@ def verify(connection: Connection, plain: str) -> ApiKey:
 
 
 def revoke(database: Database, key_id: str) -> ApiKey:
-    """Make a key useless from now on. Repeatable.
-
-    Raises:
-        NotFound: No such key.
-    """
+    """Make a key useless from now on. Repeatable."""
     with database.transaction() as session:
         row = session.get(ApiKeyRow, key_id)
         if row is None:
@@ -193,11 +184,7 @@ def revoke(database: Database, key_id: str) -> ApiKey:
 
 
 def get(database: Database, key_id: str) -> ApiKey:
-    """One key, revoked or not.
-
-    Raises:
-        NotFound: No such key.
-    """
+    """One key, revoked or not."""
     with database.session() as session:
         row = session.get(ApiKeyRow, key_id)
         if row is None:

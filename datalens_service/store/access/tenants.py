@@ -86,11 +86,7 @@ def list_tenants(database: Database) -> tuple[Tenant, ...]:
 
 
 def find(database: Database, name: str) -> Tenant:
-    """The tenant of this name or id.
-
-    Raises:
-        NotFound: There is none.
-    """
+    """The tenant of this name or id."""
     query = select(TenantRow).where((TenantRow.name == name) | (TenantRow.id == name))
     with database.session() as session:
         row = session.scalars(query).first()
@@ -103,8 +99,6 @@ def check_owned(connection: Connection, tenant_id: str, ids: Mapping[str, str]) 
     """Refuse objects of other tenants exactly as if they did not exist.
 
     Args:
-        connection: Of `Database.connection`.
-        tenant_id: Of the caller.
         ids: By the names in `OWNED`; other names are not looked at.
 
     Raises:

@@ -133,11 +133,7 @@ def create(database: Database, tenant_id: str, url: str, events: Collection[str]
 
 
 def get(database: Database, webhook_id: str) -> Webhook:
-    """One webhook.
-
-    Raises:
-        NotFound: There is none.
-    """
+    """One webhook."""
     with database.session() as session:
         return Webhook.from_row(_row(session, webhook_id))
 
@@ -158,11 +154,7 @@ def change(
     events: Collection[str] | None = None,
     enabled: bool | None = None,
 ) -> Webhook:
-    """Change what is named of a webhook.
-
-    Raises:
-        NotFound: There is none.
-    """
+    """Change what is named of a webhook."""
     with database.transaction() as session:
         row = _row(session, webhook_id)
         row.url = url if url is not None else row.url
@@ -173,11 +165,7 @@ def change(
 
 
 def rotate_secret(database: Database, webhook_id: str) -> tuple[Webhook, str]:
-    """A new secret, which signs every message from now on, also pending ones.
-
-    Raises:
-        NotFound: There is no such webhook.
-    """
+    """A new secret, which signs every message from now on, also pending ones."""
     with database.transaction() as session:
         row = _row(session, webhook_id)
         row.secret = _new_secret()
@@ -186,11 +174,7 @@ def rotate_secret(database: Database, webhook_id: str) -> tuple[Webhook, str]:
 
 
 def delete(database: Database, webhook_id: str) -> None:
-    """Remove a webhook with its messages.
-
-    Raises:
-        NotFound: There is none.
-    """
+    """Remove a webhook with its messages."""
     with database.transaction() as session:
         session.delete(_row(session, webhook_id))
 
@@ -205,11 +189,7 @@ def tell(session: Session, job: JobRow, event: str, at: datetime) -> None:
 
 
 def send_test(database: Database, webhook_id: str) -> Delivery:
-    """Write a message that tells of nothing, to see whether it arrives.
-
-    Raises:
-        NotFound: There is no such webhook.
-    """
+    """Write a message that tells of nothing, to see whether it arrives."""
     with database.transaction() as session:
         row = _message(_row(session, webhook_id), TEST_EVENT, _Test(webhook_id), utc_now())
         session.add(row)
@@ -218,11 +198,7 @@ def send_test(database: Database, webhook_id: str) -> Delivery:
 
 
 def redeliver(database: Database, webhook_id: str, delivery_id: str) -> Delivery:
-    """Send a message once more, under the same id, whatever became of it.
-
-    Raises:
-        NotFound: There is no such message to this webhook.
-    """
+    """Send a message once more, under the same id, whatever became of it."""
     with database.transaction() as session:
         row = session.get(DeliveryRow, delivery_id)
         if row is None or row.webhook_id != webhook_id:
@@ -235,11 +211,7 @@ def redeliver(database: Database, webhook_id: str, delivery_id: str) -> Delivery
 def list_deliveries(
     database: Database, webhook_id: str, *, limit: int = 50, cursor: str | None = None
 ) -> Page[Delivery]:
-    """Messages to a webhook, newest first.
-
-    Raises:
-        InvalidInput: `limit` or `cursor` is not usable.
-    """
+    """Messages to a webhook, newest first."""
     query = select(DeliveryRow).where(DeliveryRow.webhook_id == webhook_id)
     with database.session() as session:
         return list_page(session, query, (DeliveryRow.created_at, DeliveryRow.id), Delivery.from_row, limit, cursor)

@@ -47,8 +47,6 @@ class Artifact:
     """A stored file.
 
     Attributes:
-        name: File name, unique within the job.
-        sha256: Of its content, hexadecimal.
         releasable: Whether anyone but the owner may get it.
     """
 
@@ -72,8 +70,6 @@ class Artifact:
 
         Raises:
             NotFound: The store has lost it.
-            FileDamaged: The store holds other bytes.
-            StoreUnavailable: It does not answer.
         """
         return self.locate()
 
@@ -109,8 +105,6 @@ class ArtifactStore:
             releasable: False for everything that depends on private records outside a release.
 
         Raises:
-            StaleLease: Another worker holds the job; nothing is visible.
-            StoreUnavailable: The disk did not take it.
             InvalidInput: `name` is not usable.
         """
         path, digest, size = self._placed(lease.job_id, _checked(name), content, self._files(releasable))
@@ -131,11 +125,7 @@ class ArtifactStore:
             return self._artifact(session.merge(row))
 
     def get(self, job_id: str, name: str) -> Artifact:
-        """One file of a job, private ones included: for the owner.
-
-        Raises:
-            NotFound: No such file.
-        """
+        """One file of a job, private ones included: for the owner."""
         with self._database.connection() as connection:
             row: Any = connection.execute(_BY_NAME, {"job_id": job_id, "name": name}).one_or_none()
         if row is None:
@@ -143,11 +133,7 @@ class ArtifactStore:
         return self._artifact(row)
 
     def releasable(self, job_id: str, name: str) -> Artifact:
-        """One file of a job that anybody may get.
-
-        Raises:
-            NotFound: No such file, or a private one.
-        """
+        """One file of a job that anybody may get."""
         artifact = self.get(job_id, name)
         if not artifact.releasable:
             raise NotFound("There is no such file.")
@@ -160,22 +146,12 @@ class ArtifactStore:
             return tuple(self._artifact(row) for row in rows)
 
     def keep_public(self, name: str, content: bytes) -> str:
-        """Store a file that somebody declared public, for whoever names its SHA-256, which is returned.
-
-        Raises:
-            StoreUnavailable: The disk did not take it.
-        """
+        """Store a file that somebody declared public, for whoever names its SHA-256, which is returned."""
         self._placed(_PUBLIC, name, content, self._releasable)
         return hashlib.sha256(content).hexdigest()
 
     def public(self, name: str, sha256: str) -> Path:
-        """Where a file of `keep_public` lies on this machine.
-
-        Raises:
-            NotFound: It was not stored here.
-            FileDamaged: The store holds other bytes.
-            StoreUnavailable: It does not answer.
-        """
+        """Where a file of `keep_public` lies on this machine."""
         path = self._releasable.path(f"{_PUBLIC}/{sha256[:_DIGEST_LENGTH]}/{name}", sha256)
         if not path.exists():
             raise NotFound("There is no such public file; upload it first.")

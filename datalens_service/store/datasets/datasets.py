@@ -217,34 +217,20 @@ def _check_none_is_private(session: Session, known: Mapping[bytes, KnownRecord])
 
 
 def get(database: Database, dataset_id: str) -> StoredDataset:
-    """One data set, deleted ones included.
-
-    Raises:
-        NotFound: No such data set.
-        StateConflict: Its upload was not opened yet.
-    """
+    """One data set, deleted ones included."""
     with database.session() as session:
         return read(session, dataset_id)
 
 
 def read(session: Session, dataset_id: str) -> StoredDataset:
-    """The same within a snapshot, beside what else is read there.
-
-    Raises:
-        NotFound: No such data set.
-        StateConflict: Its upload was not opened yet.
-    """
+    """The same within a snapshot, beside what else is read there."""
     return StoredDataset.from_row(_row(session, dataset_id))
 
 
 def list_datasets(
     database: Database, *, limit: int = 50, cursor: str | None = None, tenant_id: str | None = None
 ) -> Page[StoredDataset]:
-    """Data sets of a tenant, or of all, newest first, deleted ones included.
-
-    Raises:
-        InvalidInput: `limit` or `cursor` is not usable.
-    """
+    """Data sets of a tenant, or of all, newest first, deleted ones included."""
     query = select(DatasetRow)
     if tenant_id is not None:
         query = query.where(DatasetRow.tenant_id == tenant_id)
@@ -253,21 +239,13 @@ def list_datasets(
 
 
 def linked(database: Database, dataset_id: str) -> tuple[str, ...]:
-    """Ids of the other data sets that the same account pays for, oldest first, deleted ones included.
-
-    Raises:
-        NotFound: No such data set.
-    """
+    """Ids of the other data sets that the same account pays for, oldest first, deleted ones included."""
     with database.session() as session:
         return read_linked(session, dataset_id)
 
 
 def read_linked(session: Session, dataset_id: str) -> tuple[str, ...]:
-    """The same within a snapshot, or a transaction.
-
-    Raises:
-        NotFound: No such data set.
-    """
+    """The same within a snapshot, or a transaction."""
     row = _row(session, dataset_id)
     query = select(DatasetRow.id).where(DatasetRow.account_id == row.account_id, DatasetRow.id != dataset_id)
     return tuple(session.scalars(query.order_by(DatasetRow.created_at, DatasetRow.id)))
@@ -278,7 +256,6 @@ def delete(database: Database, dataset_id: str) -> StoredDataset:
 
     Raises:
         StateConflict: A job on it has not ended.
-        NotFound: No such data set.
     """
     with database.transaction() as session:
         account = ledger.lock_account(session, _row(session, dataset_id).account_id)

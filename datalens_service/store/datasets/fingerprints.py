@@ -36,7 +36,6 @@ def fingerprints(key: bytes, images: Images, unit_ids: UnitIds | None = None) ->
     """Fingerprint of every record, with that of its unit; None where a record is a unit of its own.
 
     Args:
-        images: uint8 (n, height, width, channels).
         unit_ids: int64 (n,), identity of each record's unit; of equal records in several units one unit is taken.
     """
     shape = ",".join(map(str, images.shape[1:])).encode()

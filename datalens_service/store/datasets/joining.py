@@ -33,9 +33,6 @@ def joined(session: Session, dataset_id: str, known_records: int | None) -> Join
 
     Args:
         session: That the data set was created in, or a later one.
-
-    Raises:
-        NotFound: No such data set.
     """
     of_it = (LedgerEntryRow.kind == EntryKind.JOIN, LedgerEntryRow.dataset_id == dataset_id)
     if not session.scalar(select(exists().where(*of_it))):

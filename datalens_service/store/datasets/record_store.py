@@ -50,9 +50,6 @@ class RecordStore:
 
         Returns:
             Their path, for the row of the data set. If it begins a name in the object store, `folder` may go.
-
-        Raises:
-            StoreUnavailable: The object store did not take them.
         """
         if self._objects is None:
             return str(folder)
@@ -65,10 +62,6 @@ class RecordStore:
 
         Args:
             folder: Private; where they go if they are not here. It is made, and is the caller's to remove.
-
-        Raises:
-            FileDamaged: The object store has lost them, or holds other bytes.
-            StoreUnavailable: It does not answer, or is not set up here.
         """
         if not records_path.startswith(_SEALED):
             return self._here(records_path)
@@ -84,11 +77,7 @@ class RecordStore:
         return folder
 
     def remove(self, records_path: str) -> None:
-        """Remove records. Repeatable.
-
-        Raises:
-            StoreUnavailable: The object store does not answer.
-        """
+        """Remove records. Repeatable."""
         if records_path.startswith(_SEALED):
             self._remote().remove(records_path.removeprefix(_SEALED))
         else:

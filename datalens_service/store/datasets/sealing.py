@@ -31,8 +31,6 @@ def seal(source: IO[bytes], target: IO[bytes], key: bytes, name: str) -> None:
     """Encrypt a file.
 
     Args:
-        source: Read to its end.
-        target: Written from where it is.
         key: Of the owner, 32 bytes.
         name: Of the file in the store; it opens under no other.
     """

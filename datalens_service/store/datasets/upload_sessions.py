@@ -21,7 +21,6 @@ class PartialUpload:
     """An upload as it was when it was read.
 
     Attributes:
-        length: Bytes of the whole file.
         received: Bytes that are on the disk for certain.
         name: Of a data set that is made from it and given no other: that of the file.
         expires_at: When it is removed unless a data set was made from it.
@@ -72,11 +71,7 @@ def create(database: Database, key_id: str, length: int, lifetime: timedelta, na
 
 
 def get(database: Database, upload_id: str) -> PartialUpload:
-    """One upload.
-
-    Raises:
-        NotFound: No such upload, or it has expired.
-    """
+    """One upload."""
     with database.session() as session:
         return PartialUpload.from_row(_row(session, upload_id))
 
@@ -85,7 +80,6 @@ def advance(database: Database, upload_id: str, received: int, lifetime: timedel
     """Note that `received` bytes are on the disk; its time starts anew.
 
     Raises:
-        NotFound: No such upload.
         StateConflict: More was noted already.
     """
     with database.transaction() as session:
@@ -113,7 +107,6 @@ def take(session: Session, upload_id: str) -> PartialUpload:
     """Forget a complete upload because a data set is made from it now.
 
     Raises:
-        NotFound: No such upload.
         StateConflict: Something is missing.
     """
     row = _row(session, upload_id)

@@ -65,7 +65,6 @@ def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any])
     It has the name of its file unless the form has another.
 
     Raises:
-        NotFound: No such upload.
         StateConflict: Something of it is missing.
     """
     with database.transaction() as session:
@@ -88,10 +87,7 @@ def settle(
     """Note what came of an upload, in the transaction that makes it so.
 
     Args:
-        session: Of that transaction.
         seen: The upload as the caller saw it.
-        state: What it is from now on.
-        report: For its owner.
         form: What was declared, with the budget that was confirmed.
 
     Raises:
@@ -118,11 +114,7 @@ def note(database: Database, seen: Validation, state: DatasetState, report: dict
 
 
 def get(database: Database, dataset_id: str) -> Validation:
-    """One check.
-
-    Raises:
-        NotFound: No such data set, or it came before reports were kept.
-    """
+    """One check."""
     with database.session() as session:
         return Validation.from_row(_row(session, dataset_id))
 

@@ -59,11 +59,7 @@ class DatasetView:
 
 
 def get(database: Database, dataset_id: str) -> DatasetView:
-    """One upload, whatever its state.
-
-    Raises:
-        NotFound: No such data set.
-    """
+    """One upload, whatever its state."""
     with database.session() as session:
         return _read(session, dataset_id)
 
@@ -83,9 +79,6 @@ def list_views(
 
     Args:
         search: Only those whose name contains it, or which have it as a tag.
-
-    Raises:
-        InvalidInput: `limit` or `cursor` is not usable.
     """
     registered = select(DatasetRow.id, DatasetRow.created_at).where(DatasetRow.tenant_id == tenant_id)
     unregistered = select(IntakeRow.dataset_id.label("id"), IntakeRow.created_at).where(

@@ -32,11 +32,7 @@ class JobAccount:
         self._lease_token = lease_token
 
     def replay(self, step: int) -> Integers | None:
-        """The noisy sum already stored under `step`, or None.
-
-        Raises:
-            LedgerCorrupt: The stored bytes were altered.
-        """
+        """The noisy sum already stored under `step`, or None."""
         with self._database.session() as session:
             return aggregates.replay(session, self._job_id, step)
 
@@ -44,9 +40,6 @@ class JobAccount:
         """Book `units`, and slack once for a step: in the log, then in the database; both are on the disk on return.
 
         Raises:
-            BudgetExceeded: The reservation does not cover the charge; nothing was booked.
-            StaleLease: Another worker holds the job; nothing was booked.
-            LedgerCorrupt: The account is frozen, or was now: the log has charges that it has forgotten.
             StoreUnavailable: Nothing may be drawn; at worst the charge is counted without a draw.
         """
         self._book(partial(ledger.charge, step=step, label=label, units=units, slack=slack))
@@ -58,9 +51,6 @@ class JobAccount:
             How many draws were booked before, those that a crash lost included.
 
         Raises:
-            BudgetExceeded: The reservation does not cover the block, or all of its draws are made.
-            StaleLease: Another worker holds the job; nothing was booked.
-            LedgerCorrupt: The account is frozen, or was now.
             StoreUnavailable: Nothing may be drawn; at worst the draw is counted and not made.
         """
         booked: list[int] = []
@@ -106,7 +96,6 @@ class JobAccount:
         """Keep `state`, a function of released sums, in the place of all sums before `step`, and beside it `iterates`.
 
         Raises:
-            StaleLease: Another worker holds the job.
             StateConflict: The state does not follow what is stored.
         """
         with self._database.transaction() as session:
@@ -115,19 +104,11 @@ class JobAccount:
                 released_iterates.add(session, self._job_id, self._lease_token, step, iterates)
 
     def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
-        """What `advance` was given last, or None.
-
-        Raises:
-            LedgerCorrupt: The stored bytes were altered.
-        """
+        """What `advance` was given last, or None."""
         with self._database.session() as session:
             return released_states.latest(session, self._job_id)
 
     def iterates(self) -> list[NDArray[np.float32]]:
-        """All that `advance` was given, in order; empty once the job has ended.
-
-        Raises:
-            LedgerCorrupt: The stored bytes were altered.
-        """
+        """All that `advance` was given, in order; empty once the job has ended."""
         with self._database.session() as session:
             return released_iterates.read(session, self._job_id)

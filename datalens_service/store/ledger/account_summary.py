@@ -124,31 +124,19 @@ def _convert(summary: AccountSummary) -> AccountFigures:
 
 
 def summarize_account(session: Session, dataset_id: str) -> AccountSummary:
-    """Limit, reserved, charged and remaining of the account that pays for a data set.
-
-    Raises:
-        NotFound: No such data set.
-    """
+    """Limit, reserved, charged and remaining of the account that pays for a data set."""
     return summarize_row(read_account(session, dataset_id))
 
 
 def entries(session: Session, dataset_id: str) -> list[Entry]:
-    """The whole journal of the account that pays for a data set, oldest first; public.
-
-    Raises:
-        NotFound: No such data set.
-    """
+    """The whole journal of the account that pays for a data set, oldest first; public."""
     return list(journal(session, read_account(session, dataset_id).id))
 
 
 def entries_after(
     session: Session, dataset_id: str, after: int, limit: int, kind: EntryKind | None = None
 ) -> list[Entry]:
-    """Entries of the same journal with a number above `after`, oldest first.
-
-    Raises:
-        NotFound: No such data set.
-    """
+    """Entries of the same journal with a number above `after`, oldest first."""
     account_id = read_account(session, dataset_id).id
     query = select(LedgerEntryRow).where(LedgerEntryRow.account_id == account_id, LedgerEntryRow.seq > after)
     if kind is not None:
@@ -158,12 +146,7 @@ def entries_after(
 
 
 def read_account(session: Session, dataset_id: str) -> AccountRow:
-    """The account that pays for a data set, not locked.
-
-    Raises:
-        NotFound: No such data set.
-        StateConflict: Its upload was not opened yet.
-    """
+    """The account that pays for a data set, not locked."""
     account = session.scalars(select(AccountRow).join(DatasetRow).where(DatasetRow.id == dataset_id)).one_or_none()
     if account is None:
         raise absence(session, dataset_id)

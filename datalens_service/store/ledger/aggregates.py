@@ -29,7 +29,6 @@ def store_aggregate(session: Session, job_id: str, lease_token: int, step: int, 
     """Keep the noisy sum of a charged step; the job has made progress.
 
     Raises:
-        StaleLease: `lease_token` is not the current one.
         StateConflict: The step is stored already, or was not charged under this lease.
         InvalidInput: Not an int64 array.
     """
@@ -45,11 +44,7 @@ def store_aggregate(session: Session, job_id: str, lease_token: int, step: int, 
 
 
 def replay(session: Session, job_id: str, step: int) -> Integers | None:
-    """The noisy sum stored under `step`, or None.
-
-    Raises:
-        LedgerCorrupt: The stored bytes are not what was stored.
-    """
+    """The noisy sum stored under `step`, or None."""
     row = session.get(AggregateRow, (job_id, step))
     if row is None:
         return None

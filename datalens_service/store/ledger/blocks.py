@@ -23,10 +23,8 @@ def charge_draw(session: Session, job_id: str, lease_token: int, step: int, labe
     A step that was charged and not stored is drawn again as one more draw: whether its noise was drawn is not known.
 
     Raises:
-        StaleLease: `lease_token` is not the current one, or the job does not run.
         BudgetExceeded: The reservation does not cover the block, or all draws are made; nothing was booked.
         StateConflict: The step is stored already.
-        LedgerCorrupt: The account is frozen.
     """
     account, job = ledger.lock_for_charge(session, job_id, lease_token, step)
     drawn = count_draws(session, job_id, label)

@@ -14,7 +14,6 @@ def verify_chain(session: Session, dataset_id: str) -> Balance:
 
     Raises:
         LedgerCorrupt: Names the first entry, total, job or step that does not fit.
-        NotFound: No such data set.
     """
     return verify_account(session, read_account(session, dataset_id))
 

@@ -60,12 +60,7 @@ def read_slice(session: Session, dataset_id: str, before: int | None, limit: int
     """The newest entries, or the newest of those before an entry.
 
     Args:
-        session: One snapshot.
-        dataset_id: Of the account that pays for it.
         before: Number of an entry that is not read any more; None starts with the newest.
-
-    Raises:
-        NotFound: No such data set.
     """
     account = read_account(session, dataset_id)
     query = _LINES.where(*_entries(account, before)).order_by(LedgerEntryRow.seq.desc())
@@ -78,11 +73,7 @@ def read_slice(session: Session, dataset_id: str, before: int | None, limit: int
 
 
 def read_deletion(session: Session, dataset_id: str) -> Entry | None:
-    """The entry that sealed the deletion of a data set, looked for from the newest on; None if there is none.
-
-    Raises:
-        NotFound: No such data set.
-    """
+    """The entry that sealed the deletion of a data set, looked for from the newest on; None if there is none."""
     deleted = (LedgerEntryRow.dataset_id == dataset_id, LedgerEntryRow.kind == EntryKind.DELETE)
     query = select(LedgerEntryRow).where(*_entries(read_account(session, dataset_id), None), *deleted)
     row = session.scalar(query.order_by(LedgerEntryRow.seq.desc()).limit(1))

@@ -122,9 +122,6 @@ def check_log(database: Database, account: AccountRow) -> None:
 def check_log_before_upload(session: Session, log: ChargeLog | None) -> int:
     """Refuse to register records while the log has charges of data sets that this database has forgotten.
 
-    Args:
-        session: Of an open transaction that holds the lock of the installation.
-
     Returns:
         Length of the log.
 
@@ -145,10 +142,6 @@ def withdraw(database: Database, line: LogLine, end: int) -> None:
 
     For a disk that was full at the commit: nothing was drawn, and each repetition would leave another line. Where
     that is not possible the line stays, and counts.
-
-    Args:
-        line: As it was appended.
-        end: What `ChargeLog.append` returned.
     """
     if database.log is None:
         return

@@ -18,13 +18,7 @@ from datalens_service.store.tables import ReleasedIteratesRow
 
 
 def add(session: Session, job_id: str, lease_token: int, step: int, iterates: NDArray[np.float32]) -> None:
-    """Keep iterates; in the transaction of `released_states.advance`, which checks lease and step.
-
-    Args:
-        session: Of this transaction.
-        step: The one after the last of them.
-        iterates: (steps, weights).
-    """
+    """Keep iterates; in the transaction of `released_states.advance`, which checks lease and step."""
     buffer = io.BytesIO()
     np.save(buffer, iterates, allow_pickle=False)
     payload = buffer.getvalue()
@@ -36,11 +30,7 @@ def add(session: Session, job_id: str, lease_token: int, step: int, iterates: ND
 
 
 def read(session: Session, job_id: str) -> list[NDArray[np.float32]]:
-    """All iterates of a job, in order, as they were given.
-
-    Raises:
-        LedgerCorrupt: The stored bytes are not what was stored.
-    """
+    """All iterates of a job, in order, as they were given."""
     query = select(ReleasedIteratesRow).where(ReleasedIteratesRow.job_id == job_id).order_by(ReleasedIteratesRow.step)
     return [_array(row) for row in session.scalars(query)]
 

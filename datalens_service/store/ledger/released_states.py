@@ -24,7 +24,6 @@ def advance(session: Session, job_id: str, lease_token: int, step: int, state: S
     """Put `state` in the place of all sums before `step`.
 
     Raises:
-        StaleLease: `lease_token` is not the current one.
         StateConflict: The sum of the step before is not stored, or a later state is.
     """
     _, job = ledger.lock(session, job_id)
@@ -43,11 +42,7 @@ def advance(session: Session, job_id: str, lease_token: int, step: int, state: S
 
 
 def latest(session: Session, job_id: str) -> tuple[int, State] | None:
-    """The next step after the state, and the state; None if there is none.
-
-    Raises:
-        LedgerCorrupt: The stored bytes are not what was stored.
-    """
+    """The next step after the state, and the state; None if there is none."""
     row = session.get(ReleasedStateRow, job_id)
     if row is None:
         return None

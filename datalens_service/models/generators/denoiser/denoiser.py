@@ -61,7 +61,6 @@ class Denoiser(nn.Module):
         Args:
             images: (n, channels, height, width) in [−1, 1], plus noise.
             stddevs: (n,) of the noise.
-            one_hot: (n, classes).
         """
         scale = stddevs[:, None, None, None]
         total = (scale.square() + PIXEL_STDDEV**2).sqrt()
@@ -129,9 +128,7 @@ def follow_path(
     """Heun's method along the deterministic path from noisy images to images without noise.
 
     Args:
-        network: Released.
         images: (n, channels, height, width), with noise of the first standard deviation.
-        one_hot: (n, classes).
         schedule: As `noise_schedule` gives it.
         guidance_scale: Of classifier-free guidance (Ho and Salimans 2022, equation 6, whose w is one less). With 1,
             nothing is moved, and the network is evaluated half as often.

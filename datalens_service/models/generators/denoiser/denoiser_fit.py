@@ -43,15 +43,7 @@ def fit_denoiser(
     batch: int = BATCH,
     tell: Tell = be_silent,
 ) -> None:
-    """Replace the weights by their average along Adam's steps.
-
-    Args:
-        network: On any device.
-        images: uint8 (n, height, width, channels), released.
-        labels: int64 (n,).
-        steps: Of `batch` images each.
-        tell: Told of the steps made; may raise to stop.
-    """
+    """Replace the weights by their average along Adam's steps."""
     weights: list[Tensor] = list(network.parameters())
     average = [weight.detach().clone() for weight in weights]
     optimizer = torch.optim.Adam(weights, _LEARNING_RATE)

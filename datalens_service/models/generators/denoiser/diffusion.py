@@ -65,13 +65,11 @@ def draw(
     """Samples in which the classifier sees the requested classes, if the start has one.
 
     Args:
-        tensors: As `pack` returned them.
         settings: `width` and `blocks` of the denoiser, where they are not the usual ones its `largest_grid` and the
             `class_names` that it learned; `start`, kind and settings of the released model; `path`, steps
             of the sampler; `start_stddev`, noise on samples of the start, or None to begin with noise alone;
             `start_proposals`, whether these samples are taken before any is rejected; `end_stddev`, noise from which
             the last step goes to an image at once; `guidance_scale`, as of `follow_path`.
-        labels: (n,) requested classes.
 
     Returns:
         float32 (n, channels·height·width) in [0, 1].

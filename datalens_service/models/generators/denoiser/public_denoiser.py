@@ -42,11 +42,8 @@ class PublicDenoiser:
         """Weights that were kept, or new ones: some minutes of one core.
 
         Args:
-            schema: Of the private images.
-            images: Public, of the same size.
             digest: SHA-256 of the public images.
             folder: Where weights are kept by `digest` and settings; None keeps none.
-            tell: Told of the training.
         """
         if folder is None:
             return cls(_fit(schema, images, tell))

@@ -25,9 +25,6 @@ def draw(
 
     Args:
         tensors: `basis` (d, q), `means` (classes, q), `factors` (classes or 1, q, directions).
-        settings: Unused; a Gaussian has none.
-        labels: (n,) classes.
-        rng: For z.
 
     Returns:
         float32 (n, d) with d in channel, height, width order.
@@ -100,10 +97,6 @@ class GaussianFit:
         self.factors = vectors * np.sqrt(variances)[:, None, :]
 
     def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
-        """What `draw` needs, in units of pixels in [0, 1].
-
-        Args:
-            clip_norm: Length in pixel units that the fit calls 1.
-        """
+        """What `draw` needs, in units of pixels in [0, 1]."""
         parts = {"basis": self.basis, "means": self.means * clip_norm, "factors": self.factors * clip_norm}
         return {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}

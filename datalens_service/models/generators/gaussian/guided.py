@@ -40,10 +40,8 @@ def propose(
     """Augmented samples of classes `labels`, not relabelled yet.
 
     Args:
-        start: Tensors of the released model.
         settings: `start`, a key of `STARTS`; `spread` and, optionally, `least_spread`: largest and smallest scale of
             the samples' deviation; `poses` and, optionally, `surfaces`: whether to apply affine maps and textures.
-        labels: (n,).
 
     Returns:
         float32 (n, d) in [0, 1].
@@ -75,12 +73,6 @@ def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
     """Samples that the classifier gives the requested labels.
-
-    Args:
-        tensors: As `pack` returned them.
-        settings: As for `propose`.
-        labels: (n,) requested classes.
-        rng: Of all that is random.
 
     Returns:
         float32 (n, d) in [0, 1].

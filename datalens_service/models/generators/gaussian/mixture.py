@@ -32,9 +32,6 @@ def draw(
 
     Args:
         tensors: `basis` (d, q), `weights` (classes, K), `means` (classes, K, q), `factors` (classes, K, q, q).
-        settings: Unused; a mixture has none.
-        labels: (n,) classes.
-        rng: For k and z.
 
     Returns:
         float32 (n, d) with d in channel, height, width order.
@@ -113,7 +110,6 @@ class MixtureFit:
 
         Args:
             scatter: (classes·K, q, q), noisy Σ r·rᵀ per component.
-            noise_stddev: Of one entry; the largest eigenvalue of such noise is about stddev·√q.
         """
         classes, components, rank = self.centres.shape
         scatters = scatter.reshape(classes, components, rank, rank)
@@ -124,11 +120,7 @@ class MixtureFit:
         self._factors = vectors * np.sqrt(variances)[..., None, :]
 
     def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
-        """What `draw` needs, in units of pixels in [0, 1].
-
-        Args:
-            clip_norm: Length in pixel units that the fit calls 1.
-        """
+        """What `draw` needs, in units of pixels in [0, 1]."""
         parts = {
             "basis": self._start.basis,
             "weights": self._weights,

@@ -100,7 +100,6 @@ class PooledGaussianFit:
         """What `gaussian.draw` needs, in units of pixels in [0, 1]; all classes share one factor.
 
         Args:
-            clip_norm: Length in pixel units that the fit calls 1.
             texture: Share of `rest` that is drawn.
         """
         independent = np.diag(np.sqrt(texture * self.rest))[:, : len(self.rest) if texture else 0]

@@ -39,12 +39,6 @@ def draw(
 ) -> NDArray[np.float32]:
     """Images of a released network.
 
-    Args:
-        tensors: As `StudentTrainer.tensors` gave them.
-        settings: As `StudentTrainer.settings` gave them.
-        labels: (n,) classes.
-        rng: For the network's inputs.
-
     Returns:
         float32 (n, d) in [0, 1], in channel, height, width order.
 

@@ -25,10 +25,8 @@ class ClassNetworks(ImageNetwork):
     """z → dense, rectifier, dense → cosine coefficients → image, with weights of its own for every class.
 
     Args:
-        z_dim: Length of z.
         frequencies: Cosine coefficients of an image.
         hidden: Units of the hidden layer.
-        seed: Of the initial weights; the images begin as a dark grey with a little noise.
     """
 
     basis: Tensor

@@ -26,7 +26,6 @@ class DeconvGenerator(ImageNetwork):
     Sides that are no multiple of 4 are rounded up, and the image is cropped.
 
     Args:
-        z_dim: Length of z.
         hidden: Units of the first layer.
         maps: Maps of the second layer and of the first transposed convolution.
         seed: Of the initial weights, normal of standard deviation 0.02 (Radford et al. 2016).

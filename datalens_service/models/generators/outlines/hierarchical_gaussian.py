@@ -65,7 +65,6 @@ class HierarchicalFit:
 
         Args:
             scatters: (classes, q, q) noisy Σ r·rᵀ in the basis.
-            noise_stddev: Of one entry.
         """
         shared = np.diag(self._variances)
         departures = scatters / self._counts[:, None, None] - shared

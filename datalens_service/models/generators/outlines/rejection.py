@@ -75,14 +75,7 @@ def pack(start: Tensors, classifier: Tensors, weights: Floats, levels: Floats) -
 def propose(
     start: Tensors, settings: dict[str, Any], classifier: Classifier, labels: Labels, rng: np.random.Generator
 ) -> Proposals:
-    """Samples of shapes as a classifier sees them.
-
-    Args:
-        start: Tensors of the shapes.
-        settings: Of the shapes.
-        classifier: Its last layer sees the features.
-        labels: (n,) classes.
-    """
+    """Samples of shapes as a classifier sees them."""
     schema = classifier.schema
     codec = LevelSets(schema, settings["content"])
     images, moved = shapes.propose(codec, start, settings["spread"], labels, rng)
@@ -100,9 +93,7 @@ def draw(
     """Samples in proportion to their weights, each for a request of the class that the classifier sees in it.
 
     Args:
-        tensors: As `pack` returned them.
         settings: `start`, of the shapes; `classifier`, of the classifier.
-        labels: (n,) requested classes.
 
     Returns:
         float32 (n, channels·height·width) in [0, 1].

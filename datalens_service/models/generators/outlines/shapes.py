@@ -29,7 +29,6 @@ def draw(
     Args:
         tensors: `basis` (d, q), `means` (classes, d), `factors` (classes, q, q), `tolerances` (classes,).
         settings: `content`; `spread`, how much wider samples lie than records.
-        labels: (n,) classes.
 
     Returns:
         float32 (n, channels·height·width) in [0, 1].
@@ -49,10 +48,7 @@ def tolerances(tensors: Tensors, settings: dict[str, Any], schema: Schema, accep
     """(classes,) errors that this share of the samples of a class stays below.
 
     Args:
-        tensors: As for `draw`, without tolerances.
-        settings: As for `draw`.
         accepted: Share, in (0, 1].
-        seed: Of the samples; public.
     """
     if accepted == 1:
         return np.full(schema.num_classes, np.inf, dtype=np.float32)
@@ -79,11 +75,6 @@ def propose(
     codec: LevelSets, tensors: Tensors, spread: float, labels: Labels, rng: np.random.Generator
 ) -> tuple[Floats, NDArray[np.float64]]:
     """Images of samples, whether they would be accepted or not.
-
-    Args:
-        tensors: `basis`, `means`, `factors`, as for `draw`.
-        spread: How much wider samples lie than records.
-        labels: (n,) classes.
 
     Returns:
         float32 images (n, d), and squared distances (n,) by which their fields move when they are encoded again.
