@@ -38,11 +38,7 @@ def inner_path(scope: Scope) -> str:
 
 @contextmanager
 def rooted_at(root_path: str) -> Iterator[None]:
-    """Within the block, addresses have this prefix.
-
-    Args:
-        root_path: Like `/datalens`, or empty.
-    """
+    """Within the block, addresses have this prefix."""
     token = _root_path.set(root_path)
     try:
         yield

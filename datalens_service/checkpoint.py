@@ -39,7 +39,6 @@ class Checkpoints:
     """One file that is replaced atomically.
 
     Args:
-        path: Of the file; its folder exists and is private to the job.
         digest: Of the spec; a file of another spec is refused.
         seconds: Least time between two files.
     """

@@ -24,11 +24,7 @@ PUBLIC_FIELDS: Final = frozenset({
 
 
 def configure(level: str) -> None:
-    """Set up structlog for this process.
-
-    Args:
-        level: debug, info, warning or error.
-    """
+    """Set up structlog for this process."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -40,12 +40,7 @@ Sums = dict[int, NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Finding:
-    """One point of the contract.
-
-    Attributes:
-        point: What a method owes.
-        complaint: What it did instead; None if it holds.
-    """
+    """One point of the contract."""
 
     point: str
     complaint: str | None = None
@@ -99,14 +94,11 @@ class _NoNoise:
 
 
 def check_method(method: Method, steps: int = 4) -> Iterator[Finding]:
-    """Try a method.
+    """Try a method: one finding per point.
 
     Args:
         method: With parameters that are quick on 40 records of 8 by 8 pixels.
         steps: How many of its first steps are repeated on neighbours.
-
-    Yields:
-        One finding per point.
     """
     dataset = _dataset(*_records())
     limit = limit_units(EPSILON, _DELTA)

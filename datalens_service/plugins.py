@@ -39,11 +39,7 @@ def list_plugins(group: str = METHODS) -> tuple[EntryPoint, ...]:
 
 
 def find_origin(name: str, group: str = METHODS) -> PluginOrigin | None:
-    """Where a method, extractor or generator comes from.
-
-    Returns:
-        None for those of this product.
-    """
+    """Where a method, extractor or generator comes from; None for those of this product."""
     for entry in list_plugins(group):
         if entry.name == name and entry.dist is not None:
             return PluginOrigin(distribution=entry.dist.name, version=entry.dist.version)

@@ -29,12 +29,7 @@ _PAGE_SIZE: Final = 100
 async def stream(
     database: Database, job_id: str, delta: float, slack: int, last: int, stopping: threading.Event
 ) -> AsyncIterator[str]:
-    """Lines of the stream, from behind event number `last` to the end of the job.
-
-    Args:
-        last: Number of the last event that the client has.
-        stopping: Set when the service ends; the client comes back by itself.
-    """
+    """Lines of the stream, from behind event number `last` to the end of the job."""
     yield f"retry: {RETRY_MILLISECONDS}\n\n"
     spoke = time.monotonic()
     while not stopping.is_set():

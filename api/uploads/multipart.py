@@ -26,12 +26,6 @@ def _unusable(code: str) -> RequestValidationError:
 class FormReader:
     """Takes a body in chunks; file bytes go to `file`, text is kept.
 
-    Args:
-        file_field: Name of the one part that is a file.
-
-    Attributes:
-        file_name: As the client sent it; empty if it sent none.
-
     Raises:
         HTTPException: 415, the body is not multipart/form-data.
         RequestValidationError: It names no boundary.

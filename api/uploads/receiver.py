@@ -45,11 +45,7 @@ Form = TypeVar("Form", bound=BaseModel)
 
 @dataclass(frozen=True)
 class ReceivedFile(Generic[Form]):
-    """A file on the disk, for the time of one request.
-
-    Attributes:
-        label: What its name calls it, if it has one.
-    """
+    """A file on the disk, for the time of one request."""
 
     path: Path
     label: str | None

@@ -115,13 +115,7 @@ def check_room(folder: Path, length: int) -> None:
 
 
 class Chunk:
-    """Bytes on their way to the end of an upload.
-
-    Args:
-        file: Of the upload, locked.
-        upload: What is there for certain.
-        checksum: What the chunk must hash to, or None.
-    """
+    """Bytes on their way to the end of an upload."""
 
     def __init__(self, file: BinaryIO, upload: PartialUpload, checksum: Checksum | None) -> None:
         self._file, self._upload, self._checksum = file, upload, checksum

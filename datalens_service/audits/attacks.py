@@ -17,7 +17,6 @@ class MembershipAttack(NamedTuple):
     """Tells records that a model learned from.
 
     Attributes:
-        score: (n,) scores, higher where the candidate looks like a member.
         needs_references: Whether it compares with models that never saw the candidate.
     """
 

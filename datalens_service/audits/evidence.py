@@ -40,11 +40,7 @@ class Evidence:
     is_member: NDArray[np.bool_]
 
     def group_units(self, units: NDArray[np.int64]) -> Evidence:
-        """One candidate for each privacy unit: it fits as well as its records do on average.
-
-        Args:
-            units: (n,) unit of each candidate; those of one unit are all members or none.
-        """
+        """One candidate for each privacy unit: it fits as well as its records do on average."""
         _, first, numbers, counts = np.unique(units, return_index=True, return_inverse=True, return_counts=True)
         if len(counts) == len(units):
             return self

@@ -68,7 +68,7 @@ class _DistanceToGradient:
         made = grad(self._loss_of_weights)(self._weights, image, label)
         row = torch.cat([made[name].flatten() for name in self._weights])
         cosine: Tensor = row @ observed / (row.norm() * observed.norm()).clamp_min(_TINY)
-        return 1 - cosine + self._total_variation * _total_variation(image)
+        return 1 - cosine + self._total_variation * (image.diff(dim=1).abs().mean() + image.diff(dim=2).abs().mean())
 
     def _loss_of_weights(self, weights: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
         logits = functional_call(self._network, weights, (image.unsqueeze(0),))
@@ -94,7 +94,3 @@ def _descend(
         schedule.step()
         images.data.clamp_(0, 1)
     return images.detach(), distance.of_all(images.detach(), observed, labels).detach()
-
-
-def _total_variation(image: Tensor) -> Tensor:
-    return image.diff(dim=1).abs().mean() + image.diff(dim=2).abs().mean()

@@ -35,9 +35,7 @@ def attack_released_model(
     """Tell training records of `model` from the owner's test images.
 
     Args:
-        model: Released; it learned from all training records of `dataset`.
         train: Trains a reference model of the same method; called only for attacks that compare with some.
-        mu: Of `model`, for one record.
 
     Raises:
         InvalidInput: Too few test images, too few units for references, or an attack that does not exist.

@@ -58,11 +58,7 @@ def measure_classes(evidence: Evidence, class_names: tuple[str, ...], seed: int)
 def measure_groups(
     evidence: Evidence, class_names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]], seed: int
 ) -> tuple[GroupFigures, ...]:
-    """Figures of every group with enough members and others.
-
-    Args:
-        groups: Names of classes by the name of a group.
-    """
+    """Figures of every group with enough members and others."""
     rng = np.random.default_rng(seed)
     rows = []
     for name, members in groups.items():

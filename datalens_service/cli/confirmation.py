@@ -23,10 +23,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def accept_low_utility(warning: Callable[[], str]) -> bool:
-    """Ask the person at the terminal, if there is one, before budget is spent on what is of little use.
-
-    Returns:
-        Whether somebody was asked, and said yes.
+    """Whether somebody at the terminal was asked, before budget is spent on what is of little use, and said yes.
 
     Args:
         warning: What the plan says of it; empty if it is of use.

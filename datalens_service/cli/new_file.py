@@ -35,12 +35,7 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
 
 
 def check_free(path: Path, *, force: bool) -> None:
-    """Refuse a name that is taken, before anything is computed or fetched for it.
-
-    Raises:
-        ClientError: It is.
-        OSError: No file can have it.
-    """
+    """Refuse a name that is taken, before anything is computed or fetched for it."""
     try:
         path.lstat()
     except FileNotFoundError:

@@ -12,29 +12,17 @@ Parsed = TypeVar("Parsed", int, float, ImageSize)
 
 
 def parse_number(value: str | float) -> float:
-    """Parse a number; a default is one already.
-
-    Raises:
-        typer.BadParameter: It is not in plain decimal notation.
-    """
+    """Parse a number; a default is one already."""
     return _parse(value, decimal_number) if isinstance(value, str) else value
 
 
 def parse_integer(value: str | int) -> int:
-    """Parse a whole number; a default is one already.
-
-    Raises:
-        typer.BadParameter: It is not one in decimal digits.
-    """
+    """Parse a whole number; a default is one already."""
     return _parse(value, whole_number) if isinstance(value, str) else value
 
 
 def parse_image_size(value: str) -> str:
-    """Check a size of images: `64` or `96x48`.
-
-    Raises:
-        typer.BadParameter: It is in another notation, or out of range.
-    """
+    """Check a size of images: `64` or `96x48`."""
     return str(_parse(value, parse_size))
 
 

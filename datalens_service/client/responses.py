@@ -65,11 +65,7 @@ def parse_model(model: type[ParsedModel], response: httpx2.Response) -> ParsedMo
 
 
 def parse_object(response: httpx2.Response) -> dict[str, Any]:
-    """The response body as a JSON object.
-
-    Raises:
-        ClientError: The body is something else.
-    """
+    """The response body as a JSON object."""
     try:
         content = response.json()
     except ValueError as error:

@@ -20,10 +20,7 @@ from datalens_service.errors import InvalidDataset
 
 
 def detect(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits = DEFAULT_LIMITS) -> str:
-    """Format of an upload, by its contents; its name plays no part.
-
-    Returns:
-        A key of `READERS`.
+    """Format of an upload, a key of `READERS`, by its contents; its name plays no part.
 
     Raises:
         InvalidDataset: No reader recognises it, or its archive is refused.
@@ -37,9 +34,6 @@ def read_upload(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limit
 
     Args:
         limits: Caps on what is read and unpacked; None takes those for the choices.
-
-    Returns:
-        (schema, train, test or None).
     """
     return read_with_notices(path, choices, limits=limits)[0]
 
@@ -55,11 +49,7 @@ def read_with_notices(
 
 
 def read_source(source: Source, choices: ReadingChoices) -> tuple[str, Upload]:
-    """Read an opened upload; what its owner should know is in `source.notices` afterwards.
-
-    Returns:
-        A key of `READERS`, and the contents.
-    """
+    """Format and contents of an opened upload; what its owner should know is in `source.notices` afterwards."""
     name = recognised(source, choices)
     if choices.label_column is not None and not READERS[name].has_label_column:
         raise InvalidDataset("⟦label_column⟧ was declared, but the upload has no table whose columns hold labels.")

@@ -25,7 +25,6 @@ class UnitDeclaration(Frozen):
     """What the owner says one privacy unit is; public.
 
     Attributes:
-        name: Word for one unit in reports; None takes that of the upload, such as the name of its column.
         records: Most records of one unit.
         classes: Most classes that records of one unit belong to; None puts no bound beside `records`.
     """

@@ -6,7 +6,7 @@ Workers look into the database themselves (`workers/process/job_loop.py`), so no
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -25,14 +25,15 @@ _PAUSE_SECONDS: Final = 10.0
 _log = structlog.get_logger("datalens.dispatch")
 
 
-class Dispatcher(Protocol):
-    """How a queued job reaches a worker."""
+class Dispatcher:
+    """How a queued job reaches a worker: by itself, from the supervisor, which polls the database."""
 
     def stop(self) -> None:
         """Close what it holds open."""
 
     def queue(self, device: Device) -> str | None:
         """Where a job for this device waits; None, where any worker may take it."""
+        return None
 
     def submitted(self, job_id: str, queue: str | None = None) -> None:
         """A job was committed. Never raises: the job is there whether or not a message is."""
@@ -45,24 +46,7 @@ class Dispatcher(Protocol):
         """
 
 
-class LocalDispatcher:
-    """For the supervisor, which polls the database: there is nothing to send."""
-
-    def stop(self) -> None:
-        """Nothing is open."""
-
-    def queue(self, device: Device) -> str | None:
-        """The supervisor takes them all."""
-        return None
-
-    def submitted(self, job_id: str, queue: str | None = None) -> None:
-        """The supervisor will see it."""
-
-    def check(self) -> None:
-        """There is nothing that could be away."""
-
-
-class CeleryDispatcher:
+class CeleryDispatcher(Dispatcher):
     """For Celery workers: one message per job.
 
     Args:
@@ -94,11 +78,7 @@ class CeleryDispatcher:
             _log.warning("not sent", job_id=job_id, error=type(error).__name__)
 
     def check(self) -> None:
-        """Whether the broker answers.
-
-        Raises:
-            WorkerUnavailable: It does not.
-        """
+        """Whether the broker answers."""
         try:
             with self._celery.connection_for_write() as connection:
                 connection.ensure_connection(max_retries=1, interval_start=0, timeout=_BROKER_SECONDS)
@@ -112,7 +92,7 @@ def choose_dispatcher(settings: Settings) -> Dispatcher:
     """The dispatcher of the executor that the settings name."""
     if settings.executor == "celery" and settings.broker_url:
         return CeleryDispatcher(settings.broker_url, settings.queue)
-    return LocalDispatcher()
+    return Dispatcher()
 
 
 def _celery(broker_url: str) -> celery.Celery:

@@ -127,9 +127,6 @@ def attempt(message: Claimed, *, allow_private: bool) -> tuple[int | None, str |
 def check_address(url: str, *, allow_private: bool) -> SplitResult:
     """The parts of a usable address.
 
-    Args:
-        allow_private: Whether plain HTTP and private addresses are allowed.
-
     Raises:
         InvalidInput: It is not usable; the sentence says what to change.
     """

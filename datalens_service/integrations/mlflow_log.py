@@ -29,14 +29,11 @@ class ReleasedFigures:
 def log_to_mlflow(
     client: Client, job_id: str, *, experiment: str | None = None, tracking_uri: str | None = None
 ) -> str:
-    """Log the released figures of a job as one run.
+    """Log the released figures of a job as one run; its id.
 
     Args:
         experiment: Name; None takes MLflow's own default.
         tracking_uri: Where runs are kept; None takes MLflow's own default.
-
-    Returns:
-        The id of the run.
 
     Raises:
         WorkerUnavailable: MLflow is not installed.

@@ -35,7 +35,7 @@ from datalens_service.jobs.packaging import package, restate
 from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.jobs.ranks import ONE_RANK, Ranks, SharedWork
 from datalens_service.jobs.release_files import ReleaseContents, SamplePreviews
-from datalens_service.jobs.run_audit import run_audit
+from datalens_service.jobs.run_audit import AuditRun
 from datalens_service.jobs.run_evaluation import EvaluationContext, measure
 from datalens_service.methods import ExecutionOptions, Plan
 from datalens_service.planning.resources import expect_memory
@@ -146,7 +146,8 @@ def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
     work = SharedWork(job.id, spec.method.max_ranks(dataset.schema), stored.records_path, records, private.path)
     with task.ranks.share(work) as group:
         options = ExecutionOptions(device, private.path, group, settings.data_dir / "public-models", encoder)
-        result = _run(spec, plan, dataset, account, task.observe, checkpoints, previews, options, images)
+        begin = partial(run, spec, dataset, account=account, plan=plan, observe=task.observe, previews=previews)
+        result = _run(partial(begin, checkpoints=checkpoints, options=options, public=images), checkpoints)
     result = _named(result, public)
     writer = _ReleaseWriter(task, result, spec.synthetic_images)
     writer.store(package, PENDING if spec.evaluation.enabled else NOTHING)
@@ -163,7 +164,7 @@ def _attack(task: _Task) -> None:
     dataset, request = Dataset(*load_dataset(records), _partition_key(stored)), AuditRequest.model_validate(job.spec)
     task.ranks.shutdown()
     options = ExecutionOptions(training_device(choose_device(request.device, task.settings.device)), task.private.path)
-    run_audit(task.database, task.artifacts, task.lease, request, dataset, task.observe, options)
+    AuditRun(task.database, task.artifacts, request, dataset, task.observe, options).do(task.lease)
 
 
 class _ReleaseWriter(NamedTuple):
@@ -182,29 +183,7 @@ class _ReleaseWriter(NamedTuple):
         write(self.task.artifacts, lease, contents, self.task.observe)
 
 
-def _run(
-    spec: TrainingSpec,
-    plan: Plan,
-    dataset: Dataset,
-    account: JobAccount,
-    observe: Observer,
-    checkpoints: Checkpoints,
-    previews: SamplePreviews,
-    options: ExecutionOptions,
-    public: Upload | None,
-) -> Result:
-    begin = partial(
-        run,
-        spec,
-        dataset,
-        account=account,
-        plan=plan,
-        observe=observe,
-        checkpoints=checkpoints,
-        previews=previews,
-        options=options,
-        public=public,
-    )
+def _run(begin: Callable[[], Result], checkpoints: Checkpoints) -> Result:
     try:
         return begin()
     except CheckpointMismatch:

@@ -25,7 +25,6 @@ class SharedWork(NamedTuple):
     """What can be shared of a job.
 
     Attributes:
-        max_ranks: Among how many processes, as its method says.
         stored_at: Path of the records as every machine knows it.
     """
 
@@ -107,11 +106,7 @@ ONE_RANK = ReadyRanks(SINGLE_PROCESS)
 
 
 def read_shared_records(group: ProcessGroup, settings: Settings, folder: Path) -> Upload | None:
-    """What rank 0 says is to be read; for the other ranks.
-
-    Returns:
-        The records; None if nothing is shared.
-    """
+    """What rank 0 says is to be read, for the other ranks; None if nothing is shared."""
     import torch
 
     command = group.receive()

@@ -24,7 +24,7 @@ from datalens_service import logs
 from datalens_service.data.dataset import Split, Upload
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidInput, RankLost, StateConflict
-from datalens_service.gateways.dispatch import LocalDispatcher
+from datalens_service.gateways.dispatch import Dispatcher
 from datalens_service.gateways.startup import start
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.job_watch import ShutdownRequested
@@ -130,7 +130,7 @@ class LocalRun:
             if stored == request and job.state not in (JobState.FAILED, JobState.CANCELLED):
                 return job
         self._cancel_unfinished([job for job in existing if not job.state.terminal], price.cost.units, dataset.id)
-        return submit_job(self.database, LocalDispatcher(), price, max_attempts=_MAXIMUM_ATTEMPTS)
+        return submit_job(self.database, Dispatcher(), price, max_attempts=_MAXIMUM_ATTEMPTS)
 
     def run_job(self, job: Job, observe: Observer, process_group: ProcessGroup = SINGLE_PROCESS) -> Job:
         """Run or resume the job in this process and those it leads.
@@ -153,11 +153,7 @@ class LocalRun:
             raise
 
     def deliver(self, job: Job, dataset: StoredDataset) -> dict[str, Path]:
-        """Copy the job's files into the folder, and write its images as Parquet beside the NPZ.
-
-        Returns:
-            Path of each file by its name.
-        """
+        """Copy the job's files into the folder, its images as Parquet beside the NPZ; path of each by its name."""
         paths = {artifact.name: self._copy(artifact) for artifact in self.artifacts.list_artifacts(job.id)}
         if PACKED_IMAGES in paths:
             paths[_PARQUET] = self._write_parquet(job, dataset, paths)

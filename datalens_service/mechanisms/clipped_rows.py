@@ -56,13 +56,10 @@ class ClippedRows(VoteMechanism):
         return self.grid**2
 
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Gradients cut to length `clip`, on the grid.
+        """Gradients cut to length `clip`, on the grid: int32 of their shape.
 
         With `stochastic` a coordinate is rounded up or down by an unbiased coin, and the guard drops rows that became
         too long; else towards zero, which leads no row out of the bound.
-
-        Returns:
-            int32 tensor of the gradients' shape.
         """
         import torch
 

@@ -151,12 +151,7 @@ class IndividualFigures(BaseModel):
 
     @classmethod
     def from_counts(cls, mechanism: IndividualHistogram, noisy: Integers) -> Self:
-        """Post-processing.
-
-        Args:
-            mechanism: That released them.
-            noisy: (bins,) what it handed out.
-        """
+        """Post-processing."""
         statistics = IndividualStatistics(mechanism.shares(noisy), mechanism.largest_epsilon)
         quantiles = (Quantile(part=part, epsilon=round(statistics.quantile(part), 4)) for part in _QUANTILES)
         return cls(

@@ -65,11 +65,7 @@ class KLevel(VoteMechanism):
         return largest if self.row_norm_squared is None else min(largest, self.row_norm_squared)
 
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """StoKlevelGrad: clip, rotate, divide by the clipping bound, round to a level.
-
-        Returns:
-            int16 tensor of the gradients' shape, entries 2r − (K−1) for r = 0 … K−1.
-        """
+        """StoKlevelGrad: clip, rotate, divide by the bound, round to a level 2r − (K−1), r = 0 … K−1; int16."""
         import torch
 
         clipped = clip_and_sanitize(gradients, self.clip)

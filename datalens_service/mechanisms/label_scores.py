@@ -76,13 +76,10 @@ class LabelScores(VoteMechanism):
         return self.weight**2
 
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Scores of logits; a teacher's depend on its own logits alone.
+        """Scores, int32 of the same shape; a teacher's depend on its own logits alone.
 
         Args:
             gradients: (teachers, images, 1) logits of "this image is real"; one that is not finite, or 0, abstains.
-
-        Returns:
-            int32 tensor of the same shape.
         """
         import torch
 

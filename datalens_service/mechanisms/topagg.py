@@ -58,11 +58,7 @@ class TopAgg(VoteMechanism):
         return self.top_k
 
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """TopkStoSignGrad, one vote per teacher and image.
-
-        Returns:
-            int8 tensor of the gradients' shape with at most `top_k` entries ±1 per row, else 0.
-        """
+        """TopkStoSignGrad: one vote per teacher and image, int8 with at most `top_k` entries ±1 per row, else 0."""
         return sign_votes(gradients, self.top_k, self.clip, generator if self.stochastic else None)
 
     def decode(self, noisy: Integers) -> Directions:
@@ -79,16 +75,13 @@ class TopAggParameters(TopKParameters):
 
 
 def sign_votes(gradients: torch.Tensor, top_k: int, clip: float, coins: torch.Generator | None) -> torch.Tensor:
-    """TopkStoSignGrad (DataLens, Algorithm 2).
+    """TopkStoSignGrad (DataLens, Algorithm 2): int8 of the same shape, entries in {−1, 0, +1}.
 
     Args:
         gradients: (teachers, images, dimensions); a row that is not finite, or all zero, votes all zeros.
         top_k: Coordinates kept, those of largest magnitude; among equals the first.
         clip: Bound of a coordinate before the row is divided by its largest magnitude.
         coins: Draws +1 with probability (1 + ĝ)/2; None takes the sign.
-
-    Returns:
-        int8 tensor of the same shape, entries in {−1, 0, +1}.
     """
     import torch
 

@@ -47,12 +47,7 @@ are not believed."""
 
 
 class UnitRecords:
-    """Records behind the wall.
-
-    Args:
-        records: The same.
-        device: Where contributions get them.
-    """
+    """Records behind the wall."""
 
     def __init__(self, records: PrivateRecords, device: str) -> None:
         self._vault = _UnitVault(records, device)

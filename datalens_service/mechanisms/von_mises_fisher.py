@@ -145,11 +145,7 @@ def direction_radius(dimensions: int) -> int:
 
 
 def unit_directions(rows: Floats) -> Floats:
-    """Rows scaled to length 1; those that are not finite, or too short or too long to be scaled, become 0.
-
-    Args:
-        rows: float64 (units, dimensions).
-    """
+    """Rows scaled to length 1; those that are not finite, or too short or too long to be scaled, become 0."""
     largest = np.abs(rows).max(axis=1, initial=0.0)
     usable = np.isfinite(largest) & (largest > 0)
     # Scaled first, so that squares neither overflow nor vanish.

@@ -109,14 +109,11 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
     @abstractmethod
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Rows of integers; a row depends on its own gradient alone.
+        """Rows of integers (teachers, images, coordinates); a row depends on its own gradient alone.
 
         Args:
             gradients: (teachers, images, dimensions), any float dtype. A row that is not finite, or all zero,
                 must vote all zeros.
-
-        Returns:
-            Integer tensor (teachers, images, coordinates).
         """
 
     @classmethod
@@ -188,14 +185,11 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
     @final
     def exact_sum(self, contributions: GradientBlocks | DistributedGradients) -> Integers:
-        """Sum of all teachers' rows.
+        """Sum of all teachers' rows, int64 (images, coordinates).
 
         Args:
             contributions: Blocks of gradients, each (teachers, images, dimensions) or a part of the images, any
                 float dtype; a teacher belongs to one block. When distributed, every rank calls this with its own.
-
-        Returns:
-            int64 array (images, coordinates).
 
         Raises:
             InvalidInput: More than `num_teachers` teachers voted, or rows have another shape.

@@ -14,7 +14,6 @@ class LaterSteps:
     """An account whose steps are counted from `first`; it books and keeps whatever the account does.
 
     Args:
-        first: Step of the job that is step 0 here.
         beside: Released values that every kept state gets as well, because sums of earlier steps are dropped for it.
     """
 

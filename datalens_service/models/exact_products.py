@@ -31,7 +31,7 @@ def on_grid(vectors: NDArray[Any], longest: float = 1.0) -> NDArray[Any]:
     Returns:
         (n, d) of the same type: multiples of 2^-24 of the bound, which also float32 holds exactly.
     """
-    bound = _power_of_two(longest)
+    bound = 2.0 ** math.ceil(math.log2(longest))
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     rounded: NDArray[Any] = vectors * (_ROW_STEPS / np.maximum(lengths, bound)).astype(vectors.dtype)[:, None]
     np.rint(rounded, out=rounded)
@@ -40,14 +40,11 @@ def on_grid(vectors: NDArray[Any], longest: float = 1.0) -> NDArray[Any]:
 
 
 def exact_products(vectors: NDArray[Any], matrix: NDArray[Any]) -> Floats:
-    """Every vector times a matrix; a row of the result is a function of its own vector and of the matrix.
+    """Vectors times a matrix, (n, q); a row of the result is a function of its own vector and of the matrix.
 
     Args:
         vectors: (n, d), private, from `on_grid`.
         matrix: (d, q), released; rounded to 2^-28 of its longest column.
-
-    Returns:
-        (n, q).
     """
     return ExactMatrix(matrix).products(vectors)
 
@@ -68,7 +65,3 @@ class ExactMatrix:
             np.matmul(vectors[rows].astype(np.float64, copy=False), self._whole, out=products[rows])
         products *= self._step
         return products
-
-
-def _power_of_two(number: float) -> float:
-    return 2.0 ** math.ceil(math.log2(number))

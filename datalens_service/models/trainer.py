@@ -34,8 +34,6 @@ class StudentTrainer:
     """A network, its Adam state, and the running average of its weights.
 
     Args:
-        network: Starts from its present weights.
-        beta1: Adam's decay of the first moment.
         updates: Adam steps towards the same targets per direction.
         averaging: Decay of the exponential average of the weights that is exported; 0 exports the last ones.
             Early on the decay is smaller, (1 + t) / (10 + t), so that the initial weights are forgotten.
@@ -77,7 +75,6 @@ class StudentTrainer:
         """Draw a batch to be voted on, and remember what it was drawn from.
 
         Args:
-            seed: Of inputs and labels; public.
             images: How many, at least 2.
             balanced: Equal numbers of every class, in class order; else labels uniform over the classes.
 

@@ -18,11 +18,7 @@ TITLES: Final = {**PRESET_TITLES, TEACH: TEACHING_TITLE, POOL: "With public imag
 
 
 def choose(name: str, schema: Schema, epsilon: float) -> AnyMethod:
-    """The method of a choice.
-
-    Raises:
-        InvalidSpec: There is no such choice.
-    """
+    """The method of a choice."""
     if name in (TEACH, POOL):
         return preset("auto", schema, epsilon, "teach", pool=name == POOL)
     return preset(name, schema, epsilon)

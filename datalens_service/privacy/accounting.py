@@ -41,14 +41,11 @@ class NeighboringRelation(StrEnum):
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Smallest δ for which a μ-GDP mechanism is (ε, δ)-DP, rounded up.
+    """Smallest δ for which a μ-GDP mechanism is (ε, δ)-DP, rounded up (Balle & Wang 2018, Theorem 8).
 
     Args:
         mu: Privacy parameter of the Gaussian trade-off curve, at least 0.
         epsilon: At least 0.
-
-    Returns:
-        δ in [0, 1] (Balle & Wang 2018, Theorem 8).
     """
     if mu <= 0:
         return 0.0
@@ -60,14 +57,11 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def epsilon_for_mu(mu: float, delta: float) -> float:
-    """Smallest ε for which a μ-GDP mechanism is (ε, δ)-DP, rounded up.
+    """Smallest ε for which a μ-GDP mechanism is (ε, δ)-DP, rounded up; 0 when δ alone covers the mechanism.
 
     Args:
         mu: At least 0.
         delta: In (0, 1).
-
-    Returns:
-        ε; 0 when δ alone already covers the mechanism.
     """
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0

@@ -49,10 +49,7 @@ class MemoryAccount:
         self.charges.append((step, label, units))
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
-        """Book a draw of a block: all units and the slack with the first.
-
-        Returns:
-            How many draws were booked before.
+        """Book a draw of a block, all units and the slack with the first; how many draws were booked before.
 
         Raises:
             StateConflict: Another block was charged under the same label.

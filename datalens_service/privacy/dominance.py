@@ -74,7 +74,6 @@ def dominating_units(curve: PrivacyCurve, slack: Fraction) -> int:
     Guarantee: for μ² of that many units, H(e^x) ≤ δ_μ(x) + slack for all real x.
 
     Args:
-        curve: Of the whole run.
         slack: δ₀ above 0: mass that the Gaussian need not cover, charged beside the units.
 
     Raises:

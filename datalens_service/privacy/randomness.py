@@ -41,14 +41,11 @@ class NoiseSource:
     """Noise from OS entropy; the only noise a mechanism may add."""
 
     def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> Integers:
-        """Independent draws from N_Z(0, noise_stddev²), one for every coordinate of `shape`.
+        """Independent int64 draws from N_Z(0, noise_stddev²), one for every coordinate of `shape`.
 
         Args:
             shape: Of the array to return.
             noise_stddev: σ, an integer from 1 to 2^26.
-
-        Returns:
-            int64 array of `shape`.
 
         Raises:
             InvalidSpec: σ is outside the range in which int64 arithmetic is exact.
@@ -63,16 +60,12 @@ class NoiseSource:
         return draws.reshape(shape)
 
     def coins(self, count: int, numerator: int) -> Booleans:
-        """Independent coins, one for each privacy unit: who is in a Poisson-sampled batch.
+        """Independent coins (count,), one for each privacy unit: who is in a Poisson-sampled batch.
 
         Amplification by sampling rests on these coins: whoever draws them must neither store nor show them.
 
         Args:
-            count: How many.
             numerator: Each is True with a probability of exactly numerator / 2^53.
-
-        Returns:
-            bool array (count,).
 
         Raises:
             InvalidSpec: The probability is not within 0 and 1.
@@ -82,14 +75,11 @@ class NoiseSource:
         return (_words(count) >> np.uint64(64 - COIN_BITS)) < np.uint64(numerator)
 
     def directions(self, means: Floats, kappa: float) -> Floats:
-        """Independent draws from von Mises-Fisher laws, exact in real arithmetic only.
+        """Independent draws (rows, d) of length 1 from von Mises-Fisher laws, exact in real arithmetic only.
 
         Args:
             means: (rows, d) float64 mean directions of length 1; a row of zeros stands for the uniform law.
             kappa: Concentration, at least 0.
-
-        Returns:
-            float64 (rows, d), of length 1.
 
         Raises:
             InvalidInput: Another type, shape or length.

@@ -24,14 +24,11 @@ _LENGTH_TOLERANCE: Final = 1e-9
 
 
 def draw_directions(means: Floats, kappa: float, uniforms: Uniforms) -> Floats:
-    """One direction for each mean direction.
+    """One direction of length 1 for each mean direction, float64 (rows, d).
 
     Args:
         means: (rows, d) float64 of length 1, or of length 0: then the direction is uniform. d ≥ 3.
         kappa: Concentration, at least 0.
-
-    Returns:
-        float64 (rows, d), of length 1.
 
     Raises:
         InvalidInput: Another type, shape or length.

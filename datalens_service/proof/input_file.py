@@ -27,12 +27,7 @@ _SAFETENSORS_LENGTH: Final = 8
 
 
 class GivenProof(NamedTuple):
-    """A proof before it was checked.
-
-    Attributes:
-        format: It claims to have.
-        content: JSON.
-    """
+    """A proof before it was checked."""
 
     format: str
     content: bytes

@@ -33,13 +33,7 @@ ACCOUNT_FILE: Final = "account-proof.json"
 
 
 class Payment(NamedTuple):
-    """What a job paid for one release, as either file has it.
-
-    Attributes:
-        name: Of the charge or entry, for sentences.
-        units: In 1e-15 of μ².
-        slack: In 1e-18 of δ.
-    """
+    """What a job paid for one release, as either file has it."""
 
     name: str
     step: int | None

@@ -10,10 +10,7 @@ from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 
 
 def check(database: Database, tenant_id: str, dataset_id: str, private: StoredDataset) -> StoredDataset:
-    """Refuse what a job cannot start from.
-
-    Returns:
-        The public data set.
+    """The public data set that a job names, unless the job cannot start from it.
 
     Raises:
         NotFound: The tenant has no such data set.

@@ -69,11 +69,7 @@ class ImageRequest:
 
 @dataclass(frozen=True)
 class SyntheticFile:
-    """A file ready to be sent.
-
-    Attributes:
-        sha256: Of its content, hexadecimal.
-    """
+    """A file ready to be sent."""
 
     path: Path
     sha256: str

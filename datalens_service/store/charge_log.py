@@ -98,13 +98,10 @@ class ChargeLog:
         self.path = path
 
     def append(self, line: LogLine, checked: int) -> int:
-        """Write the line of a charge; it is on the disk when this returns.
+        """Write the line of a charge; the length of the log with it, which is on the disk when this returns.
 
         Args:
             checked: Bytes of the log that the account of the charge has accounted for.
-
-        Returns:
-            Length of the log with the line.
 
         Raises:
             LogMismatch: The log is not as the account left it; nothing was written.
@@ -147,13 +144,10 @@ class ChargeLog:
                 _mark_withdrawn(file, end - len(data))
 
     def check(self, account_id: str, checked: int) -> int:
-        """Look whether the log is as an account left it.
+        """Length of the log, unless an account left it otherwise.
 
         Args:
             checked: Bytes of the log that it has accounted for.
-
-        Returns:
-            Length of the log.
 
         Raises:
             LogMismatch: It is not.

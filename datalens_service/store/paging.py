@@ -27,12 +27,7 @@ Row = tuple[InstrumentedAttribute[datetime], InstrumentedAttribute[str]]
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """One page of a list.
-
-    Attributes:
-        items: Newest first.
-        next_cursor: Where the next page starts; None at the end.
-    """
+    """One page of a list."""
 
     items: tuple[Item, ...]
     next_cursor: str | None
@@ -46,11 +41,7 @@ def list_page(
     limit: int,
     cursor: str | None,
 ) -> Page[Item]:
-    """One page of a query, newest first.
-
-    Args:
-        query: What to list, filtered and without an order.
-    """
+    """One page of a query, newest first."""
     if cursor is not None:
         query = query.where(after(cursor, row))
     created_at, identifier = row

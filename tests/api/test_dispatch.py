@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.main import create_app
 from api.security.rate_limits import RateLimits
-from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, LocalDispatcher, choose_dispatcher
+from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, Dispatcher, choose_dispatcher
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.jobs import leases
@@ -143,11 +143,11 @@ def test_readiness_does_not_wait_for_a_broker_that_is_frozen(
 ) -> None:
     asked, answer = threading.Event(), threading.Event()
 
-    def freeze(_: LocalDispatcher) -> None:
+    def freeze(_: Dispatcher) -> None:
         asked.set()
         answer.wait(120)
 
-    monkeypatch.setattr(LocalDispatcher, "check", freeze)
+    monkeypatch.setattr(Dispatcher, "check", freeze)
     with TestClient(create_app(settings)) as client:
         assert asked.wait(120)
         assert client.get("/readyz").status_code == 200
@@ -183,7 +183,7 @@ def test_ready_with_a_broker(dispatcher: CeleryDispatcher) -> None:
 
 
 def test_local_needs_no_broker(services: Services) -> None:
-    assert isinstance(services.dispatcher, LocalDispatcher)
+    assert type(services.dispatcher) is Dispatcher
 
 
 @pytest.mark.redis

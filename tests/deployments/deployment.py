@@ -18,7 +18,7 @@ from sqlalchemy import func, make_url, select, update
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.stored_dataset import save_dataset
-from datalens_service.gateways.dispatch import LocalDispatcher
+from datalens_service.gateways.dispatch import Dispatcher
 from datalens_service.proof.hash_chain import Balance, Entry, EntryKind
 from datalens_service.services.pricing import quote
 from datalens_service.services.submit_job import submit_job
@@ -134,7 +134,7 @@ class Deployment:
     def submit(self, request: dict[str, Any], dataset: StoredDataset | None = None, **changes: Any) -> Job:
         stored = dataset or self.upload(lamps())
         price = quote(self.database, stored.tenant_id, stored.id, TrainingSpec.model_validate(request))
-        return submit_job(self.database, LocalDispatcher(), price, **changes)
+        return submit_job(self.database, Dispatcher(), price, **changes)
 
     def claim(self, job: Job) -> Lease:
         lease = leases.claim(self.database, job.id, "test", 600)

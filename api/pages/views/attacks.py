@@ -21,11 +21,7 @@ MOST_AUDITS: Final = 25
 
 
 class AuditRow(NamedTuple):
-    """An audit in a table.
-
-    Attributes:
-        strongest: The attack that found most; None before its end.
-    """
+    """An audit in a table."""
 
     audit: PrivacyAuditRead
     target: str
@@ -36,7 +32,6 @@ class FoundByAttacks(NamedTuple):
     """A section of a page.
 
     Attributes:
-        rows: Newest first.
         picture: Curves of the newest audit with a result on membership; None without any.
     """
 

@@ -6,12 +6,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Licence:
-    """One choice.
-
-    Attributes:
-        url: Of its text, or of what an SPDX id means.
-        hub_id: As Hugging Face's dataset cards name it.
-    """
+    """One choice."""
 
     name: str
     url: str
@@ -65,12 +60,7 @@ def describe_licence(declared: str) -> str:
 
 
 def describe_public_images(images: str, licence: str) -> str:
-    """Whose they are: who says that they are public, and under which licence.
-
-    Args:
-        images: Their number and name.
-        licence: As it was declared; empty if none was.
-    """
+    """Whose they are: who says that they are public, and under which licence."""
     return f"{images}, declared public by the owner of the private images ({describe_licence(licence)})"
 
 

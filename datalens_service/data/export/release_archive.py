@@ -72,11 +72,7 @@ def write_bundle(
 
 
 def sums_document(sums: bytes) -> dict[str, Any]:
-    """What is signed of the sums of an archive.
-
-    Args:
-        sums: Content of `SHA256SUMS`.
-    """
+    """What is signed of the sums of an archive."""
     return {"format": SUMS_FORMAT, "file": SUMS, "sha256": hashlib.sha256(sums).hexdigest()}
 
 

@@ -25,12 +25,7 @@ class WrittenImages(NamedTuple):
 
 
 class ArchivePlace(NamedTuple):
-    """Where a release archive holds the images of a format.
-
-    Attributes:
-        name: Of the file, or of the folder that its PNG files are unpacked to.
-        media_type: Of the file, or of each; Croissant's loaders know it.
-    """
+    """Where a release archive holds the images of a format."""
 
     name: str
     media_type: str

@@ -62,7 +62,7 @@ def _unknown(source: Source) -> str:
         return f"The file is empty. {_WHAT_TO_DO}"
     if start.startswith(npy.MAGIC_PREFIX):
         return "This is one array without labels. Put images and labels into one NPZ: numpy.savez_compressed."
-    if _is_text(start) and start.count(b",") > _FEW_COLUMNS:
+    if all(byte in b"\t\r\n" or byte >= ord(" ") for byte in start) and start.count(b",") > _FEW_COLUMNS:
         return (
             "This is a table of numbers as text. Save its pixels and labels as arrays: "
             "numpy.savez_compressed('images.npz', images=pixels.reshape(n, height, width), labels=labels)."
@@ -82,10 +82,6 @@ def _unknown_archive(source: Source) -> str:
         else f"No name in it ends as those of images do. Name images .png or .jpg, or what they are. {_WHAT_TO_DO}"
     )
     raise UnusableFiles([BadFile(name=name, reason=reason) for name in archives or names], len(names))
-
-
-def _is_text(start: bytes) -> bool:
-    return all(byte in b"\t\r\n" or byte >= ord(" ") for byte in start)
 
 
 def usual_suffixes() -> tuple[str, ...]:

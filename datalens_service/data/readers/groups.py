@@ -52,8 +52,6 @@ def find_groups(
     """Groups of training images.
 
     Args:
-        files: In order.
-        folders: The folder between class and image of each, if there is one.
         ignore: Whether every image is a unit, whatever says otherwise.
 
     Raises:
@@ -77,11 +75,7 @@ def find_groups(
 def persons_among(
     classes: Sequence[str], files: Sequence[tuple[str, str]], patients: Mapping[str, Patient]
 ) -> list[str]:
-    """Class folders that have the ID or the name of a patient who is shown in them.
-
-    Args:
-        files: Class and name of each file.
-    """
+    """Class folders that have the ID or the name of a patient who is shown in them."""
     named = {
         label
         for label, name in files

@@ -35,11 +35,7 @@ _MOST_FILES: Final = 8
 
 
 class _File(NamedTuple):
-    """One IDX file.
-
-    Attributes:
-        axes: 3 or 4 for images, 1 for labels.
-    """
+    """One IDX file."""
 
     entry: Entry
     axes: int

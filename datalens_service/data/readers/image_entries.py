@@ -95,11 +95,7 @@ def image_entries(source: Source) -> list[ImageEntry]:
 
 
 def decode_entries(source: Source, files: Sequence[ImageEntry], choices: ReadingChoices) -> ReadImages:
-    """Decodes images of a split, in order, once it is asked to.
-
-    Args:
-        choices: Whether unreadable ones are left out.
-    """
+    """Decodes images of a split, in order, once it is asked to."""
 
     def read(first: Images | None) -> DecodedImages:
         contents = ((file.entry.filename, partial(source.head, file.entry, file.entry.file_size)) for file in files)

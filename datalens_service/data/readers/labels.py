@@ -69,14 +69,11 @@ def column_of_array(array: NDArray[Any]) -> LabelColumn:
 def number_labels(
     columns: Mapping[str, LabelColumn], class_names: ClassNames | None, notices: Notices
 ) -> tuple[list[Labels], ClassNames]:
-    """Labels of all splits as indices into class names.
+    """Labels of all splits as indices (n,) into class names, and these names.
 
     Args:
         columns: By what each is called in a refusal.
         class_names: As the owner names them; None takes those of the file, or the labels themselves.
-
-    Returns:
-        int64 (n,) for each column, and the names.
 
     Raises:
         InvalidDataset: Columns differ in kind, a label is not among the names, or there are too many classes.

@@ -28,10 +28,7 @@ _LIMITS: Final = (sandbox.BROKEN, sandbox.TOO_SLOW, OUT_OF_MEMORY)
 
 
 def encode(graph: bytes, images: Images) -> NDArray[np.float32]:
-    """Features of length 1, each row a function of its own image.
-
-    Returns:
-        float32 (n, d).
+    """Features float32 (n, d) of length 1, each row a function of its own image.
 
     Raises:
         InvalidInput: The file is not an encoder that is taken, or takes too much time or memory.

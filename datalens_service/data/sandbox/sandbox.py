@@ -49,13 +49,7 @@ class Confinement:
 
 
 class Refused(InvalidDataset):
-    """An upload that cannot be used, with what its owner may know beside the sentence.
-
-    Attributes:
-        bad_files: The first files that cannot be used. Private.
-        bad_count: How many there are. Private.
-        checked: How many were looked at. Private.
-    """
+    """An upload that cannot be used, with what its owner may know beside the sentence."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.refusal or BROKEN)

@@ -178,16 +178,13 @@ def decode_all(
     *,
     skip: bool = False,
 ) -> DecodedImages:
-    """All images of a split, in order.
+    """All images of a split, in order; (0, 1, 1, 1) for no files.
 
     Args:
         files: Name and bytes of each.
         first: An image that all others must be like; None takes the first of these that can be decoded.
         skip: Whether unreadable images are left out; those of another size or mode never are, since which of two
             sizes is right would depend on other images.
-
-    Returns:
-        The images; (0, 1, 1, 1) for no files.
 
     Raises:
         UnusableFiles: Naming all that cannot be used.

@@ -89,9 +89,6 @@ def starts_like_tar(path: Path) -> bool:
 def open_tar(path: Path, limits: Limits, encoding: str | None = None) -> Iterator[Archive]:
     """Open a tar and check all its headers against `limits`.
 
-    Args:
-        encoding: Of names; None: UTF-8.
-
     Raises:
         InvalidDataset: It is damaged, too large, or has links, devices or names that act as paths.
     """

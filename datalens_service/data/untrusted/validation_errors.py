@@ -11,12 +11,7 @@ LISTED: Final = 1000
 
 
 class BadFile(Frozen):
-    """One file that cannot be used. Private.
-
-    Attributes:
-        name: As in the archive, or the place in a table.
-        reason: What to change.
-    """
+    """One file that cannot be used. Private."""
 
     name: str
     reason: str

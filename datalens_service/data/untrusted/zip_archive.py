@@ -85,9 +85,6 @@ def starts_like_zip(path: Path) -> bool:
 def open_archive(path: Path, limits: Limits, encoding: str | None = None) -> Iterator[Archive]:
     """Open a zip and check its directory against `limits`; no entry is unpacked here.
 
-    Args:
-        encoding: Of names that do not say theirs; None: UTF-8.
-
     Raises:
         InvalidDataset: It is damaged, too large, encrypted, overlapping, or has names that act as paths.
     """

@@ -33,13 +33,10 @@ _CHUNK = 512
 def class_average_accuracy(
     train: Split, test: Split, num_classes: int, *, epsilon: float, delta: float, seed: int, records_per_unit: int = 1
 ) -> float:
-    """Accuracy of nearest-average classification with noisy averages of the training images.
+    """Accuracy in percent of nearest-average classification with noisy averages of the training images.
 
     Args:
         epsilon: Of the release, under zero-out.
-
-    Returns:
-        Share of correctly labelled test images, in percent.
 
     Raises:
         InvalidSpec: ε or δ is outside its range.
@@ -51,13 +48,10 @@ def class_average_accuracy(
 
 
 def noisy_averages(train: Split, num_classes: int, *, mu: float, rng: np.random.Generator) -> Floats:
-    """One average per class from a Gaussian mechanism with parameter μ.
+    """Averages (num_classes, d), not negative, of images of unit length, from a Gaussian mechanism with parameter μ.
 
     A record adds (w, x/‖x‖) to the row of its class and nothing elsewhere. Under zero-out the L2 sensitivity is
     Δ = √(1 + w²), and noise of standard deviation Δ/μ on every number makes the release μ-GDP.
-
-    Returns:
-        (num_classes, d) averages of images of unit length, not negative.
     """
     sums = _counts_and_sums(train, num_classes)
     noisy = sums + rng.normal(0.0, _SENSITIVITY / mu, size=sums.shape)

@@ -30,7 +30,6 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
     """The standard CNN as torch-fidelity wants it.
 
     Args:
-        features_list: Which of `features` and `logits` are asked for.
         feature_extractor_weights_path: File that `train` wrote.
     """
 
@@ -65,14 +64,11 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
 
 
 def train(reference: Split, num_classes: int, path: Path, *, seed: int, device: str) -> str:
-    """Train the standard CNN on real images and write its weights.
+    """Train the standard CNN on real images and write its weights; SHA-256 of the file, hexadecimal.
 
     Args:
         reference: Images and labels that are not compared afterwards.
         path: The file, safetensors; as private as `reference`.
-
-    Returns:
-        SHA-256 of the file, hexadecimal.
     """
     network = downstream.trained(
         reference.images, reference.labels, num_classes,

@@ -41,7 +41,7 @@ def accuracy(
     batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> float:
-    """Train a classifier on one set and return its accuracy on the other.
+    """Train a classifier on one set and return its accuracy on the other, in percent.
 
     Args:
         train_images: uint8 (n, height, width, channels), sides from 4.
@@ -53,9 +53,6 @@ def accuracy(
         device: "cpu" or a CUDA device.
         batch_size: Images per step.
         observe: Called after each step with (images seen, images in all), over all epochs.
-
-    Returns:
-        Share of correctly labelled test images, in percent.
     """
     labels = predicted(
         train_images, train_labels, test_images, num_classes,
@@ -78,12 +75,9 @@ def predicted(
     batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> Labels:
-    """Train a classifier on one set and return the labels that it gives to the other.
+    """Train a classifier on one set and return the labels (m,) that it gives to the other.
 
     Args: As `accuracy`.
-
-    Returns:
-        int64 (m,).
     """
     network = trained(
         train_images, train_labels, num_classes,

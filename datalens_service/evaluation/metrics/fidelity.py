@@ -51,12 +51,7 @@ _CHECKED: Final = ("domain", "random")
 
 
 class _Figure(NamedTuple):
-    """What torch-fidelity hands out, without an extractor.
-
-    Attributes:
-        unit: "percent", "distance" or "score".
-        key: Under which torch-fidelity has it.
-    """
+    """What torch-fidelity hands out, without an extractor."""
 
     title: str
     meaning: str
@@ -159,8 +154,6 @@ def compare(
         reference: Real images; results are for those who may see figures of it.
         most_images: Most images on either side.
         folder: Private; for the extractor's weights, which go again.
-        inception_weights: The operator's file, or None.
-        device: "cpu" or a CUDA device.
 
     Raises:
         WorkerUnavailable: Too few images, no weights, no torch-fidelity, or the extractor fails its checks.
@@ -230,12 +223,7 @@ def _compute_score(context: Context) -> Outcome:
 
 
 def against(name: str, comparisons: Comparisons, reference: Reference) -> Outcome:
-    """One figure of synthetic images, beside what it is for the baseline and the upper bound.
-
-    Args:
-        name: Key of the figure, without an extractor.
-        comparisons: Under one extractor.
-    """
+    """One figure of synthetic images, beside what it is for the baseline and the upper bound."""
     alone = name == _SCORE and not comparisons.extractor.reads_reference
     basis = _basis(comparisons.extractor, comparisons.synthetic.images, None if alone else reference)
     return Outcome(

@@ -25,9 +25,6 @@ _TIMEOUT_SECONDS: Final = 20
 def weights(configured: Path | None) -> tuple[Path, str]:
     """Path and SHA-256 of the weights.
 
-    Args:
-        configured: The operator's file, or None to take torch's cache and fill it by a download.
-
     Raises:
         WorkerUnavailable: No weights, or not the published ones.
     """

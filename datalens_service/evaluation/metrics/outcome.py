@@ -55,7 +55,6 @@ class Outcome:
     Attributes:
         values: One per seed, in the metric's unit.
         protocol: How, for a reader who wants to repeat it.
-        baseline: The same for one average real image per class.
         upper_bound: The same for other real images.
     """
 

@@ -30,12 +30,7 @@ _GAIN: Final = 40.0
 
 
 class RandomExtractor(FeatureExtractorBase):  # type: ignore[misc]
-    """Random convolutions as torch-fidelity wants them.
-
-    Args:
-        features_list: Its only output.
-        feature_extractor_weights_path: File that `write` wrote.
-    """
+    """Random convolutions as torch-fidelity wants them."""
 
     def __init__(
         self, name: str, features_list: list[str], feature_extractor_weights_path: str, **_settings: Any
@@ -69,13 +64,10 @@ class RandomExtractor(FeatureExtractorBase):  # type: ignore[misc]
 
 
 def write(channels: int, path: Path) -> str:
-    """Write the weights for images with so many channels.
+    """Write the weights for images with so many channels; SHA-256 of the file, hexadecimal.
 
     Args:
         path: The file, safetensors.
-
-    Returns:
-        SHA-256 of the file, hexadecimal.
     """
     # A public seed: nothing that protects anything is drawn here.
     rng = np.random.default_rng(0)

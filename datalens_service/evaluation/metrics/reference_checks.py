@@ -22,11 +22,7 @@ _BLOCK: Final = 256
 
 
 def spoiled(images: Images) -> Iterator[tuple[str, Images]]:
-    """Versions of real images that nobody would take for them, one after the other, with their names.
-
-    Args:
-        images: uint8 (n, height, width, channels).
-    """
+    """Versions of real images that nobody would take for them, one after the other, with their names."""
     for name, spoil in _SPOILERS.items():
         # A public seed: nothing that protects anything is drawn here.
         rng = TrainingRandomness(0).numpy(f"evaluation.check_{name}")

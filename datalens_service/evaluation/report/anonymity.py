@@ -24,7 +24,6 @@ class Question(NamedTuple):
     """One of the three, with what a release has to say to it.
 
     Attributes:
-        name: As the Working Party calls it.
         speaks_for: Of released images.
         without_images: What speaks for it where no image is released; empty if that is no matter.
     """

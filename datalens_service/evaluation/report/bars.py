@@ -59,12 +59,7 @@ def _accuracy_bar(svg: Element, bar: Bar, top: float, per_percent: float) -> Non
 
 
 def metric_bars(name: str, title: str, metrics: Sequence[MetricBars]) -> str:
-    """One block per metric: synthetic images, baseline and upper bound on the metric's own scale from 0.
-
-    Args:
-        name: Makes ids unique on the page.
-        title: For those who do not see it.
-    """
+    """One block per metric: synthetic images, baseline and upper bound on the metric's own scale from 0."""
     thin, gap = 22, 30
     height = sum(gap + thin * len(metric.rows) for metric in metrics) + 4
     description = "; ".join(metric.description for metric in metrics)

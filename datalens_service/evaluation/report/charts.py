@@ -37,11 +37,7 @@ def epsilon_delta_curve(mu: float, epsilon: float, delta: float, slack: float = 
 
 
 def epsilon_over_releases(path: Sequence[Spent], limit: float, delta: float) -> str:
-    """ε of the running account after each release, as a staircase below the job's limit.
-
-    Args:
-        path: Ascending; the first point is before any release.
-    """
+    """ε of the running account after each release, as a staircase below the job's limit."""
     last = path[-1]
     description = f"{last.releases} releases; ε = {shown(last.epsilon)} at δ = {shown(delta)} at the end"
     svg = canvas("spend", _BOTTOM + 46, "ε over the releases of this job", description)

@@ -41,7 +41,6 @@ class Pictures:
 
     Attributes:
         samples: uint8 (classes · COLUMNS, height, width, channels), class by class.
-        labels: int64, of the samples.
         neighbours: One row for each of the first classes.
     """
 
@@ -72,13 +71,7 @@ def draw_pictures(generator: Generator, packed: int) -> Pictures:
 
 
 def neighbours(images: Images, labels: Labels, rows: int) -> tuple[NeighbourRow, ...]:
-    """The first image of each of the first `rows` classes, with the others that lie nearest to it in L2.
-
-    Args:
-        images: uint8 (n, height, width, channels), synthetic.
-        labels: int64 (n,).
-        rows: Classes; those without an image are left out.
-    """
+    """The first image of each of the first `rows` classes, with the others that lie nearest to it in L2."""
     firsts = [np.flatnonzero(labels == label)[:1] for label in range(rows)]
     return tuple(_row(images, labels, int(first[0])) for first in firsts if first.size)
 

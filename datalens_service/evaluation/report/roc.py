@@ -12,12 +12,7 @@ _LEGEND: Final = _RIGHT + 28
 
 
 def roc_curve(name: str, attack: str, points: Sequence[RocPoint]) -> str:
-    """The curve of an attack, that of guessing, and the one that no attack on a private model can cross.
-
-    Args:
-        name: Makes the ids of the drawing unique on its page.
-        points: Ascending in false positives.
-    """
+    """The curve of an attack, that of guessing, and the one that no attack on a private model can cross."""
     svg = canvas(name, _BOTTOM + 46, f"ROC curve of {attack}", "Members found over records that are called so wrongly")
     _axes(svg)
     line(svg, "axis", _across(0), _down(0), _across(1), _down(1))

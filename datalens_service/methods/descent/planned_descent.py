@@ -33,10 +33,6 @@ _MOST_GRADIENTS: Final = 2**20
 def plan_descent(schema: Schema, epsilon: float, delta: float, named: dict[str, Any]) -> dict[str, Any]:
     """Parameters of `dp_sgd` that are not named.
 
-    Args:
-        schema: Its `num_units` is public.
-        named: Those that are.
-
     Returns:
         `architecture`, `steps`, `learning_rate`, and `sampling` and `batch` unless one of both is named.
     """

@@ -54,14 +54,11 @@ class NoiseBank:
         return cls(torch.from_numpy(fields).to(device), torch.from_numpy(levels).to(device), multiplier)
 
     def choose(self, hashes: Tensor, draws: int) -> tuple[Tensor, Tensor]:
-        """What records with these hashes (n,) get.
+        """Standard deviations (n, draws) and standard normal noise (n, draws, d) of records with these hashes (n,).
 
         Args:
             hashes: As `hash_images` gave them.
             draws: Noisy copies of a record.
-
-        Returns:
-            Standard deviations (n, draws) and standard normal noise (n, draws, d).
         """
         size = len(self.fields)
         bits = size.bit_length() - 1

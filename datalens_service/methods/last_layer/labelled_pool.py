@@ -67,13 +67,10 @@ class LabelledPool(WalledMethod):
 
 
 def tell_apart(soft_labels: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Weights with which images are drawn: their probability of the likeliest class, or none if that is near chance.
+    """Weights (n, classes) for drawing: the probability of the likeliest class, or none if that is near chance.
 
     Args:
         soft_labels: (n, classes).
-
-    Returns:
-        (n, classes).
     """
     likeliest = soft_labels == soft_labels.max(axis=1, keepdims=True)
     told = likeliest & (soft_labels >= _ABOVE_CHANCE / soft_labels.shape[1])

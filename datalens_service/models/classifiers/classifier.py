@@ -48,13 +48,10 @@ class Classifier:
         return KIND
 
     def predict(self, images: Images) -> NDArray[np.float32]:
-        """Class probabilities.
+        """Class probabilities, float32 (n, classes); rows add up to 1.
 
         Args:
             images: uint8 (n, height, width, channels), of the schema's size.
-
-        Returns:
-            float32 (n, classes); rows add up to 1.
 
         Raises:
             InvalidInput: The images have another size, type or number of channels.
@@ -62,11 +59,7 @@ class Classifier:
         return self.predict_with_features(images)[1]
 
     def predict_with_features(self, images: Images) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What the last layer sees, and class probabilities.
-
-        Returns:
-            float32 (n, features) and (n, classes).
-        """
+        """What the last layer sees, float32 (n, features), and class probabilities (n, classes)."""
         import torch
 
         schema = self.schema

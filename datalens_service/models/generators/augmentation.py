@@ -52,13 +52,10 @@ def augment_affine(images: Tensor, maps: Floats) -> Tensor:
 
 
 def augment_texture(images: Tensor, rng: np.random.Generator) -> Tensor:
-    """Images, some with another contrast, some with a texture: their pixels times 1 + blurred noise.
+    """Images, some with another contrast, some with a texture: their pixels times 1 + blurred noise; in [0, 1].
 
     Args:
         images: float32 (n, channels, height, width) in [0, 1].
-
-    Returns:
-        Of the same shape, in [0, 1].
     """
     blocks = torch.split(images, _BLOCK)
     return torch.cat([_texturize(_change_contrast(block, rng), rng) for block in blocks])

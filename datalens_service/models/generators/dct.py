@@ -19,13 +19,10 @@ _OPPONENT: Final = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3],
 
 
 def dct_basis(schema: Schema, count: int) -> NDArray[np.float32]:
-    """The `count` lowest frequencies, all channels of a frequency before the next one.
+    """The `count` lowest frequencies, float32 (d, count), orthonormal; all channels of a frequency before the next one.
 
     Args:
         count: Columns, from 1 to the numbers of an image.
-
-    Returns:
-        float32 (d, count) with orthonormal columns; rows in channel, height, width order.
 
     Raises:
         InvalidSpec: `count` is outside that range.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -35,49 +36,14 @@ _BLOCK: Final = 256
 """Images that are rounded to bytes at once."""
 
 
-def _draw_network(
-    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> NDArray[np.float32]:
-    """Images of a network generator; torch is imported only where one is used."""
-    from datalens_service.models.generators.networks import architectures
+def _deferred(module: str) -> Draw:
+    """`draw` of a module of this folder that needs torch or SciPy, which are imported only where one is used."""
 
-    return architectures.draw(tensors, settings, schema, labels, rng)
+    def draw(*arguments: Any) -> NDArray[np.float32]:
+        drawn: NDArray[np.float32] = import_module(f"{__package__}.{module}").draw(*arguments)
+        return drawn
 
-
-def _draw_guided(
-    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> NDArray[np.float32]:
-    """Samples with the labels of a classifier; torch is imported only where one is used."""
-    from datalens_service.models.generators.gaussian import guided
-
-    return guided.draw(tensors, settings, schema, labels, rng)
-
-
-def _draw_shapes(
-    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> NDArray[np.float32]:
-    """Images with sharp outlines; SciPy and torch are imported only where they are used."""
-    from datalens_service.models.generators.outlines import shapes
-
-    return shapes.draw(tensors, settings, schema, labels, rng)
-
-
-def _draw_rejection(
-    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> NDArray[np.float32]:
-    """Images that a classifier agrees with; SciPy and torch are imported only where they are used."""
-    from datalens_service.models.generators.outlines import rejection
-
-    return rejection.draw(tensors, settings, schema, labels, rng)
-
-
-def _draw_diffusion(
-    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> NDArray[np.float32]:
-    """Images of a denoiser; torch is imported only where one is used."""
-    from datalens_service.models.generators.denoiser import diffusion
-
-    return diffusion.draw(tensors, settings, schema, labels, rng)
+    return draw
 
 
 KINDS: dict[str, Draw] = {
@@ -85,11 +51,11 @@ KINDS: dict[str, Draw] = {
     "mixture": mixture.draw,
     "pool": pool.draw,
     "evolved": pool.draw,
-    "network": _draw_network,
-    "guided": _draw_guided,
-    "shapes": _draw_shapes,
-    "rejection": _draw_rejection,
-    "diffusion": _draw_diffusion,
+    "network": _deferred("networks.architectures"),
+    "guided": _deferred("gaussian.guided"),
+    "shapes": _deferred("outlines.shapes"),
+    "rejection": _deferred("outlines.rejection"),
+    "diffusion": _deferred("denoiser.diffusion"),
 }
 
 

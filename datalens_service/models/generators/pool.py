@@ -34,11 +34,7 @@ def pack(images: Images, weights: Floats, soft_labels: Floats) -> Tensors:
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Images of the classes asked for.
-
-    Returns:
-        float32 (n, channels·height·width) in [0, 1].
-    """
+    """Images (n, d) in [0, 1] of the classes asked for."""
     images = tensors["images"][choose(tensors, labels, rng)]
     return np.asarray(images.transpose(0, 3, 1, 2).reshape(len(labels), -1) / _WHITE, dtype=np.float32)
 

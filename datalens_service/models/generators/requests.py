@@ -18,16 +18,11 @@ _ROUNDS: Final = 32
 def fill_requests(
     labels: Labels, dimensions: int, propose: Callable[[Labels], Floats], predict: Callable[[Floats], Labels]
 ) -> Floats:
-    """Propose samples until the classifier has seen every requested class often enough.
+    """Samples (n, d), proposed until the classifier has seen every requested class often enough.
 
     Args:
-        labels: (n,) requested classes.
-        dimensions: d, numbers per sample.
         propose: Samples (m, d) of classes (m,).
         predict: Classes (m,) of samples (m, d).
-
-    Returns:
-        (n, d) samples.
     """
     images = np.empty((len(labels), dimensions), dtype=np.float32)
     unfilled = np.arange(len(labels))

@@ -36,8 +36,6 @@ class TeacherBackend(ABC):
         """One step of every teacher; nothing for those that are not trained.
 
         Args:
-            real_images: (local, B, d).
-            real_labels: (local, B).
             synthetic_images: (S, d) for all teachers, or (groups, S, d) for as many equal groups of teachers.
             synthetic_labels: (S,) or (groups, S).
         """
@@ -46,24 +44,16 @@ class TeacherBackend(ABC):
     def image_gradients(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
     ) -> Iterator[Tensor]:
-        """Every teacher's own direction for every image.
+        """Every teacher's own direction for every image: blocks (teachers, images, coordinates), in their order.
 
         Args:
-            synthetic_images: float32 (images, d).
-            synthetic_labels: int64 (images,).
             teachers: Which ones of all N, without gaps; those of other ranks are left out.
-
-        Yields:
-            (teachers of a block, images, coordinates) in the order of the teachers.
         """
 
     def scores(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
     ) -> Iterator[Tensor]:
-        """Every teacher's logit of "this image is real"; arguments as of `image_gradients`.
-
-        Yields:
-            (teachers of a block, images, 1) in the order of the teachers.
+        """Logits of "this image is real", blocks (teachers, images, 1); arguments as of `image_gradients`.
 
         Raises:
             InvalidSpec: They judge no images.

@@ -140,11 +140,7 @@ class TeacherEnsemble(TeacherBackend):
     def scores(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
     ) -> Iterator[Tensor]:
-        """Every teacher's logit Γ(x, y) for every image; 0 of a teacher without records.
-
-        Yields:
-            (teachers of a block, images, 1) in the order of the teachers.
-        """
+        """Every teacher's logit Γ(x, y) for every image; 0 of a teacher without records."""
         images, labels = synthetic_images.to(self.device), synthetic_labels.to(self.device)
         for block in self._blocks(range(*teachers.indices(self.num_teachers)), len(images)):
             with reduced_precision_products(self.device, self._coarse):

@@ -54,16 +54,13 @@ class TeacherNetwork(ABC):
 
     @abstractmethod
     def first(self, parameters: Parameters, private: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
-        """The first linear map.
+        """The first linear map: features with n first and B + S last.
 
         Args:
             parameters: Of a block, stacked.
             private: (n, B, d) images, each seen by one teacher, uint8 in 0..255 or float32 in [0, 1]; B may be 0.
             shared: (S, d) images that all teachers of the block see.
             classes: (n, C, B + S) one-hot labels.
-
-        Returns:
-            Features with n first and B + S last.
         """
 
     @abstractmethod
@@ -79,9 +76,6 @@ class Dense(TeacherNetwork):
     """One hidden layer: the fast teacher.
 
     Initial weights: He et al. 2015.
-
-    Args:
-        hidden: Hidden units.
     """
 
     def __init__(self, schema: Schema, hidden: int = 16) -> None:
@@ -136,7 +130,6 @@ class Conv(TeacherNetwork):
 
     Args:
         maps: Maps of the second convolution besides one per class.
-        hidden: Units of the dense layer.
     """
 
     def __init__(self, schema: Schema, maps: int = 32, hidden: int = 256) -> None:

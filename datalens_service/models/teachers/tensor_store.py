@@ -100,7 +100,6 @@ def spill_to_file(
         memory_gib: Largest size of all tensors together that may stay in the machine's memory, in GiB. Less is
             allowed to stay while less is free.
         shapes: Of float32 tensors.
-        folder: For the file.
 
     Raises:
         InvalidSpec: They fit neither into memory nor on the disk. Says how much is needed and what to change.

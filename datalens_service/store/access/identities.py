@@ -30,7 +30,6 @@ class Identity:
     """A person, as a verified ID token describes them.
 
     Attributes:
-        issuer: Of the token.
         subject: Stable name at the issuer.
         role: The least one that holds their scopes.
     """

@@ -44,7 +44,6 @@ class ApiKey:
     """What is kept of a key.
 
     Attributes:
-        id: Stable name for revoking it.
         prefix: The first characters behind `dlk_`, to recognise it by.
         requests_per_minute: Limit of its own; None takes that of the deployment.
         concurrent_requests: The same for requests at once.
@@ -113,13 +112,10 @@ def create(database: Database, requested: KeyRequest | str) -> tuple[ApiKey, str
 
 
 def create_first(database: Database, name: str, keep: Callable[[str], None]) -> str | None:
-    """An owner's key of the default tenant, unless a usable key exists: processes that start at once make one.
+    """An owner's key of the default tenant, in plain text; None where a usable one exists.
 
     Args:
         keep: Stores the plain text before the key is committed, so that no key exists that nobody knows.
-
-    Returns:
-        The plain text; None where there is a key.
     """
     with database.transaction() as session:
         # Whoever else starts now waits for this row.

@@ -38,11 +38,7 @@ _CLAIM_SECONDS: Final = 60
 
 @dataclass(frozen=True)
 class Webhook:
-    """A webhook as it was when it was read.
-
-    Attributes:
-        events: Types of events it is told of.
-    """
+    """A webhook as it was when it was read."""
 
     id: str
     tenant_id: str
@@ -59,12 +55,7 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message as it was when it was read.
-
-    Attributes:
-        status: HTTP status of the last answer; None without one.
-        error: What kept it from an answer.
-    """
+    """A message as it was when it was read."""
 
     id: str
     webhook_id: str

@@ -140,13 +140,8 @@ def create(
     """Register an upload with the account that pays for it.
 
     Args:
-        dataset_id: From `new_id`.
-        schema: Public declaration; its `num_units` bounds δ.
         images: The training records, uint8 (n, height, width, channels); only their fingerprints are kept here.
         unit_ids: int64 (n,), identity of each record's unit; None: every record is its own.
-        format: Name of the reader that can load `records_path`.
-        has_test: Whether the owner's hold-out lies beside the training records.
-        records_path: Where the caller has put the records.
         epsilon: Lifetime budget; needed unless the records have an account already.
         delta: Of the lifetime budget; None takes the default for n, or that of `shares_budget_with`. Known records
             need the δ of their account.
@@ -273,10 +268,7 @@ def delete(database: Database, dataset_id: str) -> StoredDataset:
 
 
 def check_holdout(database: Database, dataset_id: str, holdout_id: str) -> StoredDataset:
-    """Refuse a data set that cannot be set aside for another one.
-
-    Returns:
-        The data set that is set aside.
+    """The data set that is set aside for another one, unless it cannot be.
 
     Raises:
         NotFound: No such data set.

@@ -79,11 +79,6 @@ class RemoteFiles:
     """An object store, with copies of what was read lately.
 
     Credentials and addresses come from the environment of the store's own library, never from the URL.
-
-    Args:
-        url: For example s3://bucket/prefix.
-        copies: Folder for the 64 files that were read last.
-        older: Where files lie that were made before there was a URL.
     """
 
     def __init__(self, url: str, copies: Path, older: LocalFiles) -> None:
@@ -145,11 +140,7 @@ class RemoteFiles:
 
 
 def files_at(url: str, data_dir: Path) -> Files:
-    """The place that the settings name.
-
-    Args:
-        url: Empty is the local folder.
-    """
+    """The place that the settings name."""
     local = LocalFiles(data_dir / "artifacts")
     return RemoteFiles(url, data_dir / "cache" / "artifacts", local) if url else local
 

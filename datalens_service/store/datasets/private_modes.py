@@ -18,11 +18,7 @@ OTHERS: Final = 0o077
 
 
 def keep_to_oneself() -> int:
-    """From now on, whatever this process and its children create is for their user alone.
-
-    Returns:
-        The umask until now.
-    """
+    """From now on, whatever this process and its children create is for their user alone; the umask until now."""
     return os.umask(OTHERS)
 
 

@@ -33,8 +33,6 @@ class DatasetView:
     """An upload as it was when it was read.
 
     Attributes:
-        id: Of the upload from its first check on, and of the data set.
-        name: As declared; the id without one.
         contents: The data set; None unless the upload is or was ready.
     """
 

@@ -45,10 +45,7 @@ class JobAccount:
         self._book(partial(ledger.charge, step=step, label=label, units=units, slack=slack))
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
-        """Book a draw of a block as `charge` does: all of its units and its slack with the first.
-
-        Returns:
-            How many draws were booked before, those that a crash lost included.
+        """Book a draw of a block as `charge` does: all of its units and its slack with the first; how many came before.
 
         Raises:
             StoreUnavailable: Nothing may be drawn; at worst the draw is counted and not made.

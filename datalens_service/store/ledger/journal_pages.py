@@ -46,7 +46,6 @@ class JournalSlice:
     """A portion of the journal.
 
     Attributes:
-        lines: Newest first.
         spent: All that was charged up to the newest of them, itself included.
         limit_units: What the account may spend, as it is now.
     """

@@ -32,10 +32,7 @@ T = TypeVar("T")
 
 
 def check_against_log(database: Database) -> tuple[str, ...]:
-    """Audit every account; run once at the start of every process that gives out jobs.
-
-    Returns:
-        Ids of the accounts that are frozen now.
+    """Ids of the accounts that an audit of all of them freezes; run at the start of processes that give out jobs.
 
     Raises:
         LedgerCorrupt: As `begin_audit`.
@@ -44,13 +41,10 @@ def check_against_log(database: Database) -> tuple[str, ...]:
 
 
 def begin_audit(database: Database) -> LogSlice:
-    """Check that log and database belong together, and note that no account has been audited yet.
+    """The log, which belongs to this database; no account counts as audited from here on.
 
     From then on this process reserves nothing on an account and raises no limit before the account has been audited:
     `in_step_with_log` does it at the first use, `finish_audit` for all others.
-
-    Returns:
-        The log.
 
     Raises:
         LedgerCorrupt: The log cannot be read, or names data sets this database does not have: it is not the
@@ -68,14 +62,7 @@ def begin_audit(database: Database) -> LogSlice:
 
 
 def finish_audit(database: Database, log: LogSlice, stopping: Callable[[], bool] = lambda: False) -> tuple[str, ...]:
-    """Audit the accounts that no use has audited since `begin_audit`, and write again what the log has lost.
-
-    Args:
-        log: What `begin_audit` returned.
-        stopping: Asked between accounts; True gives up.
-
-    Returns:
-        Ids of the accounts that it has frozen.
+    """Audit accounts that no use has audited since `begin_audit`, and restore the log; ids of those it has frozen.
 
     Raises:
         StoreUnavailable: Disk or database do not answer; to be repeated.
@@ -120,10 +107,7 @@ def check_log(database: Database, account: AccountRow) -> None:
 
 
 def check_log_before_upload(session: Session, log: ChargeLog | None) -> int:
-    """Refuse to register records while the log has charges of data sets that this database has forgotten.
-
-    Returns:
-        Length of the log.
+    """Length of the log, unless it has charges of data sets that this database has forgotten: then nothing is added.
 
     Raises:
         LedgerCorrupt: It has: their records would pass for new ones and get a second budget.

@@ -109,13 +109,7 @@ def loss_weight(stddevs: Tensor) -> Tensor:
 
 
 def noise_schedule(largest: float, smallest: float, steps: int) -> list[float]:
-    """Falling standard deviations, and 0 at the end (Karras et al., equation 5).
-
-    Args:
-        largest: First.
-        smallest: Last but one.
-        steps: At least 2; one more is returned.
-    """
+    """Falling standard deviations, and 0 at the end (Karras et al., equation 5)."""
     ends = [value ** (1 / _CURVATURE) for value in (largest, smallest)]
     inner = [(ends[0] + step / (steps - 1) * (ends[1] - ends[0])) ** _CURVATURE for step in range(steps)]
     return [*inner, 0.0]

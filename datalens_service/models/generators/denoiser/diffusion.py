@@ -62,7 +62,7 @@ def pack(denoiser: Tensors, start: Tensors) -> Tensors:
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples in which the classifier sees the requested classes, if the start has one.
+    """Samples (n, d) in [0, 1] in which the classifier sees the requested classes, if the start has one.
 
     Args:
         settings: `width` and `blocks` of the denoiser, where they are not the usual ones its `largest_grid` and the
@@ -70,9 +70,6 @@ def draw(
             of the sampler; `start_stddev`, noise on samples of the start, or None to begin with noise alone;
             `start_proposals`, whether these samples are taken before any is rejected; `end_stddev`, noise from which
             the last step goes to an image at once; `guidance_scale`, as of `follow_path`.
-
-    Returns:
-        float32 (n, channels·height·width) in [0, 1].
 
     Raises:
         InvalidInput: The tensors do not fit the settings.

@@ -21,13 +21,10 @@ def draw(
     labels: Labels,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """Images basis·(mean_y + factor_y·z) with z ~ N(0, I), clipped to [0, 1].
+    """Images (n, d), basis·(mean_y + factor_y·z) with z ~ N(0, I), clipped to [0, 1].
 
     Args:
         tensors: `basis` (d, q), `means` (classes, q), `factors` (classes or 1, q, directions).
-
-    Returns:
-        float32 (n, d) with d in channel, height, width order.
     """
     basis, means, factors = tensors["basis"], tensors["means"], tensors["factors"]
     noise = rng.standard_normal((len(labels), factors.shape[2]), dtype=np.float32)
@@ -41,12 +38,7 @@ def draw(
 
 
 def around(center: float, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """The same model of images that were fitted less a constant brightness: one more direction, of fixed length.
-
-    Args:
-        center: The constant.
-        tensors: `basis` (d, q), `means` (…, q), `factors` (…, q, q), and others that stay as they are.
-    """
+    """The same model of images that were fitted less a constant brightness: one more direction, of fixed length."""
     basis, means, factors = tensors["basis"], tensors["means"], tensors["factors"]
     length = math.sqrt(len(basis))
     grey = np.full((len(basis), 1), 1 / length, dtype=np.float32)

@@ -37,14 +37,11 @@ def pack(start: Tensors, classifier: Tensors) -> Tensors:
 def propose(
     start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Augmented samples of classes `labels`, not relabelled yet.
+    """Augmented samples (n, d) in [0, 1] of classes `labels`, not relabelled yet.
 
     Args:
         settings: `start`, a key of `STARTS`; `spread` and, optionally, `least_spread`: largest and smallest scale of
             the samples' deviation; `poses` and, optionally, `surfaces`: whether to apply affine maps and textures.
-
-    Returns:
-        float32 (n, d) in [0, 1].
     """
     images = _draw_scaled(start, settings, schema, labels, rng)
     planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
@@ -72,11 +69,7 @@ def _draw_scaled(
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples that the classifier gives the requested labels.
-
-    Returns:
-        float32 (n, d) in [0, 1].
-    """
+    """Samples (n, d) in [0, 1] that the classifier gives the requested labels."""
     classifier = unpack_classifier(tensors, schema)
     propose_of = partial(propose, _part(tensors, _BASE), settings, schema, rng=rng)
     return fill_requests(labels, schema.dimensions, propose_of, classifier.predict)

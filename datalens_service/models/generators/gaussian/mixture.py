@@ -28,13 +28,10 @@ def draw(
     labels: Labels,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """Images basis·(mean_yk + factor_yk·z), k by the weights of class y, z ~ N(0, I), clipped to [0, 1].
+    """Images (n, d), basis·(mean_yk + factor_yk·z), k by the weights of class y, z ~ N(0, I), clipped to [0, 1].
 
     Args:
         tensors: `basis` (d, q), `weights` (classes, K), `means` (classes, K, q), `factors` (classes, K, q, q).
-
-    Returns:
-        float32 (n, d) with d in channel, height, width order.
     """
     basis, means, factors = tensors["basis"], tensors["means"], tensors["factors"]
     thresholds = np.cumsum(tensors["weights"], axis=1)[labels]
@@ -91,8 +88,6 @@ class MixtureFit:
 
         Args:
             counts_and_sums: (classes·K, 1 + q).
-            count_stddev: Of a count's noise, in records.
-            sum_stddev: Of one coordinate of a sum's noise.
         """
         classes, components, rank = self.centres.shape
         table = counts_and_sums.reshape(classes, components, 1 + rank)

@@ -49,7 +49,6 @@ class PooledGaussianFit:
 
         Args:
             count_and_sum: Of all records.
-            sum_stddev: Noise of a coordinate of the sum.
         """
         self._records = max(count_and_sum[0], 1.0)
         variance = np.array([(sum_stddev / self._records) ** 2])
@@ -61,7 +60,6 @@ class PooledGaussianFit:
         Args:
             counts_and_sums: Of the residuals to `center`, per class.
             count_stddev: Noise of a count. A class that looks smaller than it counts as being as large.
-            sum_stddev: Noise of a coordinate of a sum.
         """
         counts = np.maximum(counts_and_sums[:, 0], max(count_stddev, 1.0))
         quotients = counts_and_sums[:, 1:] / counts[:, None]

@@ -50,7 +50,6 @@ class ImageNetwork(nn.Module, ABC):
         """Take over what `tensors` returned.
 
         Args:
-            tensors: By name.
             partial: Leave those that are not named as they are.
 
         Raises:

@@ -21,12 +21,7 @@ _SLOPE = 0.2
 
 
 class Refiner(nn.Module):
-    """Three 5×5 convolutions; the label enters each as a bias. The last one starts at zero, hence so does all.
-
-    Args:
-        width: Maps of the two hidden layers.
-        seed: Of the initial weights (He et al. 2015).
-    """
+    """Three 5×5 convolutions; the label enters each as a bias. The last one starts at zero, hence so does all."""
 
     def __init__(self, schema: Schema, width: int, seed: int = 0) -> None:
         super().__init__()
@@ -54,10 +49,6 @@ class RefinedGaussian(ImageNetwork):
 
     The Gaussian's tensors `basis` (d, rank), `means` (classes, rank) and `factors` (classes, rank, rank) are
     zero until they are loaded.
-
-    Args:
-        rank: Dimensions of the Gaussian.
-        width: Maps of the refiner.
     """
 
     basis: Tensor

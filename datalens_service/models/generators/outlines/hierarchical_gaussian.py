@@ -37,7 +37,6 @@ class HierarchicalFit:
         Args:
             counts: (classes,); a class that looks empty counts as one record.
             sums: (classes, d).
-            sum_stddev: Of the noise of one coordinate of a sum.
         """
         self._counts = np.maximum(counts, 1.0)
         means = sums / self._counts[:, None]
@@ -52,7 +51,6 @@ class HierarchicalFit:
 
         Args:
             scatter: (d, d) noisy Σ r·rᵀ of distances from the class means.
-            noise_stddev: Of one entry.
         """
         records = self._counts.sum()
         values, vectors = np.linalg.eigh(scatter / records)

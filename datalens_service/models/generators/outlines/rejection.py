@@ -52,15 +52,12 @@ class Proposals:
 
 
 def describe(features: Floats, images: Images, level: float) -> Floats:
-    """What a tilt sees of images, at most 1 long.
+    """What a tilt sees of images, at most 1 long: (n, q + 6), features, and topology with as much weight.
 
     Args:
         features: (n, q) of length 1 at most.
         images: uint8 (n, height, width, channels).
         level: Brightness of ink.
-
-    Returns:
-        (n, q + 6): features, and topology with as much weight.
     """
     return np.concatenate([features / np.float32(2**0.5), topology(images, level) / 2], axis=1)
 
@@ -90,13 +87,10 @@ def propose(
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples in proportion to their weights, each for a request of the class that the classifier sees in it.
+    """Samples (n, d) in proportion to their weights, each for a request of the class that the classifier sees in it.
 
     Args:
         settings: `start`, of the shapes; `classifier`, of the classifier.
-
-    Returns:
-        float32 (n, channels·height·width) in [0, 1].
     """
     start, classifier = _part(tensors, _START), unpack_classifier(tensors, settings, schema)
     images = np.empty((len(labels), schema.dimensions), dtype=np.float32)

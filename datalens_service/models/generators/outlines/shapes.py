@@ -24,14 +24,11 @@ _ROUNDS: Final = 48
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Images of accepted samples.
+    """Images (n, d) in [0, 1] of accepted samples.
 
     Args:
         tensors: `basis` (d, q), `means` (classes, d), `factors` (classes, q, q), `tolerances` (classes,).
         settings: `content`; `spread`, how much wider samples lie than records.
-
-    Returns:
-        float32 (n, channels·height·width) in [0, 1].
     """
     codec = LevelSets(schema, settings["content"])
     images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
