@@ -29,12 +29,13 @@ from benchmarks.directions import directions, train_without_books
 from benchmarks.environment import PARTITION_KEY, dataset, provenance
 from benchmarks.kept_results import print_result
 from datalens_service.audits.audit import AuditSettings, Train
-from datalens_service.audits.contributions import observe_directions, observe_gradients
+from datalens_service.audits.contributions import observe_gradients
 from datalens_service.audits.inversion import invert_gradients, squared_errors
 from datalens_service.audits.inversion_figures import InversionSettings
 from datalens_service.audits.rehearsal import rehearse
 from datalens_service.audits.unprotected import train_unprotected
 from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.mechanisms.von_mises_fisher import unit_directions
 from datalens_service.methods import DpSgd
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.privacy.accounting import mu_for_epsilon, mu_of_units
@@ -207,9 +208,16 @@ def _invert(architecture: str, noise: str, strength: float, seed: int, options: 
 def _observed(
     network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, noise: str, strength: float, seed: int
 ) -> torch.Tensor:
+    rows = observe_gradients(network, images, labels)
     if noise == "von_mises_fisher":
-        return observe_directions(network, images, labels, strength)
-    return observe_gradients(network, images, labels, 1.0 if strength else math.inf, strength, seed)
+        directions = unit_directions(rows.to(torch.float64).numpy())
+        noisy = [NoiseSource().directions(direction[None], strength)[0] for direction in directions]
+        return torch.from_numpy(np.stack(noisy)).to(torch.float32)
+    if not strength:
+        return rows
+    random = torch.Generator().manual_seed(seed)
+    clipped = rows * (1 / rows.norm(dim=1, keepdim=True).clamp_min(1e-12)).clamp_max(1)
+    return clipped + strength * torch.randn(rows.shape, generator=random)
 
 
 def _draw(images: torch.Tensor, inverted: torch.Tensor, path: Path) -> None:

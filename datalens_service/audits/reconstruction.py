@@ -121,7 +121,7 @@ class _Search:
         """Gradients as they are."""
         from datalens_service.audits.contributions import observe_gradients
 
-        return observe_gradients(self._network, self.images, self._labels, float("inf"), 0.0)
+        return observe_gradients(self._network, self.images, self._labels)
 
     def released(self) -> Tensor:
         """The same as the method would release each, in a batch of one."""

@@ -39,7 +39,7 @@ class PublicCells(NamedTuple):
         return cells
 
     def nearest(self, features: Floats) -> NDArray[np.int64]:
-        """(n,) the next centre of each row, of equally near ones the first; a function of that row and of the centres."""
+        """(n,) the next centre of each row, the first of equally near ones: a function of the row and the centres."""
         matrix, halves = ExactMatrix(self.centres.T), (self.centres.astype(np.float64) ** 2).sum(axis=1) / 2
         nearest = np.empty(len(features), dtype=np.int64)
         for start in range(0, len(features), _ROWS):

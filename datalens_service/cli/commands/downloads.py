@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, cast
 
 import typer
 
@@ -27,8 +28,8 @@ class FileFormat(StrEnum):
 
 
 _Readers = Literal["anyone", "owner"]
-_Fetch = Callable[[Client, str, Path], _Readers]
-"""Writes a file of a job, and says for whom it is."""
+_Fetch = Callable[[Client, str, Path], Path]
+"""Writes a file of a job."""
 
 _SUFFIX = {
     FileFormat.NPZ: ".npz",
@@ -89,20 +90,26 @@ def download(
 
     Says for whom the file is.
     """
+    fetch: _Fetch
     if file is not None:
-        name, fetch = f"{job_id}-{file}", _fetch_file(file)
+        name, fetch = f"{job_id}-{file}", partial(_fetch_file, file)
     elif file_format in _OF_CLASSIFIERS:
         if count is not None or seed is not None or title is not None:
             raise InvalidInput("--n, --seed and --title are about images; a classifier has none.")
         name = f"{job_id}-classifier.{'zip' if bundle else file_format.value}"
-        fetch = _fetch_classifier(file_format, licence if bundle else None)
+        form: ClassifierFormat = "archive" if bundle else _OF_CLASSIFIERS[file_format]
+        fetch = partial(Client.download_classifier, format=form, license=licence if bundle else "other")
     elif bundle:
         name = f"{job_id}-{file_format.value}.zip"
-        fetch = _fetch_bundle(image_format(file_format), count, seed, title, licence)
+        images = image_format(file_format)
+        fetch = partial(Client.download_bundle, format=images, n=count, seed=seed, title=title, license=licence)
     else:
-        name, fetch = f"{job_id}{_SUFFIX[file_format]}", _fetch_images(image_format(file_format), count, seed)
+        name = f"{job_id}{_SUFFIX[file_format]}"
+        fetch = partial(Client.download, format=image_format(file_format), n=count, seed=seed)
     with new_file(out or Path(name), force=force) as path, service.connect() as client:
-        readers = _keep_private(path, fetch(client, names.job_id(client, job_id), path))
+        job_id = names.job_id(client, job_id)
+        readers: _Readers = "anyone" if file is None else _read_audience(client, job_id, file)
+        _keep_private(fetch(client, job_id, path), readers)
     _show_file(out or Path(name), readers, service)
 
 
@@ -138,48 +145,15 @@ def image_format(file_format: FileFormat) -> Format:
     """
     if file_format in _OF_CLASSIFIERS:
         raise InvalidInput(f"{file_format.value} is a format of classifiers.")
-    names: dict[FileFormat, Format] = {
-        FileFormat.NPZ: "npz",
-        FileFormat.PARQUET: "parquet",
-        FileFormat.IMAGEFOLDER: "imagefolder",
-        FileFormat.WEBDATASET: "webdataset",
-    }
-    return names[file_format]
+    return cast(Format, file_format.value)
 
 
-def _fetch_images(images: Format, count: int | None, seed: int | None) -> _Fetch:
-    def fetch(client: Client, job_id: str, path: Path) -> _Readers:
-        client.download(job_id, path, format=images, n=count, seed=seed)
-        return "anyone"
-
-    return fetch
+def _fetch_file(name: str, client: Client, job_id: str, path: Path) -> Path:
+    return client.download_file(job_id, name, path)
 
 
-def _fetch_bundle(images: Format, count: int | None, seed: int | None, title: str | None, licence: str) -> _Fetch:
-    def fetch(client: Client, job_id: str, path: Path) -> _Readers:
-        client.download_bundle(job_id, path, format=images, n=count, seed=seed, title=title, license=licence)
-        return "anyone"
-
-    return fetch
-
-
-def _fetch_classifier(file_format: FileFormat, bundle_licence: str | None) -> _Fetch:
-    form: ClassifierFormat = _OF_CLASSIFIERS[file_format] if bundle_licence is None else "archive"
-
-    def fetch(client: Client, job_id: str, path: Path) -> _Readers:
-        client.download_classifier(job_id, path, format=form, license=bundle_licence or "other")
-        return "anyone"
-
-    return fetch
-
-
-def _fetch_file(name: str) -> _Fetch:
-    def fetch(client: Client, job_id: str, path: Path) -> _Readers:
-        audiences = {item.name: item.audience for item in client.files(job_id)}
-        client.download_file(job_id, name, path)
-        return audiences.get(name, "owner")
-
-    return fetch
+def _read_audience(client: Client, job_id: str, name: str) -> _Readers:
+    return {item.name: item.audience for item in client.files(job_id)}.get(name, "owner")
 
 
 def _keep_private(path: Path, readers: _Readers) -> _Readers:
