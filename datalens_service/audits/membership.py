@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from datalens_service.errors import InvalidInput
+from datalens_service.evaluation.report.attacks import RocPoint
 
 Scores = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -40,22 +41,6 @@ class OperatingPoint(BaseModel):
     allowed: float | None
 
 
-class CurvePoint(BaseModel):
-    """A point of the ROC curve of an attack.
-
-    Attributes:
-        false_positive_rate: Share of non-members called members, at most.
-        true_positive_rate: Share of members called members.
-        allowed: Largest true positive rate that μ allows; None where no μ holds.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    false_positive_rate: float
-    true_positive_rate: float
-    allowed: float | None
-
-
 class MembershipFigures(BaseModel):
     """Figures of one attack.
 
@@ -77,7 +62,7 @@ class MembershipFigures(BaseModel):
     interval: Interval
     auc_allowed: float | None
     operating_points: tuple[OperatingPoint, ...]
-    curve: tuple[CurvePoint, ...]
+    curve: tuple[RocPoint, ...]
 
 
 def measure(members: Scores, non_members: Scores, mu: float | None) -> MembershipFigures:
@@ -149,8 +134,8 @@ def _operating_point(members: Scores, non_members: Scores, rate: float, mu: floa
     )
 
 
-def _curve_point(members: Scores, non_members: Scores, rate: float, mu: float | None) -> CurvePoint:
-    return CurvePoint(
+def _curve_point(members: Scores, non_members: Scores, rate: float, mu: float | None) -> RocPoint:
+    return RocPoint(
         false_positive_rate=rate,
         true_positive_rate=_hits(members, non_members, rate) / len(members),
         allowed=None if mu is None else true_positives_allowed(mu, rate),

@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,44 +11,33 @@ from datalens_service.cli.numbers import build_integer_parser, parse_image_size,
 from datalens_service.client import DEFAULT_URL
 from datalens_service.data.preparation_settings import Colour, Fit
 
-_SPEC = "What to train"
-_SERVICE = "Which service"
-_UNIT = "Whom to protect"
-_PREPARE = "How to prepare images"
+_of_spec = partial(typer.Option, rich_help_panel="What to train")
+_of_service = partial(typer.Option, rich_help_panel="Which service")
+_of_unit = partial(typer.Option, rich_help_panel="Whom to protect")
+_of_preparation = partial(typer.Option, rich_help_panel="How to prepare images")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
-Epsilon = Annotated[
-    float,
-    typer.Option("--epsilon", parser=parse_number, help="ε this job may spend.", rich_help_panel=_SPEC),
-]
+Epsilon = Annotated[float, _of_spec("--epsilon", parser=parse_number, help="ε this job may spend.")]
 Delta = Annotated[
-    float | None,
-    typer.Option(
-        "--delta",
-        parser=parse_number,
-        help="δ; left out, min(1e-5, n^-1.1). Must be below 1/n.",
-        rich_help_panel=_SPEC,
-    ),
+    float | None, _of_spec("--delta", parser=parse_number, help="δ; left out, min(1e-5, n^-1.1). Must be below 1/n.")
 ]
 MethodName = Annotated[
     str | None,
-    typer.Option(
+    _of_spec(
         "--method",
         help="Of images: datalens, moments, mixture, guided, shapes, rejection, diffusion, "
         "rejection_or_diffusion, pate_gan or dp_gan. Of a classifier: scattering or dp_sgd. See "
         "docs/methods.md.",
-        rich_help_panel=_SPEC,
     ),
 ]
 PresetName = Annotated[
     str | None,
-    typer.Option(
+    _of_spec(
         "--preset",
         show_default="auto",
         help="auto, fast, diffusion, large, classifier, balanced, paper, g_pate, gs_wgan, pate_gan, dp_gan; see "
         "docs/cli.md. `datalens plan` says how long such jobs train on this machine, where they were measured.",
-        rich_help_panel=_SPEC,
     ),
 ]
 
@@ -61,31 +51,23 @@ class PurposeName(StrEnum):
 
 Purpose = Annotated[
     PurposeName,
-    typer.Option(
+    _of_spec(
         "--purpose",
         help="Of the preset auto, for many small grey images; others are the same for both. look: images that look "
         "like the private ones; teach: images that vary more, for classifiers to learn from, and look worse.",
-        rich_help_panel=_SPEC,
     ),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
+    _of_spec(
         "--set",
         metavar="KEY=VALUE",
         help="A parameter of the method, for example top_k=100 or warm_start.subspace_dimensions=40, or of the "
         "evaluation: evaluation.epochs=8. encoder=FILE.onnx brings a public encoder along. Repeatable.",
-        rich_help_panel=_SPEC,
     ),
 ]
 Seed = Annotated[
-    int,
-    typer.Option(
-        "--seed",
-        parser=parse_integer,
-        help="Of training randomness; privacy noise never has a seed.",
-        rich_help_panel=_SPEC,
-    ),
+    int, _of_spec("--seed", parser=parse_integer, help="Of training randomness; privacy noise never has a seed.")
 ]
 AcceptLowUtility = Annotated[
     bool, typer.Option("--accept-low-utility", help="Spend budget also where the plan says that it is of little use.")
@@ -100,22 +82,15 @@ Priority = Annotated[
     ),
 ]
 SyntheticImages = Annotated[
-    int,
-    typer.Option(
-        "--images",
-        parser=parse_integer,
-        help="Synthetic images packed at the end; more are free later.",
-        rich_help_panel=_SPEC,
-    ),
+    int, _of_spec("--images", parser=parse_integer, help="Synthetic images packed at the end; more are free later.")
 ]
 Evaluate = Annotated[
     bool,
-    typer.Option(
+    _of_spec(
         "--evaluation/--no-evaluation",
         "--evaluate/--no-evaluate",
         show_default="--evaluation",
         help="Measure usefulness on the test split, if there is one. The images are ready before that.",
-        rich_help_panel=_SPEC,
     ),
 ]
 
@@ -130,10 +105,9 @@ class DeviceName(StrEnum):
 
 Device = Annotated[
     DeviceName,
-    typer.Option(
+    _of_spec(
         "--device",
         help="cpu: never on a GPU; gpu: only on one; auto: wherever there is a place. ε does not depend on it.",
-        rich_help_panel=_SPEC,
     ),
 ]
 
@@ -150,26 +124,18 @@ ConfirmClasses = Annotated[
 ]
 RecordsPerUnit = Annotated[
     int | None,
-    typer.Option(
+    _of_unit(
         "--records-per-unit",
         parser=build_integer_parser(1),
         help="If the data say which images belong together (an array groups, or metadata.csv): the most training "
         "images of one group, which is then the unit of protection.",
-        rich_help_panel=_UNIT,
     ),
 ]
 ClassesPerUnit = Annotated[
     int | None,
-    typer.Option(
-        "--classes-per-unit",
-        parser=build_integer_parser(1),
-        help="Most classes that one group reaches.",
-        rich_help_panel=_UNIT,
-    ),
+    _of_unit("--classes-per-unit", parser=build_integer_parser(1), help="Most classes that one group reaches."),
 ]
-Unit = Annotated[
-    str | None, typer.Option("--unit", help="Word for one group, for example patient.", rich_help_panel=_UNIT)
-]
+Unit = Annotated[str | None, _of_unit("--unit", help="Word for one group, for example patient.")]
 
 PublicTest = Annotated[
     bool,
@@ -192,12 +158,11 @@ PublicLicense = Annotated[
 ]
 PublicData = Annotated[
     str | None,
-    typer.Option(
+    _of_spec(
         "--public-data",
         metavar="DATASET",
         help="Id or name of a data set that was uploaded with --public-records: training starts from it, or its "
         "images are handed out with labels.",
-        rich_help_panel=_SPEC,
     ),
 ]
 
@@ -220,10 +185,9 @@ LeaveOutConstantImages = Annotated[
 
 IgnoreGroups = Annotated[
     bool,
-    typer.Option(
+    _of_unit(
         "--ignore-groups",
         help="Protect single images although the data say which images belong together. Cards say so.",
-        rich_help_panel=_UNIT,
     ),
 ]
 AllowIdentifyingClasses = Annotated[
@@ -251,53 +215,36 @@ LabelColumn = Annotated[
     str | None, typer.Option("--label-column", metavar="NAME", help="Column of the metadata with the labels.")
 ]
 GroupColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--group-column", metavar="NAME", help="Column of the metadata with the persons.", rich_help_panel=_UNIT
-    ),
+    str | None, _of_unit("--group-column", metavar="NAME", help="Column of the metadata with the persons.")
 ]
 
 PrepareSize = Annotated[
     str | None,
-    typer.Option(
+    _of_preparation(
         "--prepare-size",
         metavar="SIZE",
         parser=parse_image_size,
         help="Bring every image to 64 by 64 pixels (64) or 96 wide and 48 high (96x48), whatever its size and "
         "kind; says what it changed.",
-        rich_help_panel=_PREPARE,
     ),
 ]
-PrepareFit = Annotated[
-    Fit | None,
-    typer.Option("--prepare-fit", help="resize (if left out) or crop.", rich_help_panel=_PREPARE),
-]
-PrepareColour = Annotated[
-    Colour | None,
-    typer.Option("--prepare-colour", help="grey (if left out) or rgb.", rich_help_panel=_PREPARE),
-]
+PrepareFit = Annotated[Fit | None, _of_preparation("--prepare-fit", help="resize (if left out) or crop.")]
+PrepareColour = Annotated[Colour | None, _of_preparation("--prepare-colour", help="grey (if left out) or rgb.")]
 PrepareWindow = Annotated[
     tuple[int, int] | None,
-    typer.Option(
+    _of_preparation(
         "--prepare-window",
         metavar="LOW HIGH",
         help="Values that become 0 and 255 in images of more than 8 bits; DICOM files bring their own.",
-        rich_help_panel=_PREPARE,
     ),
 ]
 PrepareFrame = Annotated[
     int | None,
-    typer.Option(
-        "--prepare-frame",
-        min=1,
-        help="Frame that is read of files with several; left out, the first.",
-        rich_help_panel=_PREPARE,
-    ),
+    _of_preparation("--prepare-frame", min=1, help="Frame that is read of files with several; left out, the first."),
 ]
 
 Data = Annotated[
-    Path,
-    typer.Option("--data", help="NPZ, Parquet, or a zip, tar or folder of labelled images.", exists=True),
+    Path, typer.Option("--data", help="NPZ, Parquet, or a zip, tar or folder of labelled images.", exists=True)
 ]
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")]
@@ -309,17 +256,14 @@ LabelNotes = Annotated[str | None, typer.Option("--notes", help="Notes of any ki
 JobId = Annotated[str, typer.Argument(help="Id of the job, job_…, or its name.")]
 DatasetId = Annotated[str, typer.Argument(help="Id of the data set, ds_…, or its name.")]
 
-Url = Annotated[
-    str, typer.Option("--url", envvar="DATALENS_URL", help="Address of the service.", rich_help_panel=_SERVICE)
-]
+Url = Annotated[str, _of_service("--url", envvar="DATALENS_URL", help="Address of the service.")]
 ApiKey = Annotated[
     str,
-    typer.Option(
+    _of_service(
         "--api-key",
         envvar="DATALENS_API_KEY",
         show_default=False,
         help="Left out, the key file of a service on this machine is used.",
-        rich_help_panel=_SERVICE,
     ),
 ]
 DataDir = Annotated[

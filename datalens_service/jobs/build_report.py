@@ -12,7 +12,7 @@ from datalens_service.audits.request import AuditRequest
 from datalens_service.copies import copied
 from datalens_service.errors import DatalensError
 from datalens_service.evaluation.evaluate import Evaluation
-from datalens_service.evaluation.report.attacks import AttackFinding, RocPoint
+from datalens_service.evaluation.report.attacks import AttackFinding
 from datalens_service.evaluation.report.build import JournalFacts, MethodFacts, Report
 from datalens_service.evaluation.report.disclosures import Recomputation
 from datalens_service.evaluation.report.document import Product
@@ -211,5 +211,4 @@ def _finding(audit: StoredAudit, attack: AttackResult) -> AttackFinding:
         target=describe(AuditRequest.model_validate(audit.job.spec).target),
         attack=attack.attack,
         source=attack.source,
-        curve=tuple(copied(RocPoint, point) for point in attack.figures.curve),
     )

@@ -9,7 +9,6 @@ from api.deps import Services
 from api.pages.views.visitor import Visitor
 from api.schemas.audits import PrivacyAuditRead
 from datalens_service.audits.audit import AttackResult
-from datalens_service.evaluation.report.attacks import RocPoint
 from datalens_service.evaluation.report.roc import roc_curve
 from datalens_service.services import audits as services_audits
 from datalens_service.store.access.roles import Scope
@@ -62,9 +61,8 @@ def find_row(audit: StoredAudit) -> AuditRow:
 
 def draw(result: AttackResult, name: str) -> Markup:
     """The curves of one attack."""
-    points = [RocPoint.model_validate(one.model_dump()) for one in result.figures.curve]
     # Built as a tree, which escapes every text.
-    return Markup(roc_curve(name, result.attack, points))  # noqa: S704
+    return Markup(roc_curve(name, result.attack, result.figures.curve))  # noqa: S704
 
 
 def _section(services: Services, visitor: Visitor, object_id: str, listed: Sequence[StoredAudit]) -> FoundByAttacks:
