@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
-from sqlalchemy import ColumnElement, func, insert, select, text, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, text, update
 
 from benchmarks.environment import provenance
 from benchmarks.kept_results import print_result
@@ -32,13 +32,14 @@ from datalens_service.gateways.startup import start
 from datalens_service.jobs.execute import execute
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.settings import Settings
+from datalens_service.store import job_totals
 from datalens_service.store.access import keys
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import leases
 from datalens_service.store.ledger.chain_verification import verify_chain
-from datalens_service.store.service_tables import JobEventRow, ReleasedModelRow
+from datalens_service.store.service_tables import JobEventRow, JobTotalsRow, ReleasedModelRow
 from datalens_service.store.tables import (
     AccountRow,
     AggregateRow,
@@ -97,6 +98,8 @@ class History:
                     session.execute(insert(table), copies)
         with self._database.transaction() as session:
             session.execute(update(AccountRow).values(checked_log_bytes=self._log.stat().st_size))
+            session.execute(delete(JobTotalsRow))
+            job_totals.fill(session.connection())
 
     def _read(self, table: type[Base], where: ColumnElement[bool]) -> list[Row]:
         with self._database.session() as session:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from datalens_service.clock import utc_now
+from datalens_service.store import job_totals
 from datalens_service.store.service_tables import TenantRow
 from datalens_service.store.tables import DEFAULT_TENANT, HASH_LENGTH, Base, InstallationRow
 
@@ -56,6 +57,7 @@ def fill(connection: Connection) -> None:
     Base.metadata.create_all(connection)
     guard = _guard_sqlite if connection.dialect.name == "sqlite" else _guard_postgresql
     guard(connection)
+    job_totals.keep(connection)
     key = {"id": 1, "fingerprint_key": secrets.token_bytes(32), "checked_log_bytes": 0}
     connection.execute(sa.insert(InstallationRow).values(key))
     tenant = {"id": DEFAULT_TENANT, "name": DEFAULT_TENANT, "audit_seq": 0, "audit_hash": "0" * HASH_LENGTH}

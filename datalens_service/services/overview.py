@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from datalens_service.clock import utc_now
 from datalens_service.disclosure import AllPublic, Public
 from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.store import job_totals
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs.jobs import JobState
@@ -78,8 +79,10 @@ def overview(database: Database, *, now: datetime | None = None) -> Overview:
 
 
 def _by_state(session: Session) -> dict[str, int]:
-    counted = session.execute(select(JobRow.state, func.count()).group_by(JobRow.state))
-    return {state.value: 0 for state in JobState} | dict(counted.all())
+    counted = {state.value: 0 for state in JobState}
+    for total in job_totals.read_totals(session):
+        counted[total.state] += total.jobs
+    return counted
 
 
 def _waiting(session: Session, now: datetime) -> tuple[Waiting, ...]:

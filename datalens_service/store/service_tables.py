@@ -31,6 +31,24 @@ class JobEventRow(Base):
     created_at: Mapped[datetime]
 
 
+class JobTotalsRow(Base):
+    """What jobs of a tenant come to that have ended alike (`store/job_totals.py`); kept by a trigger of `jobs`.
+
+    `kind` is of the model that they make, or "audit". `artifact_bytes` are of files that anybody may have, `seconds`
+    from first start to end.
+    """
+
+    __tablename__ = "job_totals"
+
+    tenant_id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    state: Mapped[str] = mapped_column(String(16), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(32), primary_key=True)
+    jobs: Mapped[int]
+    models: Mapped[int]
+    seconds: Mapped[int]
+    artifact_bytes: Mapped[int]
+
+
 class TenantRow(Base):
     """A house of its own within the service, and the head of its audit journal."""
 

@@ -248,8 +248,6 @@ class JobRow(Base):
         Index(None, "dataset_id", "created_at", "id"),
         Index(None, "measured_job_id"),
         Index(None, "state", "finished_at"),
-        # Whatever a tenant's use is counted from.
-        Index(None, "tenant_id", "state", "is_audit", "started_at", "finished_at"),
         Index(None, "state", "created_at"),
         Index(None, "created_at", "id"),
         Index(None, "tenant_id", "created_at", "id"),

@@ -1,17 +1,20 @@
 """Short ways to the objects that most tests of the store begin with."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, select, text
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError
 from datalens_service.methods import Plan
 from datalens_service.proof.hash_chain import Balance, Entry
+from datalens_service.services.overview import overview
+from datalens_service.store.access.usage import count_usage
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
@@ -21,6 +24,8 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
+from datalens_service.store.service_tables import ReleasedModelRow
+from datalens_service.store.tables import DEFAULT_TENANT, ArtifactRow, JobRow
 
 Images = NDArray[np.uint8]
 
@@ -108,6 +113,23 @@ def journal_of(database: Database, dataset_id: str) -> list[Entry]:
 def verified(database: Database, dataset_id: str) -> Balance:
     with database.session() as session:
         return verify_chain(session, dataset_id)
+
+
+def assert_totals_add_up(database: Database) -> None:
+    """What is kept of jobs that have ended is what their rows come to."""
+    with database.session() as session:
+        everything = session.scalars(select(JobRow)).all()
+        mine = [row for row in everything if row.tenant_id == DEFAULT_TENANT and not row.is_audit]
+        models = session.scalars(select(ReleasedModelRow.kind).where(ReleasedModelRow.tenant_id == DEFAULT_TENANT))
+        kinds = Counter(models.all())
+        released = session.execute(select(ArtifactRow.job_id, ArtifactRow.size).where(ArtifactRow.releasable)).all()
+    usage = count_usage(database, DEFAULT_TENANT)
+    assert usage.jobs == Counter(row.state for row in mine)
+    assert (usage.generators, usage.classifiers) == (kinds["generator"], kinds["classifier"])
+    assert usage.artifact_bytes == sum(size for job_id, size in released if job_id in {row.id for row in mine})
+    lasted = [(row.started_at, row.finished_at) for row in mine if row.started_at and row.finished_at]
+    assert usage.job_seconds == sum(int(end.timestamp()) - int(begin.timestamp()) for begin, end in lasted)
+    assert +Counter(overview(database).jobs) == Counter(row.state for row in everything)
 
 
 def by_hand(database: Database, *statements: str, **parameters: Any) -> None:

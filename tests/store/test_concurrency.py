@@ -11,6 +11,7 @@ import pytest
 
 from datalens_service.errors import BudgetExceeded, DatalensError, StaleLease, StateConflict
 from datalens_service.store.access import access_log
+from datalens_service.store.access.usage import count_usage
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases
@@ -20,6 +21,7 @@ from datalens_service.store.tables import DEFAULT_TENANT
 
 from .books import (
     LEASE_SECONDS,
+    assert_totals_add_up,
     claimed,
     images,
     journal_of,
@@ -87,6 +89,13 @@ def test_one_job_is_claimed_once(database: Database) -> None:
     job = new_job(database, new_dataset(database).id, 100)
     outcomes = together([lambda: leases.claim(database, job.id, "worker", LEASE_SECONDS)] * 10)
     assert sum(outcome is not None for outcome in outcomes) == 1
+
+
+def test_jobs_that_end_at_once_all_count(database: Database) -> None:
+    held = [claimed(database, new_job(database, new_dataset(database, images(seed)).id, 100).id) for seed in range(8)]
+    together([lambda lease=lease: leases.finish(database, lease, JobState.SUCCEEDED) for lease in held])
+    assert count_usage(database, DEFAULT_TENANT).jobs == {"succeeded": 8}
+    assert_totals_add_up(database)
 
 
 def test_one_lost_job_is_taken_over_once(database: Database) -> None:

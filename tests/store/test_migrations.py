@@ -26,7 +26,17 @@ from datalens_service.store.ledger.recovery import check_against_log
 from datalens_service.store.tables import Base, IntakeRow
 
 from .backups import remove
-from .books import by_hand, claimed, images, new_dataset, new_job, read_account, state_of, verified
+from .books import (
+    assert_totals_add_up,
+    by_hand,
+    claimed,
+    images,
+    new_dataset,
+    new_job,
+    read_account,
+    state_of,
+    verified,
+)
 
 pytestmark = pytest.mark.both_databases
 
@@ -153,7 +163,10 @@ def test_an_installation_goes_on(database: Database, older: Older) -> None:
     account.charge(1, "votes", 13)
     assert state_of(moved, dataset.id).charged_units == before.charged_units + 13
     assert jobs.get(moved, ended.id).state == JobState.CANCELLED
+    assert_totals_add_up(moved)
     assert leases.next_queued(moved, queue="cpu") == (waiting.id,)
+    leases.finish(moved, lease, JobState.SUCCEEDED)
+    assert_totals_add_up(moved)
     # The same records find their account again.
     assert new_dataset(moved, images(), epsilon=None, delta=None).account_id == dataset.account_id
 

@@ -34,7 +34,7 @@ from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import Backup, back_up, remove
-from .books import DELTA, EPSILON, LEASE_SECONDS, new_job, state_of, verified
+from .books import DELTA, EPSILON, LEASE_SECONDS, assert_totals_add_up, new_job, state_of, verified
 from .model import Books, Charge
 
 LIMIT = limit_units(EPSILON, DELTA)
@@ -275,6 +275,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert (found.state, found.lease_token, found.attempts) == (job.state, job.token, job.attempts)
             assert (found.reserved_units, found.charged_units) == (job.reserved, job.charged)
             assert (found.cancel_requested, found.pause_requested) == (job.cancel, job.pause)
+        assert_totals_add_up(self.database)
 
     def audit(self) -> None:
         check_against_log(self.database)

@@ -1,17 +1,17 @@
 """What a tenant has used: counts, bytes and seconds."""
 
+from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
 
-from sqlalchemy import BigInteger, ColumnElement, cast, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import func, select
 
 from datalens_service.clock import utc_now
 from datalens_service.disclosure import Public
+from datalens_service.store import job_totals
 from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX
 from datalens_service.store.database import Database
 from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
-from datalens_service.store.tables import ApiKeyRow, ArtifactRow, DatasetRow, JobRow
+from datalens_service.store.tables import ApiKeyRow, DatasetRow
 
 
 @dataclass(frozen=True)
@@ -32,35 +32,26 @@ class Usage:
     job_seconds: Public[float]
 
 
-def _whole_second(session: Session, at: InstrumentedAttribute[datetime | None]) -> ColumnElement[int]:
-    """Seconds since 1970, by the database: a tenant may have had very many jobs."""
-    if session.get_bind().dialect.name == "sqlite":
-        return cast(func.strftime("%s", at), BigInteger)
-    return cast(func.extract("epoch", func.date_trunc("second", at)), BigInteger)
-
-
-def _models(session: Session, tenant_id: str, kind: str) -> int:
-    mine = (ReleasedModelRow.tenant_id == tenant_id, ReleasedModelRow.kind == kind)
-    return session.scalar(select(func.count()).where(*mine)) or 0
-
-
 def count_usage(database: Database, tenant_id: str) -> Usage:
     """What the tenant has used up to now."""
-    mine = JobRow.tenant_id == tenant_id
     unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > utc_now())
     keyed = ~ApiKeyRow.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
     usable = (ApiKeyRow.tenant_id == tenant_id, ApiKeyRow.revoked_at.is_(None), unexpired, keyed)
-    states = select(JobRow.state, func.count()).where(mine, ~JobRow.is_audit)
+    # Without the tenant, whose index has all models of all jobs.
+    imported = select(ReleasedModelRow.tenant_id).where(ReleasedModelRow.job_id.is_(None))
+    jobs, models = Counter[str](), Counter[str]()
     with database.session() as session:
-        by_state = session.execute(states.group_by(JobRow.state))
-        spent = func.sum(_whole_second(session, JobRow.finished_at) - _whole_second(session, JobRow.started_at))
-        size = select(func.sum(ArtifactRow.size)).join(JobRow).where(mine, ArtifactRow.releasable)
+        totals = job_totals.read_totals(session, tenant_id)
+        trained = [total for total in totals if total.kind != job_totals.AUDIT]
+        for total in trained:
+            jobs[total.state] += total.jobs
+            models[total.kind] += total.models
         return Usage(
             datasets=session.scalar(select(func.count()).where(DatasetRow.tenant_id == tenant_id)) or 0,
-            jobs={state: count for state, count in by_state},  # noqa: C416 (rows are no tuples to mypy)
-            generators=_models(session, tenant_id, GENERATOR),
-            classifiers=_models(session, tenant_id, CLASSIFIER),
+            jobs=dict(jobs),
+            generators=models[GENERATOR] + list(session.scalars(imported)).count(tenant_id),
+            classifiers=models[CLASSIFIER],
             api_keys=session.scalar(select(func.count()).where(*usable)) or 0,
-            artifact_bytes=int(session.scalar(size) or 0),
-            job_seconds=float(session.scalar(select(spent).where(mine, ~JobRow.is_audit)) or 0),
+            artifact_bytes=sum(total.artifact_bytes for total in totals),
+            job_seconds=float(sum(total.seconds for total in trained)),
         )

@@ -77,6 +77,7 @@ def _row(dataset: DatasetRow, measured: Job, lease: Lease, now: datetime) -> Job
     return JobRow(
         id=measurement_id,
         reservation=ledger.new_reservation(measurement_id, dataset.account_id, "measurement"),
+        tenant_id=dataset.tenant_id,
         account_id=dataset.account_id,
         dataset_id=dataset.id,
         state=JobState.RUNNING,
