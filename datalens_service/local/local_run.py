@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -246,8 +246,7 @@ def open_local_run(out: Path) -> Generator[LocalRun]:
         database = start(settings)
         try:
             # The lock excludes other processes, so every lease is that of a dead one.
-            later = datetime.now(UTC) + timedelta(seconds=settings.lease_seconds + 1)
-            leases.expire_leases(database, now=later)
+            leases.expire_leases(database, now=datetime.max.replace(tzinfo=UTC))
             yield LocalRun(out, settings, database, _PLAIN_FILE & ~umask)
         finally:
             database.dispose()

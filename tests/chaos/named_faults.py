@@ -10,8 +10,10 @@ from typing import Any
 import httpx2
 import numpy as np
 
-from datalens_service.store.jobs.jobs import JobState
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import QUICK
+from deployments.stack import CeleryStack
 from disks import small_disk
 
 from .load import load
@@ -25,8 +27,9 @@ _WITHIN_SECONDS = 5.0
 _WATCHED_SECONDS = 20.0
 _SPACE = 5 * 2**30
 """Libraries alone take almost four of them."""
-_FAKE_CLOCK = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), Path("libfaketimeMT.so.1"))
-"""Of the Debian package faketime."""
+_OFFSETS = ("+10m", "-10m")
+_CLOCK_OF_A_WORKER = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
+"""Timers go on evenly, as they do where an operator sets the clock of a machine."""
 
 
 def frozen_database(folder: Path) -> Figures:
@@ -134,21 +137,46 @@ def full_disk(folder: Path) -> Figures:
 
 
 def wrong_clocks(folder: Path) -> Figures:
-    """One worker is ten minutes ahead and another as much behind; each runs a job."""
+    """One worker is ten minutes ahead and another as much behind; in the middle of their jobs the clocks change places.
+
+    Raises:
+        FileNotFoundError: The Debian package faketime is not installed.
+    """
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+    if library is None:
+        raise FileNotFoundError("install the Debian package faketime")
+    clocks = [folder / name for name in ("ahead", "behind")]
     with served(folder) as stack:
         stack.kill_worker(stack.workers[0])
-        for offset in ("+10m", "-10m"):
-            clock = {"FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": str(_FAKE_CLOCK)}
-            stack.workers.append(stack.start("-m", *stack.worker_command(), **clock))
+        for clock, offset in zip(clocks, _OFFSETS, strict=True):
+            clock.write_text(offset)
+            variables = {"LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(clock), **_CLOCK_OF_A_WORKER}
+            stack.workers.append(stack.start("-m", *stack.worker_command(), **variables))
         ordered = [stack.order(LONG) for _ in range(2)]
+        for job in ordered:
+            stack.wait_for_steps(job, 10)
+        for clock, offset in zip(clocks, reversed(_OFFSETS), strict=True):
+            _replace(clock, offset)
         books = [read_books(stack, job) for job in ordered]
-        ended = [stack.job(job) for job in ordered]
-    times = [(job.started_at, job.finished_at) for job in ended]
-    seconds = [(end - begin).total_seconds() for begin, end in times if begin is not None and end is not None]
-    figures = {"jobs": [one["job"] for one in books], "seconds": seconds} | {
-        name: [one[name] for one in books] for name in ("leases", "charged_again")
+        moved = sorted(_minutes_of_charges(stack, job) for job in ordered)
+    figures = {"charges_moved_minutes": moved} | {
+        name: [one[name] for one in books] for name in ("job", "leases", "charged_again")
     }
-    return figures | {"passed": figures["leases"] == [1, 1] and figures["charged_again"] == [0, 0]}
+    passed = figures["job"] == ["succeeded"] * 2 and figures["leases"] == [1, 1] and moved[0] < -15 < 15 < moved[1]
+    return figures | {"passed": passed and figures["charged_again"] == [0, 0]}
+
+
+def _replace(path: Path, text: str) -> None:
+    """At once: a clock that is read meanwhile is the old or the new one."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def _minutes_of_charges(stack: CeleryStack, job: Job) -> int:
+    """From the first to the last, by the clock of the worker, which dates them."""
+    first, *_, last = (entry.at for entry in stack.entries(job) if entry.kind == EntryKind.CHARGE)
+    return round((last - first).total_seconds() / 60)
 
 
 FAULTS: dict[str, Callable[[Path], Figures]] = {

@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from typer.testing import Result
 
 from datalens_service.cli import interruption as interruption_module
 from datalens_service.cli.interruption import Interruption
+from datalens_service.clock import utc_now
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.local.local_run import open_local_run
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import account_summary, chain_verification
 
@@ -111,9 +113,12 @@ def test_ctrl_c_inside_a_transaction_gives_the_job_back_and_pays_no_step_twice(
 
 
 def test_second_ctrl_c_ends_a_run_that_holds_the_lock_and_the_next_goes_on(
-    interrupted: Callable[[int], Result], datalens: Run, npz: Path
+    interrupted: Callable[[int], Result], datalens: Run, npz: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = interrupted(2)
+    """Also where the clock was ahead until then."""
+    with monkeypatch.context() as patch:
+        patch.setattr(leases, "read_database_clock", lambda _: utc_now() + timedelta(minutes=10))
+        result = interrupted(2)
     # Whoever asked this database for anything more would wait in vain, and end with another code.
     assert result.exit_code == 130, result.output
     assert 0 < len(_job_and_steps()[1]) < STEPS

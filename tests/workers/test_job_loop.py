@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -179,27 +180,29 @@ def test_loop_turns_while_the_database_is_away_and_goes_on_when_it_is_back(
     local.wait(lambda: processes.started == [job.id])
 
 
-@pytest.mark.parametrize("seconds", [None, 45.0])
+@pytest.mark.parametrize(("seconds", "set_forwards"), [(None, 0.0), (45.0, 0.0), (0.0, 600.0)])
 def test_a_worker_that_could_not_renew_its_lease_is_spared_for_one(
-    local: Deployment, monkeypatch: pytest.MonkeyPatch, seconds: float | None
+    local: Deployment, monkeypatch: pytest.MonkeyPatch, seconds: float | None, set_forwards: float
 ) -> None:
-    """The database was away: it refused, or it stood still for so long before it answered."""
+    """The database was away, as it refused or stood still before it answered; or its clock was set forwards."""
     clock, list_silent = [0.0], leases.list_silent
 
-    def away(database: Database) -> tuple[str, ...]:
+    def away(database: Database, now: datetime) -> tuple[str, ...]:
         if seconds is None:
             raise StoreUnavailable("The database does not answer.")
         clock[0] += seconds
-        return list_silent(database)
+        return list_silent(database, now=now)
 
     monkeypatch.setattr(recover_jobs, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     job = local.submit(MOMENTS)
     local.claim(job)
-    local.lose_lease(job)
     recovery = Recovery(local.database, local.settings)
+    recovery.run()
     with monkeypatch.context() as patch, contextlib.suppress(StoreUnavailable):
         patch.setattr(leases, "list_silent", away)
+        patch.setattr(recover_jobs, "read_database_clock", lambda _: utc_now() + timedelta(seconds=set_forwards))
         recovery.run()
+    local.lose_lease(job)
     recovery.run()
     clock[0] += local.settings.lease_seconds - 1
     recovery.run()

@@ -9,24 +9,27 @@ from datalens_service.errors import StoreUnavailable
 from datalens_service.jobs.private_folder import remove_leftovers
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import leases
 
 log = structlog.get_logger()
 
 _SLOW_SHARE: Final = 5
-"""An answer that takes longer than this part of a lease came from a database that was away."""
+"""Part of a lease: a database that answers later was away, and a clock that gains more at once was set forwards."""
 
 
 class Recovery:
     """Puts jobs of lost workers back into the queue; safe in several processes at once.
 
-    Nobody renews a lease while the database is away. Afterwards, every worker has a whole lease to show that it lives.
+    Nobody renews a lease while the database is away, and a clock that is set forwards lets all of them run out.
+    Afterwards, every worker has a whole lease to show that it lives.
     """
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
         self._was_away = False
+        self._ahead = float("inf")
         self._spared_until = float("-inf")
 
     def run(self) -> None:
@@ -44,11 +47,14 @@ class Recovery:
     def _list_silent(self) -> tuple[str, ...]:
         asked = time.monotonic()
         try:
-            silent = leases.list_silent(self._database)
+            with self._database.session() as session:
+                now = read_database_clock(session)
+            silent = leases.list_silent(self._database, now=now)
         except StoreUnavailable:
             self._was_away = True
             raise
         answered, seconds = time.monotonic(), self._settings.lease_seconds
-        if self._was_away or answered - asked > seconds / _SLOW_SHARE:
+        before, self._ahead = self._ahead, now.timestamp() - asked
+        if self._was_away or max(answered - asked, self._ahead - before) > seconds / _SLOW_SHARE:
             self._was_away, self._spared_until = False, answered + seconds
         return silent
