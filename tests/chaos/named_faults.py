@@ -28,7 +28,7 @@ _WATCHED_SECONDS = 20.0
 _SPACE = 5 * 2**30
 """Libraries alone take almost four of them."""
 _OFFSETS = ("+10m", "-10m")
-_CLOCK_OF_A_WORKER = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
+_CLOCK_OF_A_WORKER = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_CACHE_DURATION": "1"}
 """Timers go on evenly, as they do where an operator sets the clock of a machine."""
 
 
@@ -142,7 +142,7 @@ def wrong_clocks(folder: Path) -> Figures:
     Raises:
         FileNotFoundError: The Debian package faketime is not installed.
     """
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
     if library is None:
         raise FileNotFoundError("install the Debian package faketime")
     clocks = [folder / name for name in ("ahead", "behind")]
