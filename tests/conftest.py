@@ -34,7 +34,20 @@ from fast import pytest_addoption, pytest_configure, pytest_runtest_call, pytest
 
 PATIENCE = 240
 TESTS = Path(__file__).parent
-WAITING_FOLDERS = ("browser", "cli", "contract", "docs", "extensions", "jobs", "privacy_gate", "workers")
+BEGIN_EARLY = (
+    "privacy_gate",
+    "docs",
+    "browser",
+    "contract",
+    "cli",
+    "extensions",
+    "workers",
+    "test_benchmarks.py",
+    "test_examples.py",
+    "test_notebooks.py",
+    "jobs",
+)
+"""Parts with files that take minutes, or wait for processes: at the end of a run, they would leave cores idle."""
 
 # How long an example takes says nothing on a busy machine. The same examples in every run; `scripts/soak` has others.
 hypothesis.settings.register_profile(
@@ -182,8 +195,9 @@ def local(sqlite_database: Database, tmp_path: Path) -> Iterator[Deployment]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests wait for processes come first: at the end of a run, they would leave one core idle."""
-    items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in WAITING_FOLDERS)
+    """Longest first."""
+    turns = {part: turn for turn, part in enumerate(BEGIN_EARLY)}
+    items.sort(key=lambda item: turns.get(item.path.relative_to(TESTS).parts[0], len(turns)))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -105,7 +105,8 @@ class Visitor:
 
     def violations(self, *rules: str) -> list[str]:
         """What axe finds wrong with the page as it is, by all rules or those that are named."""
-        self.page.evaluate(AXE.read_text() + "; null")
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(AXE.read_text() + "; null")
         chosen = {"iframes": False} | ({"runOnly": list(rules)} if rules else {})
         found: dict[str, Any] = self.page.evaluate("(chosen) => axe.run(chosen)", chosen)
         return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]

@@ -23,7 +23,11 @@ VARIABLE = "TEST_FORK_SERVER"
 """Path of the socket at which a worker under test asks for its server, a program for its fork."""
 
 _PROGRAMS = ("individual_epsilon", "prediction", "sampling")
-_COMMANDS = ("datalens_service.cli", *(f"datalens_service.programs.{name}" for name in _PROGRAMS))
+_COMMANDS = (
+    "datalens_service.cli",
+    "workers.process.supervisor",
+    *(f"datalens_service.programs.{name}" for name in _PROGRAMS),
+)
 _SCRIPT = "datalens"
 _COLD = ("serve", "plugins")
 """What serves for long, and what reads which packages are installed."""
@@ -48,6 +52,7 @@ class ForkedProgram:
         self, program: Sequence[str], variables: Mapping[str, str], streams: Sequence[int], folder: Path | None = None
     ) -> None:
         asked = {"program": program, "folder": str(folder or Path.cwd()), "variables": {**variables}}
+        asked["stands_for"] = os.getpid()
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(variables[VARIABLE])
         socket.send_fds(self._connection, [read_mask()], streams)
@@ -179,8 +184,11 @@ def _begin_anew(asked: dict[str, Any], streams: list[int]) -> None:
     import numpy as np
 
     from deployments.fork_servers import use
+    from processes import parent_of
 
     os.setsid()
+    # A supervisor ends with whoever started it.
+    os.getppid = lambda: parent_of(asked["stands_for"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for stream, number in zip(streams, _STREAMS, strict=True):
         os.dup2(stream, number)

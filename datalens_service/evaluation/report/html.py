@@ -7,7 +7,7 @@ report itself: what the view leaves out cannot appear.
 import json
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from datalens_service.evaluation.measures import written
@@ -33,18 +33,9 @@ _HINTS: Final = {"lower": "lower is closer", "higher": "higher is better"}
 
 def page(view: dict[str, Any], pictures: Pictures | None) -> str:
     """The page of a view; the JSON twin of the same view says the same."""
-    environment = Environment(
-        loader=PackageLoader("datalens_service.evaluation.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(shown=shown, right_guesses=right_guesses, written=written)
-    environment.filters.update(tier_number=_tier_number, parameters=_parameters, grouped=_grouped, pretty=_pretty)
     # Every drawing escapes its own texts.
     drawings = {name: Markup(svg) for name, svg in _drawings(view, pictures).items()}  # noqa: S704
-    return environment.get_template("report.html.j2").render(
+    return _TEMPLATE.render(
         view={"attacks": None, "public_images": False, "confusion": None, "individual_epsilon": None, **view},
         privacy=view["privacy"],
         schema=view["dataset"]["public_schema"],
@@ -132,3 +123,20 @@ def _grouped(fraction: str) -> str:
 
 def _pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _read_template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("datalens_service.evaluation.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(shown=shown, right_guesses=right_guesses, written=written)
+    environment.filters.update(tier_number=_tier_number, parameters=_parameters, grouped=_grouped, pretty=_pretty)
+    return environment.get_template("report.html.j2")
+
+
+# Compiled once, before a process of a job is forked: it takes longer than all of a small report.
+_TEMPLATE: Final = _read_template()
