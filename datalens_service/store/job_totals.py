@@ -66,7 +66,8 @@ def _sum(dialect: str, which: ColumnElement[bool]) -> Select[Any]:
     kind = func.coalesce(JobRow.result, AUDIT).label("kind")
     seconds = func.sum(_whole_second(dialect, JobRow.finished_at) - _whole_second(dialect, JobRow.started_at))
     anybodys = select(func.sum(ArtifactRow.size)).where(ArtifactRow.job_id == JobRow.id, ArtifactRow.releasable)
-    sums = (func.coalesce(added, 0) for added in (seconds, func.sum(anybodys.scalar_subquery())))
+    # PostgreSQL's sums are no integers.
+    sums = (cast(func.coalesce(added, 0), BigInteger) for added in (seconds, func.sum(anybodys.scalar_subquery())))
     columns = (JobRow.tenant_id, JobRow.state, kind, func.count(), func.count(JobRow.released_at), *sums)
     return select(*columns).where(which).group_by(JobRow.tenant_id, JobRow.state, kind)
 

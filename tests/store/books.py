@@ -126,6 +126,7 @@ def assert_totals_add_up(database: Database) -> None:
     usage = count_usage(database, DEFAULT_TENANT)
     assert usage.jobs == Counter(row.state for row in mine)
     assert (usage.generators, usage.classifiers) == (kinds["generator"], kinds["classifier"])
+    assert isinstance(usage.artifact_bytes, int)
     assert usage.artifact_bytes == sum(size for job_id, size in released if job_id in {row.id for row in mine})
     lasted = [(row.started_at, row.finished_at) for row in mine if row.started_at and row.finished_at]
     assert usage.job_seconds == sum(int(end.timestamp()) - int(begin.timestamp()) for begin, end in lasted)
