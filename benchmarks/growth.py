@@ -19,10 +19,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import httpx2
-from sqlalchemy import ColumnElement, delete, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Table, delete, func, insert, select, text, update
 
 from benchmarks.environment import provenance
 from benchmarks.kept_results import print_result
@@ -101,7 +101,7 @@ class History:
                 for number in range(first, min(first + _TOGETHER, datasets)):
                     for table, copies in self._copy(number, jobs // datasets).items():
                         # By the table, all at once: the mapper sorts rows by what they leave out.
-                        session.execute(insert(table.__table__), copies)
+                        session.execute(insert(cast(Table, table.__table__)), copies)
         with self._database.transaction() as session:
             session.execute(update(AccountRow).values(checked_log_bytes=self._log.stat().st_size))
             session.execute(delete(JobTotalsRow))

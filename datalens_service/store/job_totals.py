@@ -67,9 +67,13 @@ def _sum(dialect: str, which: ColumnElement[bool]) -> Select[Any]:
     seconds = func.sum(_whole_second(dialect, JobRow.finished_at) - _whole_second(dialect, JobRow.started_at))
     anybodys = select(func.sum(ArtifactRow.size)).where(ArtifactRow.job_id == JobRow.id, ArtifactRow.releasable)
     # PostgreSQL's sums are no integers.
-    sums = (cast(func.coalesce(added, 0), BigInteger) for added in (seconds, func.sum(anybodys.scalar_subquery())))
-    columns = (JobRow.tenant_id, JobRow.state, kind, func.count(), func.count(JobRow.released_at), *sums)
-    return select(*columns).where(which).group_by(JobRow.tenant_id, JobRow.state, kind)
+    sums = [cast(func.coalesce(added, 0), BigInteger) for added in (seconds, func.sum(anybodys.scalar_subquery()))]
+    columns: list[ColumnElement[Any]] = [func.count(), func.count(JobRow.released_at), *sums]
+    return (
+        select(JobRow.tenant_id, JobRow.state, kind, *columns)
+        .where(which)
+        .group_by(JobRow.tenant_id, JobRow.state, kind)
+    )
 
 
 def _whole_second(dialect: str, at: InstrumentedAttribute[Any]) -> ColumnElement[int]:
