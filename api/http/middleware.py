@@ -30,20 +30,29 @@ _HUNG_UP: Final = 499
 _log = structlog.get_logger("datalens.api")
 
 
-class RequestLog:
-    """Gives each request an id, logs its end, and answers exceptions that nobody meant.
-
-    The log names the route, not the path: what a client writes into a path or a file name stays out of it.
-    """
+class Middleware:
+    """What stands between a server and its application, for requests alone."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on whatever is no request, such as the start of the application."""
+        await (self.serve if scope["type"] == "http" else self._app)(scope, receive, send)
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        await self._app(scope, receive, send)
+
+
+class RequestLog(Middleware):
+    """Gives each request an id, logs its end, and answers exceptions that nobody meant.
+
+    The log names the route, not the path: what a client writes into a path or a file name stays out of it.
+    """
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
         request_id = str(uuid4())
         scope.setdefault("state", {})["request_id"] = request_id
         with structlog.contextvars.bound_contextvars(request_id=request_id), impatient():
@@ -101,7 +110,7 @@ class _Reply:
             headers["Strict-Transport-Security"] = _TLS_ALONE
 
 
-class BodyLimit:
+class BodyLimit(Middleware):
     """Stops reading a body that is too long, as soon as that is known.
 
     Args:
@@ -109,16 +118,14 @@ class BodyLimit:
     """
 
     def __init__(self, app: ASGIApp, upload_bytes: int) -> None:
-        self._app = app
+        super().__init__(app)
         self._upload_bytes = upload_bytes
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] == "http":
-            headers = Headers(scope=scope)
-            limit = self._upload_bytes if _is_upload(inner_path(scope), headers) else _JSON_BYTES
-            receive = _limited(receive, headers.get("content-length", ""), limit)
-        await self._app(scope, receive, send)
+        headers = Headers(scope=scope)
+        limit = self._upload_bytes if _is_upload(inner_path(scope), headers) else _JSON_BYTES
+        await self._app(scope, _limited(receive, headers.get("content-length", ""), limit), send)
 
 
 def _is_upload(path: str, headers: Headers) -> bool:
@@ -148,17 +155,11 @@ def _limited(receive: Receive, declared: str, limit: int) -> Receive:
 _FOR_PROGRAMS: Final = ("/v1/", "/problems/", "/openapi.json", "/livez", "/readyz", "/metrics")
 
 
-class ReaderVoice:
+class ReaderVoice(Middleware):
     """Sets the voice of all texts of an answer, also of those that threads and handlers of errors make."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         with spoken_to(_choose_voice(inner_path(scope), Headers(scope=scope).get(HEADER))):
             await self._app(scope, receive, send)
 

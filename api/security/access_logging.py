@@ -7,8 +7,9 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from api.http.middleware import Middleware
 from api.problems.handlers import answer_withheld
 from api.security.permissions import find_rule
 from datalens_service.errors import StoreUnavailable
@@ -18,22 +19,15 @@ from datalens_service.store.access.tenants import OWNED
 _ADDRESS: Final = re.compile(r"/v1/[a-z-]+/([A-Za-z0-9_-]{1,40})")
 
 
-class AccessLogging:
+class AccessLogging(Middleware):
     """Writes the audit entry of a call between its handling and its answer, and adds the headers of its limits.
 
     A call is noted with the id of its key, its operation, the object its path names or that it created, and its status.
     A call without a valid key has no tenant and is in the log alone.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
         withheld = False
 
         async def noted(message: Message) -> None:

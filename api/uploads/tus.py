@@ -18,9 +18,10 @@ from typing import BinaryIO, Final, NamedTuple
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from api.addresses import inner_path
+from api.http.middleware import Middleware
 from datalens_service.errors import (
     ChecksumMismatch,
     InsufficientStorage,
@@ -47,13 +48,10 @@ class Checksum(NamedTuple):
     digest: bytes
 
 
-class TusHeaders:
+class TusHeaders(Middleware):
     """Every answer about uploads names the version of the protocol."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
 
         async def with_version(message: Message) -> None:
@@ -62,8 +60,7 @@ class TusHeaders:
                 headers["Tus-Resumable"] = headers["Tus-Version"] = VERSION
             await send(message)
 
-        ours = scope["type"] == "http" and inner_path(scope).startswith(PATH)
-        await self._app(scope, receive, with_version if ours else send)
+        await self._app(scope, receive, with_version if inner_path(scope).startswith(PATH) else send)
 
 
 def check_version(named: str | None) -> None:

@@ -7,7 +7,7 @@ checked between steps cannot, and no step is paid twice.
 import os
 import signal
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Final, Self
 
 from datalens_service.jobs.job_watch import ShutdownRequested
@@ -33,9 +33,7 @@ class Interruption:
             self._installed = True
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._installed:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 

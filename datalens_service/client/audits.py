@@ -1,11 +1,9 @@
 """Requests about audits: attack a method or a released model, and read what was found."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-from datalens_service.client.errors import ServiceUnreachable
 from datalens_service.client.models import AuditInfo
 from datalens_service.client.requests import AuditBody, encode_spec
 from datalens_service.client.retry_policy import RetryPolicy
@@ -50,14 +48,5 @@ class AuditOperations:
         Args:
             patience: Seconds without a response after which waiting is given up; the audit goes on.
         """
-        retry_policy = RetryPolicy(patience, interval)
-        while True:
-            try:
-                current = self.get_audit(audit_id)
-            except ServiceUnreachable as error:
-                time.sleep(retry_policy.choose_delay(error))
-                continue
-            retry_policy.reset()
-            if current.ended:
-                return current
-            time.sleep(interval)
+        readings = RetryPolicy(patience, interval).poll(lambda: self.get_audit(audit_id), interval)
+        return next(audit for audit in readings if audit.ended)

@@ -1,6 +1,5 @@
 """The client: a connection and all methods of the API."""
 
-from types import TracebackType
 from typing import Self
 
 from datalens_service.client.address import DEFAULT_URL
@@ -36,9 +35,7 @@ class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperat
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -139,19 +139,12 @@ class JobOperations:
             patience: Seconds without a response after which waiting is given up; the job goes on.
         """
         job_id = job if isinstance(job, str) else job.id
-        retry_policy = RetryPolicy(patience, interval)
-        while True:
-            try:
-                current = self.get_job(job_id)
-            except ServiceUnreachable as error:
-                time.sleep(retry_policy.choose_delay(error))
-                continue
-            retry_policy.reset()
+        for current in RetryPolicy(patience, interval).poll(lambda: self.get_job(job_id), interval):
             if on_progress is not None:
                 on_progress(current)
             if current.ended:
-                return current
-            time.sleep(interval)
+                break
+        return current
 
     def events(self, job_id: str, *, after: int = 0, patience: float = 60.0) -> Iterator[Event]:
         """Past and future events of a job, until it ends. Interruptions are bridged.

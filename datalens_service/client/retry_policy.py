@@ -1,7 +1,8 @@
 """Which errors are retried, after which delay, and for how long."""
 
 import time
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
 from datalens_service.client.errors import ClientError, ServiceUnreachable
 
@@ -9,6 +10,8 @@ _RETRYABLE: Final = ("upload-offset-mismatch", "upload-locked", "checksum-mismat
 """Problem types that a retry may resolve."""
 
 _MAX_DELAY: Final = 5.0
+
+Reading = TypeVar("Reading")
 
 
 class RetryPolicy:
@@ -38,3 +41,15 @@ class RetryPolicy:
             raise error
         delay, self._delay = self._delay, min(2 * self._delay, _MAX_DELAY)
         return delay
+
+    def poll(self, read: Callable[[], Reading], interval: float) -> Iterator[Reading]:
+        """What is read, again and again, so many seconds apart; a service that does not respond is waited for."""
+        while True:
+            try:
+                reading = read()
+            except ServiceUnreachable as error:
+                time.sleep(self.choose_delay(error))
+                continue
+            self.reset()
+            yield reading
+            time.sleep(interval)
