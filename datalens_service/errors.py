@@ -1,33 +1,10 @@
 """Every error this product raises on purpose.
 
-    DatalensError
-    ├── InvalidInput                what the caller sent cannot be used
-    │   ├── InvalidSpec             a training request contradicts itself or its data set
-    │   │   ├── InvalidDelta        δ is not below 1/n
-    │   │   ├── InfeasiblePlan      the budget does not pay for a single step
-    │   │   └── LowUtility          noise would drown what the job releases, and nobody said that it may
-    │   └── InvalidDataset          an upload is not a usable labelled image set
-    ├── BudgetExceeded              the data set's remaining budget does not cover the request
-    ├── NotFound                    no such object, or not yours
-    ├── StateConflict               the object is in a state that forbids the operation
-    ├── UploadOffsetMismatch        a piece of an upload does not begin where the file ends
-    ├── UploadLocked                another request is adding to the upload
-    ├── ChecksumMismatch            a piece of an upload is not what its checksum says
-    ├── ProtocolMismatch            the client speaks another version of the upload protocol
-    ├── Unauthorized                no valid API key
-    ├── Forbidden                   the API key does not reach that far
-    ├── RateLimited                 more requests than the key may send
-    ├── StaleLease                  another worker took this job over; stop without releasing anything
-    ├── JobStopped                  a cancel request was seen between two steps
-    ├── LedgerCorrupt               the account contradicts itself; nothing may be released
-    ├── OutOfMemory                 a job needs more memory than its worker has
-    ├── FileDamaged                 a stored file is lost or altered
-    ├── StoreUnavailable            the database cannot be trusted or written now; nothing was released
-    │   └── InsufficientStorage     a disk is full
-    ├── ReportIncomplete            a privacy report lacks a required field; it is not handed out
-    ├── CheckpointMismatch          a checkpoint belongs to another job
-    └── WorkerUnavailable           the machine lacks what the operation needs (for example torch)
-        └── RankLost                a process that shares the job's teachers is gone; the job can be resumed
+    DatalensError > InvalidInput > InvalidSpec > InvalidDelta, InfeasiblePlan, LowUtility
+                    InvalidInput > InvalidDataset
+                    StoreUnavailable > InsufficientStorage
+                    WorkerUnavailable > RankLost
+                    all others
 
 Each class carries the `slug` and `title` of its RFC 9457 problem type; `api/problems/handlers.py` adds the status.
 A `detail` says what to change and never contains a private value. It names fields and options as `⟦name⟧`

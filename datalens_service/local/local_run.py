@@ -137,7 +137,6 @@ class LocalRun:
 
         Raises:
             ShutdownRequested: The job was interrupted and can be resumed.
-            RankLost: The same.
             KeyboardInterrupt: The same; the next start in this folder ends the lease, since this process may have been
                 interrupted in the middle of a transaction.
         """

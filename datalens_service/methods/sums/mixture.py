@@ -67,12 +67,7 @@ class Mixture(SummedImages):
     )
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """All releases, calibrated so that together they cost at most `units`.
-
-        Raises:
-            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The shares leave nothing for the covariances.
-        """
+        """All releases, calibrated so that together they cost at most `units`."""
         covariances_share = 1 - self.subspace_share - self.means_share
         if covariances_share <= 0:
             raise InvalidSpec(

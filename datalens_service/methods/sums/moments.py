@@ -51,12 +51,7 @@ class Moments(SummedImages):
     means_share: Number = Field(default=0.20, gt=0, lt=1, description="Share of μ² for class counts and means.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """The three releases, calibrated so that together they cost at most `units`.
-
-        Raises:
-            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The shares leave nothing for the covariances.
-        """
+        """The three releases, calibrated so that together they cost at most `units`."""
         if self.subspace_share + self.means_share >= 1:
             raise InvalidSpec(
                 "⟦method.subspace_share⟧ and ⟦method.means_share⟧ must leave something for the covariances."
@@ -110,12 +105,7 @@ def class_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
 
 
 class MomentsRun(StatelessRun):
-    """The three releases of a run.
-
-    Attributes:
-        view: How images are seen.
-        fit: What the releases so far say.
-    """
+    """The three releases of a run."""
 
     def __init__(self, parameters: Moments, plan: Plan, records: PrivateRecords) -> None:
         self._mechanisms = list_sums(plan)

@@ -94,12 +94,7 @@ class PooledMoments(SummedImages):
     )
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """The three releases, calibrated so that together they cost at most `units`.
-
-        Raises:
-            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The shares leave nothing for the covariance.
-        """
+        """The three releases, calibrated so that together they cost at most `units`."""
         if self.center_share + self.means_share >= 1:
             raise InvalidSpec("⟦method.center_share⟧ and ⟦method.means_share⟧ must leave something for the covariance.")
         frequencies = min(self.frequencies or plan_frequencies(schema, units), schema.dimensions)
@@ -139,10 +134,6 @@ def plan_frequencies(schema: Schema, units: int) -> int:
     """Frequencies that the records of a class pay for: their number grows slowly with μ times units per class.
 
     A unit of several records has as many times the noise of one, and up to as many times the signal.
-
-    Args:
-        schema: Public.
-        units: Of the whole run.
     """
     evidence = schema.num_units * mu_of_units(units) / schema.num_classes
     return int(np.clip(_FREQUENCIES_PER_EVIDENCE * evidence**_GROWTH, _FEWEST, _MOST))
@@ -178,12 +169,7 @@ def pooled_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
 
 
 class PooledMomentsRun(StatelessRun):
-    """The three releases of a run.
-
-    Attributes:
-        view: How images are seen.
-        fit: What the releases so far say.
-    """
+    """The three releases of a run."""
 
     def __init__(
         self, parameters: PooledMoments, plan: Plan, records: PrivateRecords, options: ExecutionOptions
@@ -201,11 +187,7 @@ class PooledMomentsRun(StatelessRun):
         self._texture = parameters.texture
 
     def start_from(self, public: PublicImages) -> None:
-        """Let a denoiser of public images finish what is drawn.
-
-        Raises:
-            InvalidSpec: The images have another size.
-        """
+        """Let a denoiser of public images finish what is drawn."""
         from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
 
         check_same_size(self._schema, public.schema)

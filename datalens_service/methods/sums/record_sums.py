@@ -133,7 +133,6 @@ class ImageVectors:
     """Images as vectors in units of the clipping norm: public, and each vector a function of its own image.
 
     Args:
-        schema: Of the images.
         clip_norm: Largest length, as a fraction of an all-white image.
         center: Brightness that is subtracted from every pixel before.
         frequencies: Lowest frequencies that are summed, in their order. None: all pixels of small images.

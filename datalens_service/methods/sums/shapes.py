@@ -58,12 +58,7 @@ class Shapes(WalledMethod):
     )
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """The three releases, calibrated so that together they cost at most `units`; before them the count, if any.
-
-        Raises:
-            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The shares leave nothing for the covariances.
-        """
+        """The three releases, calibrated so that together they cost at most `units`; before them the count, if any."""
         rest = 1 - self.means_share - self.shared_share
         if rest <= 0:
             raise InvalidSpec("⟦method.means_share⟧ and ⟦method.shared_share⟧ must leave something for the classes.")
@@ -154,12 +149,7 @@ def _padded(values: Floats, width: int) -> Floats:
 
 
 class ShapesRun(StatelessRun):
-    """The releases of a run: vectors are padded with zeros where the content leaves them shorter than planned.
-
-    Attributes:
-        encoded: Records as vectors, once their content is known.
-        codec: That made them.
-    """
+    """The releases of a run: vectors are padded with zeros where the content leaves them shorter than planned."""
 
     encoded: PrivateRecords
     codec: LevelSets

@@ -1,9 +1,5 @@
 """One record per upload for those who read: what its owner declared, its state, and the data set it became.
 
-    validating → ready → deleted
-               → review → ready → deleted
-               → invalid → deleted
-
 Two tables stand behind it. `datasets` has what an account pays for and is never deleted from; `intakes` has how the
 upload came, and its private report.
 """

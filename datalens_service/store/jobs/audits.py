@@ -33,7 +33,6 @@ class StoredAudit:
     """An audit as it was when it was read.
 
     Attributes:
-        job: Its state, its lease and what was asked, in `spec`.
         attacked_job_id: The job whose model it attacks; None of a rehearsal.
         result: Private: what attacks found; None before its end, and once the data set was deleted.
         picture: Private: PNG with records and what inversion made of their gradients; None without one.
@@ -58,19 +57,7 @@ def create(
     idempotency_key: str | None = None,
     queue: str | None = None,
 ) -> StoredAudit:
-    """Accept an audit. Nothing is reserved, because nothing is released.
-
-    Args:
-        request: What was asked, as JSON.
-        attacked_job_id: The job whose model is attacked; None for a rehearsal.
-        max_attempts: Lost workers in a row before it fails.
-        idempotency_key: Chosen by the client; the same key with the same request is the same audit.
-        queue: Where it waits; None leaves it to any worker.
-
-    Raises:
-        NotFound: No such data set.
-        StateConflict: The data set was deleted, or the key belongs to another request.
-    """
+    """Accept an audit. Nothing is reserved, because nothing is released."""
     fingerprint = request_fingerprint(dataset_id, {"audit": request})
 
     def submit(session: Session) -> StoredAudit:
@@ -95,11 +82,7 @@ def create(
 
 
 def get(database: Database, audit_id: str) -> StoredAudit:
-    """One audit, for the owner alone.
-
-    Raises:
-        NotFound: No such audit.
-    """
+    """One audit, for the owner alone."""
     with database.session() as session:
         row = session.get(JobRow, audit_id)
         if row is None or not row.is_audit:
@@ -116,11 +99,7 @@ def list_audits(
     dataset_id: str | None = None,
     attacked_job_id: str | None = None,
 ) -> Page[StoredAudit]:
-    """Audits of a tenant, newest first, for the owner alone.
-
-    Raises:
-        InvalidInput: `limit` or `cursor` is not usable.
-    """
+    """Audits of a tenant, newest first, for the owner alone."""
     query = select(JobRow).where(JobRow.is_audit, JobRow.tenant_id == tenant_id)
     if dataset_id is not None:
         query = query.where(JobRow.dataset_id == dataset_id)
@@ -135,12 +114,7 @@ def store_result(database: Database, lease: Lease, result: dict[str, Any], pictu
     """Note what an audit found; repeatable.
 
     Args:
-        result: Figures, as JSON.
         picture: PNG. It lies with the figures, so that it is deleted with them.
-
-    Raises:
-        StaleLease: Another worker holds the audit.
-        NotFound: No such audit.
     """
     with database.transaction() as session:
         row = ledger.job_row(session, lease.job_id, lock=True)

@@ -69,7 +69,6 @@ class Event:
 
     Attributes:
         seq: Number within the job, from 1, without gaps.
-        charged_units: Ledger units that the job had charged.
         created_at: Not before that of the event before. To the second; of progress to the minute: finer times would
             tell how long steps on private records take.
     """
@@ -132,11 +131,7 @@ def _last(session: Session, job: JobRow) -> _Told | None:
 
 
 def list_events(database: Database, job_id: str, *, after: int = 0, limit: int = 100) -> tuple[Event, ...]:
-    """Events of a job with a number above `after`, oldest first.
-
-    Raises:
-        InvalidInput: `limit` is not usable.
-    """
+    """Events of a job with a number above `after`, oldest first."""
     query = select(JobEventRow).where(JobEventRow.job_id == job_id, JobEventRow.seq > after)
     with database.session() as session:
         rows = session.scalars(query.order_by(JobEventRow.seq).limit(check_limit(limit)))

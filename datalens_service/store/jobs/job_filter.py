@@ -13,13 +13,7 @@ from datalens_service.store.tables import JobRow
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Which jobs to list; what is None leaves out none.
-
-    Attributes:
-        search: Only jobs whose name contains it, or which have it as a tag.
-        created_after: Only jobs whose second of creation is this instant or later.
-        created_before: Only jobs whose second of creation is before this instant.
-    """
+    """Which jobs to list; what is None leaves out none."""
 
     tenant_id: str | None = None
     dataset_id: str | None = None

@@ -164,20 +164,7 @@ def create(
     """Accept a job and reserve its budget, both or neither.
 
     Args:
-        spec: What was asked, as JSON.
-        price: What the plan costs, as it is shown, as JSON.
-        plan: What will be charged; the worker runs this one.
         cost: Ledger units of the whole plan; its slack is that of `plan`.
-        max_attempts: Lost workers in a row without a stored step before it fails.
-        idempotency_key: Chosen by the client; the same key with the same request is the same job.
-        queue: Where it waits; None leaves it to any worker.
-        priority: From 0 to 9; of jobs that wait, one with a higher priority is taken first.
-
-    Raises:
-        BudgetExceeded: Less remains; nothing was kept.
-        NotFound: No such data set.
-        StateConflict: The data set was deleted, or the key belongs to another request.
-        LedgerCorrupt: The account is frozen, or was now: the log has charges that it has forgotten.
     """
     fingerprint = request_fingerprint(dataset_id, spec)
 
@@ -207,32 +194,20 @@ def create(
 
 
 def get(database: Database, job_id: str) -> Job:
-    """One job.
-
-    Raises:
-        NotFound: No such job.
-    """
+    """One job."""
     with database.session() as session:
         return Job.from_row(ledger.job_row(session, job_id))
 
 
 def get_plan(database: Database, job_id: str) -> Plan | None:
-    """What the job's budget was reserved for; None for a job from before plans were stored.
-
-    Raises:
-        NotFound: No such job.
-    """
+    """What the job's budget was reserved for; None for a job from before plans were stored."""
     with database.session() as session:
         stored = ledger.job_row(session, job_id).plan
     return None if stored is None else Plan.model_validate(stored)
 
 
 def list_jobs(database: Database, which: JobFilter = _ALL, *, limit: int = 50, cursor: str | None = None) -> Page[Job]:
-    """Jobs, newest first, without what they paid for figures elsewhere (`measurements.py`) and audits (`audits.py`).
-
-    Raises:
-        InvalidInput: `limit` or `cursor` is not usable.
-    """
+    """Jobs, newest first, without what they paid for figures elsewhere (`measurements.py`) and audits (`audits.py`)."""
     trained = select(JobRow).where(JobRow.measured_job_id.is_(None), ~JobRow.is_audit)
     with database.session() as session:
         return list_page(
@@ -247,7 +222,6 @@ def request_cancel(database: Database, job_id: str) -> Job:
 
     Raises:
         StateConflict: The job has ended.
-        NotFound: No such job.
     """
     with database.transaction() as session:
         _, row = ledger.lock(session, job_id)

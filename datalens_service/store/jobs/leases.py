@@ -68,17 +68,10 @@ class Requests(NamedTuple):
 def claim(
     database: Database, job_id: str, owner: str, lease_seconds: float, *, now: datetime | None = None
 ) -> Lease | None:
-    """Take a queued job (a), or one whose lease ran out (g).
+    """Take a queued job (a), or one whose lease ran out (g); None if another worker holds it, or it has ended just now.
 
     Args:
-        lease_seconds: How long silence is tolerated.
         now: For tests; the present of the database by default.
-
-    Returns:
-        The lease; None if another worker holds the job, or it has ended (also: was lost too often, just now).
-
-    Raises:
-        NotFound: No such job.
     """
     with database.transaction() as session:
         _, row = ledger.lock(session, job_id)
@@ -98,11 +91,6 @@ def claim_next(
     No two workers take one job: PostgreSQL locks its row, and whoever looks meanwhile gets the next one; SQLite lets
     one look after the other. The account is not locked, because no budget changes.
 
-    Args:
-        lease_seconds: How long silence is tolerated.
-        queue: Only jobs of this queue, and of none; None is all.
-        now: For tests; the present of the database by default.
-
     Returns:
         The lease; None if no job waits.
     """
@@ -118,16 +106,7 @@ def claim_next(
 
 
 def adopt(database: Database, job_id: str, token: int, owner: str, lease_seconds: float) -> Lease:
-    """Continue under a lease that was claimed for this process.
-
-    Args:
-        owner: Name of the worker from now on.
-        lease_seconds: How long silence is tolerated, from now on.
-
-    Raises:
-        StaleLease: Another worker holds the job, or it has ended.
-        NotFound: No such job.
-    """
+    """Continue under a lease that was claimed for this process."""
     with database.transaction() as session:
         until = read_database_clock(session) + timedelta(seconds=lease_seconds)
         lease = Lease(job_id, token, owner, lease_seconds, until)
@@ -137,11 +116,7 @@ def adopt(database: Database, job_id: str, token: int, owner: str, lease_seconds
 
 
 def renew(database: Database, lease: Lease, *, now: datetime | None = None) -> Lease:
-    """Hold the job for another `lease.seconds`.
-
-    Raises:
-        StaleLease: Another worker holds the job, or it has ended.
-    """
+    """Hold the job for another `lease.seconds`."""
     with database.transaction() as session:
         row = _held(session, lease)
         until = (now or read_database_clock(session)) + timedelta(seconds=lease.seconds)
@@ -160,13 +135,9 @@ def was_lost(database: Database, lease: Lease) -> bool:
 
 
 def progress(database: Database, lease: Lease, phase: Phase, value: int, maximum: int) -> Requests:
-    """Say how far the job is, in public numbers only: never a loss, a count or a time of the private set.
+    """Say how far the job is, and hear what is asked of it meanwhile.
 
-    Returns:
-        What is asked of it meanwhile.
-
-    Raises:
-        StaleLease: Another worker holds the job, or it has ended.
+    Public numbers only: never a loss, a count or a time of the private set.
     """
     with database.transaction() as session:
         row = _held(session, lease)
@@ -191,9 +162,6 @@ def mark_released(database: Database, lease: Lease, kind: str) -> None:
 
     Args:
         kind: Of the model that it released.
-
-    Raises:
-        StaleLease: Another worker holds the job, or it has ended.
     """
     with locked(database, lease) as (session, row):
         if row.released_at is None:
@@ -206,7 +174,6 @@ def finish(database: Database, lease: Lease, state: JobState, error: dict[str, A
     """End the job (b, c or e; always b once its images are ready) and return what it did not spend, in one transaction.
 
     Raises:
-        StaleLease: Another worker holds the job, or it has ended.
         InvalidInput: `state` is not a last state.
     """
     if not state.terminal:
@@ -217,11 +184,7 @@ def finish(database: Database, lease: Lease, state: JobState, error: dict[str, A
 
 
 def release(database: Database, lease: Lease) -> Job:
-    """Give the job back (f, i), for example when the worker is asked to shut down; not an attempt.
-
-    Raises:
-        StaleLease: Another worker holds the job, or it has ended.
-    """
+    """Give the job back (f, i), for example when the worker is asked to shut down; not an attempt."""
     with locked(database, lease) as (session, row):
         give_back(session, row)
         return Job.from_row(row)
@@ -232,9 +195,6 @@ def lose(database: Database, lease: Lease, memory: str = "") -> None:
 
     Args:
         memory: A sentence for a job that fails: what it needs and what its worker has.
-
-    Raises:
-        StaleLease: Another worker holds the job, or it has ended.
     """
     with locked(database, lease) as (session, row):
         _requeue_or_end(session, row, EventType.LEASE_LOST, memory)
@@ -260,11 +220,7 @@ def locked(database: Database, lease: Lease) -> Generator[tuple[Session, JobRow]
 
 
 def list_silent(database: Database, *, now: datetime | None = None) -> tuple[str, ...]:
-    """Ids of the jobs whose leases have run out.
-
-    Args:
-        now: For tests; the present of the database by default.
-    """
+    """Ids of the jobs whose leases have run out."""
     with database.session() as session:
         silent = JobRow.lease_until < (now or read_database_clock(session))
         query = select(JobRow.id).where(JobRow.state == JobState.RUNNING, silent)
@@ -274,14 +230,10 @@ def list_silent(database: Database, *, now: datetime | None = None) -> tuple[str
 def expire_leases(
     database: Database, job_ids: Iterable[str] | None = None, *, now: datetime | None = None
 ) -> tuple[Job, ...]:
-    """Put jobs of lost workers back (f, i); end those that were cancelled (e) or lost too often (c).
+    """Put jobs of lost workers back (f, i); end those cancelled (e) or lost too often (c); what changed.
 
     Args:
         job_ids: Which; None: all with a lease that ran out.
-        now: For tests; the present of the database by default.
-
-    Returns:
-        The jobs that changed, as they are now.
     """
     job_ids = list_silent(database, now=now) if job_ids is None else job_ids
     changed = (_expire(database, job_id, now) for job_id in job_ids)
@@ -289,11 +241,7 @@ def expire_leases(
 
 
 def next_queued(database: Database, limit: int = 1, queue: str | None = None) -> tuple[str, ...]:
-    """Ids of the jobs that are next, in their order.
-
-    Args:
-        queue: Only those of this queue, and those of none; None is all.
-    """
+    """Ids of the jobs that are next, in their order."""
     with database.session() as session:
         return tuple(session.scalars(select_waiting(select(JobRow.id), queue).limit(limit)))
 

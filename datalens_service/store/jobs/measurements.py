@@ -26,20 +26,7 @@ _STEP = 0
 
 
 def begin(database: Database, measured: Job, dataset_id: str, units: int, lease: Lease) -> Lease:
-    """Reserve what a figure costs and hold it, in one transaction.
-
-    Args:
-        measured: The job whose generator is measured; its spec stands on the row, too.
-        dataset_id: The data set that is read, and whose account pays.
-        units: Ledger units of the figure.
-        lease: Of the measured job; names the worker and how long silence is tolerated.
-
-    Raises:
-        BudgetExceeded: The account does not pay for it; nothing was kept.
-        NotFound: No such data set.
-        StateConflict: The data set was deleted.
-        LedgerCorrupt: The account is frozen.
-    """
+    """Reserve what a figure costs and hold it, in one transaction."""
 
     def reserve(session: Session) -> Lease:
         dataset = session.get(DatasetRow, dataset_id)
@@ -60,11 +47,7 @@ def begin(database: Database, measured: Job, dataset_id: str, units: int, lease:
 
 
 def replay(database: Database, measured_job_id: str, dataset_id: str) -> Integers | None:
-    """The noisy sum that a measurement of this job on this data set stored, or None. Reads only: it needs no lease.
-
-    Raises:
-        LedgerCorrupt: The stored bytes were altered.
-    """
+    """The noisy sum that a measurement of this job on this data set stored, or None. Reads only: it needs no lease."""
     stored = exists().where(AggregateRow.job_id == JobRow.id, AggregateRow.step == _STEP)
     query = select(JobRow.id).where(JobRow.measured_job_id == measured_job_id, JobRow.dataset_id == dataset_id, stored)
     with database.session() as session:

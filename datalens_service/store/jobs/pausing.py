@@ -13,7 +13,6 @@ def request_pause(database: Database, job_id: str) -> Job:
 
     Raises:
         StateConflict: The job has ended, or is being cancelled.
-        NotFound: No such job.
     """
     with database.transaction() as session:
         _, row = ledger.lock(session, job_id)
@@ -33,7 +32,6 @@ def resume(database: Database, job_id: str) -> Job:
 
     Raises:
         StateConflict: Nobody asked the job to pause.
-        NotFound: No such job.
     """
     with database.transaction() as session:
         _, row = ledger.lock(session, job_id)

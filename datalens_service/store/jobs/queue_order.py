@@ -19,12 +19,7 @@ T = TypeVar("T")
 
 
 def select_waiting(query: Select[T], queue: str | None) -> Select[T]:
-    """Jobs that wait for a worker of this kind, the next one in front.
-
-    Args:
-        query: Of `JobRow` or of its columns.
-        queue: Only jobs of this queue, and of none; None is all.
-    """
+    """Jobs that wait for a worker of this kind, the next one in front."""
     running = _count_running(queue)
     waiting = query.outerjoin(running, running.c.tenant_id == JobRow.tenant_id)
     waiting = waiting.where(JobRow.state == "queued", _is_in(JobRow, queue))

@@ -32,7 +32,6 @@ class StoredModel:
     """A released model as it was when it was read.
 
     Attributes:
-        kind: "generator", "classifier", or whatever else a method releases.
         job_id: The job that made it; None for an imported one.
     """
 
@@ -100,11 +99,7 @@ def add_imported(
 
 
 def get(database: Database, model_id: str, kind: str = GENERATOR) -> StoredModel:
-    """One model of a kind.
-
-    Raises:
-        NotFound: There is none.
-    """
+    """One model of a kind."""
     with database.session() as session:
         row = session.get(ReleasedModelRow, model_id)
         if row is None or row.kind != kind:
@@ -115,14 +110,7 @@ def get(database: Database, model_id: str, kind: str = GENERATOR) -> StoredModel
 def list_models(
     database: Database, tenant_id: str, *, kind: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[StoredModel]:
-    """Models of a tenant, newest first.
-
-    Args:
-        kind: Only those of this kind; None is all.
-
-    Raises:
-        InvalidInput: `limit` or `cursor` is not usable.
-    """
+    """Models of a tenant, newest first."""
     query = select(ReleasedModelRow).where(ReleasedModelRow.tenant_id == tenant_id)
     if kind is not None:
         query = query.where(ReleasedModelRow.kind == kind)

@@ -31,17 +31,13 @@ def estimate_seconds_left(job: Job, now: datetime) -> float | None:
 
 
 def seconds_left(phase: str, share: float, before: float, spent: float, expected: Mapping[str, float]) -> float | None:
-    """Estimate for the rest of a job.
+    """Estimate for the rest of a job in seconds; None where there is neither a step nor an expectation.
 
     Args:
-        phase: Where it is.
         share: Of the steps of the phase that were made, from 0 to 1.
         before: Seconds that went into earlier phases.
         spent: And into this one.
         expected: Seconds of each phase by the plan, on a machine that does nothing else; of an old job, none.
-
-    Returns:
-        Seconds; None where there is neither a step nor an expectation.
     """
     order = list(Phase)
     here = order.index(Phase(phase)) if phase in order else 0

@@ -234,15 +234,12 @@ def lock_for_charge(session: Session, job_id: str, lease_token: int, step: int) 
 
 
 def settle(session: Session, job_id: str, lease_token: int | None) -> int:
-    """Return what the job reserved and did not spend; its charges stay. A second call changes nothing.
+    """Return what the job reserved and did not spend, in units; its charges stay. A second call changes nothing.
 
     Args:
         session: Of an open transaction.
         job_id: The job that ends in this transaction.
         lease_token: Of the worker that ends it; None when no worker holds it.
-
-    Returns:
-        Units that went back to the account.
 
     Raises:
         StaleLease: `lease_token` is given and not current.
