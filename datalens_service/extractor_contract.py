@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Images
-from datalens_service.method_contract import Finding
+from datalens_service.method_contract import Finding, judge
 
 Extract = Callable[[Images], NDArray[Any]]
 
@@ -37,20 +37,16 @@ def _check_shape(extract: Extract, images: Images, title: str) -> Iterator[Findi
     before = images.copy()
     features = np.asarray(extract(images))
     right = features.ndim == 2 and len(features) == len(images) and features.dtype.kind == "f"
-    yield _point(f"features (n, dimensions) of {title}", right, f"got {features.dtype} of shape {features.shape}")
+    yield judge(f"features (n, dimensions) of {title}", right, f"got {features.dtype} of shape {features.shape}")
     if not right:
         return
-    yield _point(f"features are finite, {title}", bool(np.isfinite(features).all()), "some are infinite or no number")
-    yield _point(f"images stay as they are, {title}", np.array_equal(images, before), "it wrote into its images")
-    yield _point(f"it repeats itself, {title}", _same(extract(before), features), "a second call differs")
+    yield judge(f"features are finite, {title}", bool(np.isfinite(features).all()), "some are infinite or no number")
+    yield judge(f"images stay as they are, {title}", np.array_equal(images, before), "it wrote into its images")
+    yield judge(f"it repeats itself, {title}", _same(extract(before), features), "a second call differs")
     alone = np.concatenate([np.asarray(extract(before[at : at + 1])) for at in range(len(before))])
-    yield _point(f"each image by itself, {title}", _same(alone, features), "features depend on the rest of the batch")
+    yield judge(f"each image by itself, {title}", _same(alone, features), "features depend on the rest of the batch")
     differ = not _same(features[1:], features[:1].repeat(len(features) - 1, axis=0))
-    yield _point(f"it tells images apart, {title}", differ, "all images have the same features")
-
-
-def _point(point: str, holds: bool, complaint: str) -> Finding:
-    return Finding(point, None if holds else complaint)
+    yield judge(f"it tells images apart, {title}", differ, "all images have the same features")
 
 
 def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from datalens_service.data.dataset import Images, Schema
-from datalens_service.method_contract import Finding
+from datalens_service.method_contract import Finding, judge
 from datalens_service.models.generators.installed import ImageGenerator
 
 SHAPES: Final = ((28, 28, 1), (32, 32, 3))
@@ -36,7 +36,7 @@ def _check_shape(generator: ImageGenerator, shape: tuple[int, ...], title: str) 
     yield from _check_images(first, generator.random(_COUNT, 1, 0), generator.random(_COUNT, 1, 1), shape, title)
     varied = [generator.variations(first, 1, seed) for seed in (0, 0, 1)]
     yield from _check_images(varied[0], varied[1], varied[2], shape, f"variations, {title}")
-    yield _point(f"images stay as they are, {title}", np.array_equal(first, before), "it wrote into its images")
+    yield judge(f"images stay as they are, {title}", np.array_equal(first, before), "it wrote into its images")
 
 
 def _check_images(
@@ -44,10 +44,6 @@ def _check_images(
 ) -> Iterator[Finding]:
     made = np.asarray(images)
     right = made.dtype == np.uint8 and made.shape == shape
-    yield _point(f"uint8 images, {title}", right, f"got {made.dtype} of shape {made.shape}, not {shape}")
-    yield _point(f"the same for the same seed, {title}", np.array_equal(made, again), "a second call differs")
-    yield _point(f"others for another seed, {title}", not np.array_equal(made, others), "seeds change nothing")
-
-
-def _point(point: str, holds: bool, complaint: str) -> Finding:
-    return Finding(point, None if holds else complaint)
+    yield judge(f"uint8 images, {title}", right, f"got {made.dtype} of shape {made.shape}, not {shape}")
+    yield judge(f"the same for the same seed, {title}", np.array_equal(made, again), "a second call differs")
+    yield judge(f"others for another seed, {title}", not np.array_equal(made, others), "seeds change nothing")

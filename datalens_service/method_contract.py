@@ -103,15 +103,15 @@ def check_method(method: Method, steps: int = 4) -> Iterator[Finding]:
     dataset = _dataset(*_records())
     limit = limit_units(EPSILON, _DELTA)
     plan = method.plan_within(dataset.schema, EPSILON, _DELTA)
-    yield _judge("A plan fits into its budget", plan.cost() <= limit, f"{plan.cost()} of {limit} units")
+    yield judge("A plan fits into its budget", plan.cost() <= limit, f"{plan.cost()} of {limit} units")
     account = _Rehearsal({})
     training = _create(method, plan, dataset)
     _advance(training, training.steps, account)
     path = training.followed_plan if isinstance(training, BranchingRun) else plan
     same = (account.units, len(account.labels)) == (path.cost(), path.steps) and path in plan.paths()
-    yield _judge("A run charges what was planned", same, f"planned {path.cost()}, charged {account.units} units")
+    yield judge("A run charges what was planned", same, f"planned {path.cost()}, charged {account.units} units")
     model = training.result()
-    yield _judge("The result is of the stated kind", model.result == method.result, f"it is a {model.result}")
+    yield judge("The result is of the stated kind", model.result == method.result, f"it is a {model.result}")
     mechanisms = [release.mechanism for release in path.releases for _ in range(release.count)]
     for step, mechanism in enumerate(mechanisms[: min(steps, training.steps)]):
         yield from _compare(method, plan, account.sums, step, mechanism)
@@ -124,13 +124,13 @@ def _compare(method: Method, plan: Plan, sums: Sums, step: int, mechanism: AnyMe
     allowed = mechanism.sensitivity_squared(_RELATION) * mechanism.queries_per_unit(_RELATION)
     squared = max(_squared_length(first - one), _squared_length(first - other))
     complaint = f"a unit moved the sum by {_root(squared)}, and {_root(allowed)} is charged"
-    yield _judge(f"A unit moves a sum by no more than is charged: {name}", squared <= allowed, complaint)
+    yield judge(f"A unit moves a sum by no more than is charged: {name}", squared <= allowed, complaint)
     if isinstance(mechanism, VoteMechanism):
         # Two units may share a teacher, whose vote is a function of both.
         return
     interaction = _squared_length(first - one - other + both)
     complaint = f"two units together moved the sum by {_root(interaction)} more than each alone"
-    yield _judge(f"A unit moves nothing of what others contribute: {name}", interaction == 0, complaint)
+    yield judge(f"A unit moves nothing of what others contribute: {name}", interaction == 0, complaint)
 
 
 def _compute_sum(method: Method, plan: Plan, dataset: Dataset, sums: Sums, step: int) -> NDArray[Any]:
@@ -140,7 +140,8 @@ def _compute_sum(method: Method, plan: Plan, dataset: Dataset, sums: Sums, step:
     return account.sums[step].astype(object)
 
 
-def _judge(point: str, holds: bool, complaint: str) -> Finding:
+def judge(point: str, holds: bool, complaint: str) -> Finding:
+    """What was found of a point."""
     return Finding(point, None if holds else complaint)
 
 

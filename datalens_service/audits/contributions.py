@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from datalens_service.mechanisms.gradient_chunks import GradientChunk
+from datalens_service.methods.descent.unit_gradients import class_loss
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.privacy.randomness import NoiseSource
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def observe_gradients(network: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     """(n, weights) gradients of single records as they are, without clipping and noise."""
-    return torch.cat(list(PerRecordGradients(network, _loss).chunks([images, labels])))
+    return torch.cat(list(PerRecordGradients(network, class_loss).chunks([images, labels])))
 
 
 def observe_releases(mechanism: Mechanism[Any, Any], contributions: Iterator[Tensor]) -> Tensor:
@@ -38,7 +38,3 @@ def observe_releases(mechanism: Mechanism[Any, Any], contributions: Iterator[Ten
         noisy = mechanism.noisy_sum([GradientChunk(gradient[None], unit)], alone, noise)
         rows.append(mechanism.decode(noisy))
     return torch.from_numpy(np.stack(rows)).to(torch.float32)
-
-
-def _loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
-    return functional.cross_entropy(logits, label)

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import MAXIMUM_CLASSES, Labels, Schema, Split, Upload, check_split, check_units
+from datalens_service.data.dataset import (
+    MAXIMUM_CLASSES,
+    Labels,
+    Schema,
+    Split,
+    Upload,
+    check_upload,
+)
 from datalens_service.data.identifying_names import check_publishable, refuse_persons
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.notices import NoticeCode, Notices
@@ -103,10 +110,7 @@ def with_preparation(upload: Upload, settings: PrepareSettings | None) -> Upload
 
 
 def _checked(upload: Upload, preparation: PrepareSettings | None) -> Upload:
-    for split in (upload.train, upload.test):
-        if split is not None:
-            check_split(upload.schema, split)
-    check_units(upload.schema, upload.train)
+    check_upload(upload)
     return with_preparation(upload, preparation)
 
 

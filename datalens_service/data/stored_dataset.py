@@ -38,11 +38,11 @@ def save_dataset(upload: Upload, folder: Path) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         _write_files(upload, unfinished)
-        _sync_folder(unfinished)
+        sync_folder(unfinished)
         _publish(unfinished, folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
 
 
 def load_dataset(folder: Path) -> Upload:
@@ -92,7 +92,8 @@ def _write_durably(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the entries of `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

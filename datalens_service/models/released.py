@@ -3,9 +3,9 @@
 A new kind of released model is one class with these members, in one file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from datalens_service.data.dataset import Schema
 
@@ -38,3 +38,8 @@ class ReleasedModel(Protocol):
 
     def files(self) -> tuple[ReleasedFile, ...]:
         """Its files, each of which anybody may get."""
+
+
+def select_part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Those whose names begin with a prefix, under the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -20,15 +20,6 @@ _BROKEN = (errno.EROFS, errno.EIO)
 _QUOTED = re.compile(r"\(os error (\d+)\)")
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the entries of `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def is_full(error: BaseException) -> bool:
     """Whether a disk or a quota is used up."""
     if isinstance(error, OSError):

@@ -18,10 +18,10 @@ State = dict[str, NDArray[Any]]
 
 def descent_state(weights: list[torch.Tensor], average: list[torch.Tensor], optimizer: torch.optim.Optimizer) -> State:
     """Copies of everything that the next step needs."""
-    state = {f"weight.{number}": _array(weight) for number, weight in enumerate(weights)}
-    state |= {f"average.{number}": _array(value) for number, value in enumerate(average)}
+    state = {f"weight.{number}": copy_array(weight) for number, weight in enumerate(weights)}
+    state |= {f"average.{number}": copy_array(value) for number, value in enumerate(average)}
     for number, moments in optimizer.state_dict()["state"].items():
-        state |= {f"moment.{number}.{name}": _array(value) for name, value in moments.items() if value is not None}
+        state |= {f"moment.{number}.{name}": copy_array(value) for name, value in moments.items() if value is not None}
     return state
 
 
@@ -44,5 +44,6 @@ def restore_descent(
     optimizer.load_state_dict(settings | {"state": moments})
 
 
-def _array(value: torch.Tensor) -> NDArray[Any]:
+def copy_array(value: torch.Tensor) -> NDArray[Any]:
+    """A copy in the memory of the processor."""
     return np.array(value.detach().cpu().numpy())

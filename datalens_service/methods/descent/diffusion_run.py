@@ -14,7 +14,7 @@ from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.mechanisms.unit_records import UnitRecords
 from datalens_service.methods.base import ExecutionOptions, Plan, step_lengths
 from datalens_service.methods.descent.denoiser_gradients import NoisyCopies, denoiser_gradients
-from datalens_service.methods.descent.descent_state import descent_state, restore_descent
+from datalens_service.methods.descent.descent_state import copy_array, descent_state, restore_descent
 from datalens_service.methods.descent.diffusion_parameters import DiffusionParameters
 from datalens_service.methods.descent.dp_sgd_parameters import summed_units
 from datalens_service.methods.last_layer.scattering import ScatteringGradientsRun
@@ -25,6 +25,7 @@ from datalens_service.models.generators.denoiser.denoiser_fit import BATCH, fit_
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
 from datalens_service.models.generators.denoiser.diffusion import pack
 from datalens_service.models.generators.generator import Generator
+from datalens_service.models.released import select_part
 from datalens_service.phases import tell_part
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
@@ -125,7 +126,7 @@ class DiffusionRun(StatelessRun):
         if not self._followed_gradient:
             return start
         names = [name for name, _ in self._network.named_parameters()]
-        denoiser = {name: _array(value) for name, value in zip(names, self._average, strict=True)}
+        denoiser = {name: copy_array(value) for name, value in zip(names, self._average, strict=True)}
         settings: dict[str, Any] = {
             **self._network.shape.settings(),
             "path": parameters.path,
@@ -191,14 +192,6 @@ class DiffusionRun(StatelessRun):
         self._first_step, state = latest
         self._followed_gradient = self._first_step > self._warm.steps
         header = json.loads(state[_HEADER].tobytes())
-        tensors = {name: np.asarray(value, np.float32) for name, value in _part(state, _START).items()}
+        tensors = {name: np.asarray(value, np.float32) for name, value in select_part(state, _START).items()}
         self._start = Generator(header["kind"], self._schema, header["settings"], tensors)
-        restore_descent(_part(state, _DESCENT), self._weights, self._average, self._optimizer)
-
-
-def _part(state: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-
-
-def _array(value: Tensor) -> NDArray[np.float32]:
-    return np.array(value.detach().cpu().numpy())
+        restore_descent(select_part(state, _DESCENT), self._weights, self._average, self._optimizer)

@@ -21,6 +21,7 @@ from datalens_service.models.discriminator import image_directions, logits_of_la
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.networks.architectures import build_network
 from datalens_service.models.per_record import PerRecordGradients
+from datalens_service.models.released import select_part
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
@@ -173,8 +174,8 @@ class DpGanRun(StatelessRun):
         if latest is None:
             return
         self._first_step, state = latest
-        self._discriminator.restore_descent(_part(state, "discriminator/"))
-        self._generator.restore(_part(state, "generator/"))
+        self._discriminator.restore_descent(select_part(state, "discriminator/"))
+        self._generator.restore(select_part(state, "generator/"))
 
     def result(self) -> Generator:
         """The generator after the steps so far."""
@@ -199,7 +200,3 @@ class DpGanRun(StatelessRun):
             "architecture": "class_networks", "z_dim": schedule.z_dim, "frequencies": frequencies,
             "hidden": _CLASS_HIDDEN,
         }  # fmt: skip
-
-
-def _part(state: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

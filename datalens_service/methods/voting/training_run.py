@@ -26,6 +26,7 @@ from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.networks.architectures import build_network
+from datalens_service.models.released import select_part
 from datalens_service.models.teachers.partitions import partition_teachers
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -106,8 +107,8 @@ class DataLensRun:
 
     def restore(self, state: State) -> None:
         """Continue from `state`."""
-        self._shards.restore(_part(state, TEACHERS))
-        self._student.restore(_part(state, _STUDENT))
+        self._shards.restore(select_part(state, TEACHERS))
+        self._student.restore(select_part(state, _STUDENT))
 
     def _vote(self, step: int, account: Account, noise: NoiseSource) -> None:
         direction = self._ask(*self._propose("latent", step), step, account, noise)
@@ -170,7 +171,3 @@ class DataLensRun:
             "frequencies": parameters.dimensions(self._schema),
             "hidden": CLASS_HIDDEN,
         }
-
-
-def _part(state: State, prefix: str) -> dict[str, Any]:
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

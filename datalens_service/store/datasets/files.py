@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from datalens_service.data.stored_dataset import sync_folder
 from datalens_service.errors import FileDamaged, NotFound, StoreUnavailable
-from datalens_service.store.disk import sync_folder, translated
+from datalens_service.store.disk import translated
 
 _KEPT_COPIES = 64
 _FETCHES = 8

@@ -22,6 +22,7 @@ from datalens_service.models.generators.denoiser.denoiser_shape import DEFAULT_G
 from datalens_service.models.generators.gaussian import gaussian, guided, mixture
 from datalens_service.models.generators.outlines import rejection
 from datalens_service.models.generators.requests import fill_requests
+from datalens_service.models.released import select_part
 
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
@@ -74,8 +75,8 @@ def draw(
     Raises:
         InvalidInput: The tensors do not fit the settings.
     """
-    start = Start(settings["start"]["kind"], settings["start"]["settings"], _part(tensors, _START))
-    network = _load(_part(tensors, _DENOISER), settings, schema)
+    start = Start(settings["start"]["kind"], settings["start"]["settings"], select_part(tensors, _START))
+    network = _load(select_part(tensors, _DENOISER), settings, schema)
     propose = partial(_propose, network, start, settings, rng=rng)
     classifier = load_labeller(start, schema)
     if classifier is None:
@@ -138,7 +139,3 @@ def _load(tensors: Tensors, settings: dict[str, Any], schema: Schema) -> Denoise
         raise InvalidInput("The generator's tensors do not fit its settings.") from None
     # Maps side by side in memory: convolutions of a core take two thirds of the time.
     return network.eval().to(memory_format=torch.channels_last)
-
-
-def _part(tensors: Tensors, prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

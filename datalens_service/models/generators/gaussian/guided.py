@@ -17,6 +17,7 @@ from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
 from datalens_service.models.generators.gaussian import gaussian, mixture
 from datalens_service.models.generators.requests import fill_requests
+from datalens_service.models.released import select_part
 
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
@@ -71,14 +72,10 @@ def draw(
 ) -> Floats:
     """Samples (n, d) in [0, 1] that the classifier gives the requested labels."""
     classifier = unpack_classifier(tensors, schema)
-    propose_of = partial(propose, _part(tensors, _BASE), settings, schema, rng=rng)
+    propose_of = partial(propose, select_part(tensors, _BASE), settings, schema, rng=rng)
     return fill_requests(labels, schema.dimensions, propose_of, classifier.predict)
 
 
 def unpack_classifier(tensors: Tensors, schema: Schema) -> LastLayerClassifier:
     """The classifier inside the model."""
-    return LastLayerClassifier.from_tensors(schema, _part(tensors, _CLASSIFIER))
-
-
-def _part(tensors: Tensors, prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    return LastLayerClassifier.from_tensors(schema, select_part(tensors, _CLASSIFIER))

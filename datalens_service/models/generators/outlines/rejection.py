@@ -17,6 +17,7 @@ from datalens_service.models.generators.outlines import shapes
 from datalens_service.models.generators.outlines.level_sets import LevelSets
 from datalens_service.models.generators.outlines.topology import topology
 from datalens_service.models.generators.requests import match_requests
+from datalens_service.models.released import select_part
 
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
@@ -92,7 +93,7 @@ def draw(
     Args:
         settings: `start`, of the shapes; `classifier`, of the classifier.
     """
-    start, classifier = _part(tensors, _START), unpack_classifier(tensors, settings, schema)
+    start, classifier = select_part(tensors, _START), unpack_classifier(tensors, settings, schema)
     images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
     unfilled = np.arange(len(labels))
     for _ in range(_ROUNDS):
@@ -111,20 +112,16 @@ def draw_proposals(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
     """Samples of shapes of the requested classes, none rejected; arguments and result as of `draw`."""
-    codec, start = LevelSets(schema, settings["start"]["content"]), _part(tensors, _START)
+    codec, start = LevelSets(schema, settings["start"]["content"]), select_part(tensors, _START)
     return codec.decode(shapes.draw_vectors(codec, start, settings["start"]["spread"], labels, rng))
 
 
 def unpack_classifier(tensors: Tensors, settings: dict[str, Any], schema: Schema) -> Classifier:
     """The classifier inside the model; arguments as of `draw`."""
-    return Classifier(schema, settings["classifier"], _part(tensors, _CLASSIFIER))
+    return Classifier(schema, settings["classifier"], select_part(tensors, _CLASSIFIER))
 
 
 def accept(proposals: Proposals, tensors: Tensors, rng: np.random.Generator) -> NDArray[np.bool_]:
     """(n,) which samples are handed out, by chance in proportion to their weights."""
     excess = proposals.scores(tensors["tilt"]) - tensors["levels"][proposals.predicted]
     return np.asarray(rng.random(len(excess)) < np.exp(np.minimum(0.0, excess)))
-
-
-def _part(tensors: Tensors, prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
