@@ -29,20 +29,12 @@ def released(job_id: ObjectId, services: ServicesDep) -> Job:
 
 
 def drawing(job: Annotated[Job, Depends(released)]) -> Job:
-    """A job that made a generator.
-
-    Raises:
-        StateConflict: It made something else.
-    """
+    """A job that made a generator."""
     return _making(job, GENERATOR)
 
 
 def labelling(job: Annotated[Job, Depends(released)]) -> Job:
-    """A job that made a classifier.
-
-    Raises:
-        StateConflict: It made something else.
-    """
+    """A job that made a classifier."""
     return _making(job, CLASSIFIER)
 
 

@@ -19,11 +19,7 @@ _TOLERANCE: Final = 1e-4
 
 
 def check_extractor(extract: Extract) -> Iterator[Finding]:
-    """Try every point on images of several shapes.
-
-    Args:
-        extract: The plug-in: uint8 images (n, height, width, channels) to features (n, dimensions).
-    """
+    """Try every point on images of several shapes."""
     for shape in SHAPES:
         images = np.random.default_rng(0).integers(0, 256, (_COUNT, *shape), dtype=np.uint8)
         title = "×".join(map(str, shape))

@@ -16,11 +16,7 @@ _COUNT: Final = 6
 
 
 def check_generator(make: Callable[[Schema], ImageGenerator]) -> Iterator[Finding]:
-    """Try every point on images of several shapes.
-
-    Args:
-        make: The plug-in: from the public schema of the images to their generator.
-    """
+    """Try every point on images of several shapes."""
     for shape in SHAPES:
         schema = Schema(height=shape[0], width=shape[1], channels=shape[2], class_names=("a", "b"), num_units=100)
         title = "×".join(map(str, shape))

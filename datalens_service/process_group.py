@@ -103,29 +103,17 @@ class TorchProcessGroup(ProcessGroup):
         self._shut_down = False
 
     def broadcast(self, command: object) -> None:
-        """Send the next command from rank 0 to all others.
-
-        Raises:
-            RankLost: One of them is gone.
-        """
+        """Send the next command from rank 0 to all others."""
         self._broadcast([command])
 
     def receive(self) -> Any:
-        """The next command of rank 0; None: there are no more.
-
-        Raises:
-            RankLost: Rank 0 is gone or was silent for too long.
-        """
+        """The next command of rank 0; None: there are no more."""
         received: list[object] = [None]
         self._broadcast(received)
         return received[0]
 
     def all_reduce(self, sums: Integers) -> Integers:
-        """The sum over all ranks, exact.
-
-        Raises:
-            RankLost: One of them is gone or was silent for too long.
-        """
+        """The sum over all ranks, exact."""
         import torch.distributed
 
         total = torch.tensor(sums, device=self._device)

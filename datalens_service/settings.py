@@ -313,11 +313,7 @@ class EmbeddedSettings(Settings):
 
 @contextmanager
 def convert_validation_errors() -> Generator[None]:
-    """Say of an unusable value by which variable it came.
-
-    Raises:
-        InvalidInput: What the block reads is unusable.
-    """
+    """Say of an unusable value by which variable it came."""
     try:
         yield
     except ValidationError as error:

@@ -48,11 +48,7 @@ class Signature(Frozen):
 
 @dataclass(frozen=True)
 class PublicKey:
-    """What checks signatures.
-
-    Attributes:
-        raw: 32 bytes.
-    """
+    """What checks signatures."""
 
     raw: bytes
 

@@ -153,11 +153,7 @@ class TrainingSpec(Frozen):
         return limit_units(self.epsilon, self.delta_at(schema))
 
     def price(self, schema: Schema) -> PlanSummary:
-        """What a run of this spec costs at its δ.
-
-        Raises:
-            InvalidSpec: As `plan`.
-        """
+        """What a run of this spec costs at its δ."""
         return self.summarize(self.plan(schema), schema)
 
     def summarize(self, plan: Plan, schema: Schema) -> PlanSummary:

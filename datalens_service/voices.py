@@ -224,11 +224,7 @@ _voice: ContextVar[Voice] = ContextVar("voice", default=Voice.REST)
 
 
 def speak(text: str) -> str:
-    """The text with all names written out in the voice of whoever reads it now; unknown ones stay as they are.
-
-    Args:
-        text: With names as `⟦name⟧`.
-    """
+    """The text with all names written out in the voice of whoever reads it now; unknown ones stay as they are."""
     return _TOKEN.sub(_spoken, text)
 
 

@@ -120,11 +120,7 @@ _TAKE_OTHERS: Final = frozenset({CALLBACK})
 
 
 async def refuse_unknown(request: Request) -> None:
-    """A dependency of the whole application, so that no operation can be without it.
-
-    Raises:
-        RequestValidationError: The query names a parameter that the operation does not take.
-    """
+    """A dependency of the whole application, so that no operation can be without it."""
     route = request.scope["route"]
     if not request.query_params or route.path in _TAKE_OTHERS:
         return

@@ -233,11 +233,7 @@ def _shown(database: Database, upload: DatasetView, key: ApiKey) -> DatasetRead:
 
 
 def check_own_account(services: Services, tenant_id: str, dataset_id: str | None) -> None:
-    """Refuse an upload that would share the budget of another tenant's dataset, as if that did not exist.
-
-    Raises:
-        NotFound: It would.
-    """
+    """Refuse an upload that would share the budget of another tenant's dataset, as if that did not exist."""
     if dataset_id is not None:
         with services.database.connection() as connection:
             tenants.check_owned(connection, tenant_id, {"dataset_id": dataset_id})

@@ -154,11 +154,7 @@ def find_rule(operation: str | None) -> Rule:
 
 
 def check_allowed(key: ApiKey, operation: str | None) -> None:
-    """Refuse a key that does not reach as far as an operation.
-
-    Raises:
-        Forbidden: Naming the scope that is missing.
-    """
+    """Refuse a key that does not reach as far as an operation."""
     rule = find_rule(operation)
     scope = rule.scope
     if rule.cross_tenant and key.tenant_id != DEFAULT_TENANT:
@@ -170,20 +166,12 @@ def check_allowed(key: ApiKey, operation: str | None) -> None:
 
 
 def check_scope(key: ApiKey, scope: Scope) -> None:
-    """Refuse a key that does not hold `scope`.
-
-    Raises:
-        Forbidden: Naming it.
-    """
+    """Refuse a key that does not hold `scope`."""
     if scope not in key.scopes:
         raise Forbidden(f"This key lacks the scope {scope}.")
 
 
 def check_may_see_private(key: ApiKey) -> None:
-    """Refuse values that the guarantee does not cover to everybody but the owner.
-
-    Raises:
-        Forbidden: The key lacks the scope.
-    """
+    """Refuse values that the guarantee does not cover to everybody but the owner."""
     if Scope.REPORTS_READ not in key.scopes:
         raise Forbidden("What is for the owner alone needs the scope reports:read; ask for ⟦to_share⟧.")

@@ -64,11 +64,7 @@ class TusHeaders(Middleware):
 
 
 def check_version(named: str | None) -> None:
-    """Refuse a client that speaks another version.
-
-    Raises:
-        ProtocolMismatch: It does, or does not say.
-    """
+    """Refuse a client that speaks another version."""
     if named != VERSION:
         raise ProtocolMismatch("⟦send_version⟧.")
 
@@ -101,11 +97,7 @@ def parse_checksum(header: str | None) -> Checksum | None:
 
 
 def check_room(folder: Path, length: int) -> None:
-    """Refuse what the disk has no room for, before the first byte.
-
-    Raises:
-        InsufficientStorage: It has not.
-    """
+    """Refuse what the disk has no room for, before the first byte."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if shutil.disk_usage(folder).free < length + _SPARE_BYTES:
         raise InsufficientStorage("The disk has no room for an upload of this length.")
@@ -138,11 +130,7 @@ class Chunk:
         self._end += len(data)
 
     def finish(self) -> int:
-        """Make all of it durable; bytes of the upload that are there now.
-
-        Raises:
-            ChecksumMismatch: It is not what its checksum says.
-        """
+        """Make all of it durable; bytes of the upload that are there now."""
         if self._checksum is not None and self._hash.digest() != self._checksum.digest:
             raise ChecksumMismatch("The chunk was damaged on its way, or the checksum is of another chunk.")
         return self._synced()
@@ -164,11 +152,7 @@ class Chunk:
 
 @contextmanager
 def locked_file(path: Path) -> Iterator[BinaryIO]:
-    """The file of an upload, for this request alone.
-
-    Raises:
-        UploadLocked: Another request has it.
-    """
+    """The file of an upload, for this request alone."""
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

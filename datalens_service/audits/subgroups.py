@@ -70,11 +70,7 @@ def measure_groups(
 
 
 def check_groups(class_names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuse groups of classes that do not exist.
-
-    Raises:
-        InvalidInput: A group names another class, or none.
-    """
+    """Refuse groups of classes that do not exist."""
     for name, members in groups.items():
         if not members:
             raise InvalidInput(f"The group {name!r} names no class.")

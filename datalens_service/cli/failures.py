@@ -15,11 +15,7 @@ from datalens_service.errors import DatalensError, InsufficientStorage
 
 @contextmanager
 def reported(*, as_json: bool) -> Iterator[None]:
-    """Say what went wrong within the block: deliberate errors, wrong usage, and refusals of the operating system.
-
-    Raises:
-        typer.Exit: With the exit code.
-    """
+    """Say what went wrong within the block: deliberate errors, wrong usage, and refusals of the operating system."""
     try:
         yield
     except (DatalensError, ClientError) as error:

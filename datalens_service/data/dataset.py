@@ -123,21 +123,13 @@ class Dataset:
 
 
 def check_partition_key(key: bytes) -> None:
-    """Refuse a key that can be guessed: with it, anybody knows which shard a record went to.
-
-    Raises:
-        InvalidDataset: It has fewer than 16 bytes.
-    """
+    """Refuse a key that can be guessed: with it, anybody knows which shard a record went to."""
     if len(key) < MINIMUM_KEY_BYTES:
         raise InvalidDataset(f"The partition key must be {MINIMUM_KEY_BYTES} secret bytes or more.")
 
 
 def check_upload(upload: Upload) -> None:
-    """Refuse records that do not fit their schema.
-
-    Raises:
-        InvalidDataset: As `check_split` and `check_units`.
-    """
+    """Refuse records that do not fit their schema."""
     for split in (upload.train, upload.test):
         if split is not None:
             check_split(upload.schema, split)

@@ -120,11 +120,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def check_release(archive: Path) -> None:
-    """Refuse an archive that does not verify or has an owner's report in it.
-
-    Raises:
-        InvalidInput: With what is wrong.
-    """
+    """Refuse an archive that does not verify or has an owner's report in it."""
     from datalens_service.proof.release_verification import verify_path
 
     verdict = verify_path(archive)

@@ -78,11 +78,7 @@ def from_folder(path: Path, transform: Transform | None = None) -> ReleasedImage
 def from_job(
     client: Client, job_id: str, *, n: int | None = None, seed: int | None = None, transform: Transform | None = None
 ) -> ReleasedImages:
-    """Download released images of a job; more images cost no privacy.
-
-    Raises:
-        ClientError: The service refused.
-    """
+    """Download released images of a job; more images cost no privacy."""
     with tempfile.TemporaryDirectory(prefix="datalens-images-") as folder:
         return _from_file(client.download(job_id, Path(folder) / "images.npz", n=n, seed=seed), transform)
 

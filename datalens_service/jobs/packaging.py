@@ -34,9 +34,6 @@ def package(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, o
     """Store all files of a job under its lease; repeatable.
 
     Paid for as they are, they are stored also if somebody asks the job to stop meanwhile.
-
-    Raises:
-        StoreUnavailable: The disk did not take a file.
     """
     files = released_files(contents)
     drawn = [file for file in files if file.name in DRAWN]

@@ -30,11 +30,7 @@ class PrivateFolder:
         return self.path / _CHECKPOINT
 
     def open(self) -> None:
-        """Make the folder and take over the last checkpoint of earlier leases.
-
-        Raises:
-            StoreUnavailable: The disk does not take it.
-        """
+        """Make the folder and take over the last checkpoint of earlier leases."""
         with translated("Private state cannot be kept; free the disk of ⟦DATALENS_DATA_DIR⟧."):
             for folder in (self._job.parent, self._job, self.path):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -61,11 +61,7 @@ class MetRanks:
 
     @contextmanager
     def share(self, work: SharedWork) -> Iterator[ProcessGroup]:
-        """Have them read the records; send them away if there are more of them than the job can use.
-
-        Raises:
-            RankLost: One of them ended or was silent for too long.
-        """
+        """Have them read the records; send them away if there are more of them than the job can use."""
         import torch
 
         if self._group.world_size > work.max_ranks:

@@ -79,11 +79,7 @@ def count_evidence(schema: Schema, mu: float) -> float:
 
 
 def judge_looks(method: RegisteredMethod, schema: Schema, units: int) -> Looks | None:
-    """The word; None of a classifier, and of a method that others brought.
-
-    Args:
-        units: Of the whole plan.
-    """
+    """The word; None of a classifier, and of a method that others brought."""
     if method.releases_public_images:
         return "like photographs"
     levels = _find_levels(method)
@@ -97,11 +93,7 @@ def judge_looks(method: RegisteredMethod, schema: Schema, units: int) -> Looks |
 
 
 def is_drowned(method: RegisteredMethod, schema: Schema, units: int) -> bool:
-    """Whether the noise of a budget hides what images of a class have in common, as far as the method is known.
-
-    Args:
-        units: Of the whole plan.
-    """
+    """Whether the noise of a budget hides what images of a class have in common, as far as the method is known."""
     levels = _find_levels(method)
     return levels is not None and count_evidence(schema, mu_of_units(units)) < levels.soft
 
@@ -113,11 +105,7 @@ def _find_levels(method: RegisteredMethod) -> _Levels | None:
 
 
 def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, pool: bool) -> str:
-    """What the images of a plan look like, in a sentence or two; empty of a classifier and of unknown methods.
-
-    Args:
-        pool: Whether public images are named.
-    """
+    """What the images of a plan look like, in a sentence or two; empty of a classifier and of unknown methods."""
     looks, generator = judge_looks(method, schema, plan.charge().units), method.public_generator()
     many = max(1, schema.num_units // schema.num_classes)
     units = f"{many:,} {schema.unit}{'' if many == 1 else 's'} a class on average"

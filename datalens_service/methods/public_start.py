@@ -62,11 +62,7 @@ def spread_over(public: PublicImages, most: int) -> PublicImages:
 
 
 def check_same_size(private: Schema, public: Schema) -> None:
-    """Refuse public images of another size or colour.
-
-    Raises:
-        InvalidSpec: With both sizes.
-    """
+    """Refuse public images of another size or colour."""
     sizes = [f"{one.height}x{one.width}x{one.channels}" for one in (private, public)]
     if sizes[0] != sizes[1]:
         raise InvalidSpec(

@@ -36,11 +36,7 @@ class LinearTaps:
 
     @contextmanager
     def tapped(self, network: nn.Module, probes: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-        """Add the probes, and note inputs (1, inputs) by layer, while the network is called.
-
-        Args:
-            probes: By layer.
-        """
+        """Add the probes, and note inputs (1, inputs) by layer, while the network is called."""
         inputs: dict[str, Tensor] = {}
         with ExitStack() as hooks:
             for name in self._layers:

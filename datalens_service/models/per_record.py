@@ -112,9 +112,6 @@ class PerRecordGradients:
         """Differentiate made-up records at two places each; take them one by one if that moves a bit of a row.
 
         A graphics processor has other kernels for every shape, so the network itself is tried.
-
-        Raises:
-            WorkerUnavailable: The same record has another row each time.
         """
         self._tried = True
         made_up = [_made_up(values, self._chunk_size) for values in inputs]

@@ -27,11 +27,7 @@ class PublicCells(NamedTuple):
 
     @classmethod
     def fit(cls, features: Floats, count: int, seed: int) -> PublicCells:
-        """Lloyd's k-means; a cell that loses its last image keeps its centre.
-
-        Args:
-            count: Of cells; no more than there are images.
-        """
+        """Lloyd's k-means; a cell that loses its last image keeps its centre."""
         start = np.random.default_rng(seed).choice(len(features), min(count, len(features)), replace=False)
         cells = cls(features[np.sort(start)])
         for _ in range(_ROUNDS):

@@ -64,11 +64,7 @@ class StudentTrainer:
         self._proposal: _Proposal | None = None
 
     def load_initial(self, released: Tensors) -> None:
-        """Put released tensors, such as a Gaussian's, into the network before the first direction.
-
-        Raises:
-            InvalidInput: The network has no such tensors.
-        """
+        """Put released tensors, such as a Gaussian's, into the network before the first direction."""
         self._network.load(released, partial=True)
 
     def propose(self, seed: int, images: int, *, balanced: bool = False) -> tuple[Tensor, Tensor]:
@@ -134,11 +130,7 @@ class StudentTrainer:
         return copies | {"directions": np.array(self._directions, dtype=np.int64)}
 
     def restore(self, state: State) -> None:
-        """Continue from `state`.
-
-        Raises:
-            CheckpointMismatch: It belongs to another network.
-        """
+        """Continue from `state`."""
         live = self._live()
         shapes = {name: tuple(value.shape) for name, value in live.items()} | {"directions": ()}
         if shapes != {name: value.shape for name, value in state.items()}:

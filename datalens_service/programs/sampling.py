@@ -45,11 +45,7 @@ def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: 
 
 
 def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int, format: str, out_path: Path) -> None:
-    """Write the first images of an NPZ that a job has packed.
-
-    Args:
-        packed_path: What the NPZ writer wrote.
-    """
+    """Write the first images of an NPZ that a job has packed."""
     writer = _find_writer(format)
     with np.load(packed_path, allow_pickle=False) as packed:
         images, labels, soft = packed["train_images"], packed["train_labels"], packed.get("label_probabilities")

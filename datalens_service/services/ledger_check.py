@@ -19,11 +19,7 @@ _log = structlog.get_logger("datalens.audit")
 
 
 class LedgerCheck:
-    """A thread that checks the accounts that no request has had checked.
-
-    Raises:
-        LedgerCorrupt: Log and database do not belong together.
-    """
+    """A thread that checks the accounts that no request has had checked."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -32,11 +32,7 @@ _PREFIX: Final = "images-"
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a classifier says of images.
-
-    Attributes:
-        probabilities: float32 (n, classes); rows sum to 1.
-    """
+    """What a classifier says of images."""
 
     probabilities: NDArray[np.float32]
     names: tuple[str, ...]
@@ -118,11 +114,7 @@ class Predictions:
 
 
 def _check_size(images: Images, schema: Schema) -> None:
-    """Refuse images that the classifier does not take.
-
-    Raises:
-        InvalidInput: They have another size or other channels, or there is none.
-    """
+    """Refuse images that the classifier does not take."""
     expected = (schema.height, schema.width, schema.channels)
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != expected or not len(images):
         colour = "grey" if schema.channels == 1 else "RGB"

@@ -16,9 +16,6 @@ def read_database_clock(session: Session) -> datetime:
     """The present instant of the server: PostgreSQL's, or this machine's for SQLite, which has no other.
 
     It advances within a transaction, so what was waited for a lock is not counted as silence of the one that waited.
-
-    Args:
-        session: Of an open transaction or snapshot.
     """
     if session.get_bind().dialect.name == "sqlite":
         return utc_now()

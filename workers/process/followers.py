@@ -106,11 +106,7 @@ class StartedRanks:
 
     @contextmanager
     def share(self, work: SharedWork) -> Iterator[ProcessGroup]:
-        """Start them; alone where that is of no use.
-
-        Raises:
-            RankLost: One of them ended or was silent for too long.
-        """
+        """Start them; alone where that is of no use."""
         count = min(self._settings.ranks, work.max_ranks)
         if self._settings.ranks > 1:
             log.info("ranks of the job", job_id=work.job_id, ranks=count, allowed=self._settings.ranks)

@@ -59,11 +59,7 @@ class ForkServer:
             return self._ready
 
     def fork(self, arguments: Sequence[str], environment: Mapping[str, str], output: int, errors: int) -> ForkedProcess:
-        """Start `workers.run_job` in a process of its own.
-
-        Raises:
-            WorkerUnavailable: The server was lost.
-        """
+        """Start `workers.run_job` in a process of its own."""
         ours, theirs = socket.socketpair()
         with theirs, self._turn, suppress(OSError):
             ours.sendall(json.dumps([[*arguments], {**environment}]).encode() + b"\n")

@@ -28,11 +28,7 @@ class AuditRow(NamedTuple):
 
 
 class FoundByAttacks(NamedTuple):
-    """A section of a page.
-
-    Attributes:
-        picture: Curves of the newest audit with a result on membership; None without any.
-    """
+    """A section of a page."""
 
     rows: tuple[AuditRow, ...]
     picture: Markup | None

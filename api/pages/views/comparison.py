@@ -44,11 +44,7 @@ class Side(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A parameter or a figure of both jobs.
-
-    Attributes:
-        private: Whether it is for the owner alone.
-    """
+    """A parameter or a figure of both jobs."""
 
     name: str
     first: str

@@ -58,11 +58,7 @@ _templates: Final = _environment()
 def page(
     request: Request, template: str, session: BrowserSession | None = None, *, status: int = 200, **facts: Any
 ) -> HTMLResponse:
-    """A page or a part of one.
-
-    Args:
-        session: Of the visitor; None before signing in.
-    """
+    """A page or a part of one."""
     theme = request.cookies.get(THEME_COOKIE, "")
     content = _templates.get_template(f"{template}.html.j2").render(
         path=inner_path(request.scope),

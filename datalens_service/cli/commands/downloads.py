@@ -138,11 +138,7 @@ def report(
 
 
 def image_format(file_format: FileFormat) -> Format:
-    """The format of images that an option names.
-
-    Raises:
-        InvalidInput: It is a format of classifiers.
-    """
+    """The format of images that an option names."""
     if file_format in _OF_CLASSIFIERS:
         raise InvalidInput(f"{file_format.value} is a format of classifiers.")
     return cast(Format, file_format.value)

@@ -163,11 +163,7 @@ class PublicFile(NamedTuple):
 
     @classmethod
     def read(cls, path: Path, license: str | None) -> PublicFile:
-        """Read a file, with the licence that its owner declares, if any.
-
-        Raises:
-            InvalidDataset: It is not a usable labelled image set.
-        """
+        """Read a file, with the licence that its owner declares, if any."""
         from datalens_service.data import detect, read_upload
 
         upload = read_upload(path)
@@ -176,11 +172,7 @@ class PublicFile(NamedTuple):
         return cls(upload, detect(path), path.name)
 
     def check(self, schema: Schema, spec_options: SpecOptions) -> SpecOptions:
-        """The options with public data, refused where the images have another size.
-
-        Raises:
-            InvalidSpec: With both sizes.
-        """
+        """The options with public data, refused where the images have another size."""
         from datalens_service.methods.public_start import check_same_size
 
         check_same_size(schema, self.upload.schema)

@@ -31,11 +31,7 @@ def encode_png(image: Images) -> bytes:
 
 
 def encode_public_png(image: Images) -> bytes:
-    """One public image as PNG, with a comment that it is no synthetic one.
-
-    Raises:
-        InvalidInput: The image is neither grey nor RGB.
-    """
+    """One public image as PNG, with a comment that it is no synthetic one."""
     return _commented(image, PUBLIC)
 
 
@@ -45,11 +41,7 @@ def choose_encoder(card: Mapping[str, Any]) -> Callable[[Images], bytes]:
 
 
 def encode_private_png(image: Images) -> bytes:
-    """Real records as PNG, with a comment that they are for their owner only.
-
-    Raises:
-        InvalidInput: The image is neither grey nor RGB.
-    """
+    """Real records as PNG, with a comment that they are for their owner only."""
     return _commented(image, PRIVATE)
 
 

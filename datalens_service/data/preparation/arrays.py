@@ -25,11 +25,7 @@ _MORE_BITS: Final = (
 
 
 def check_image_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, prepared: bool) -> None:
-    """Refuse an array that cannot be images, before it is read.
-
-    Args:
-        prepared: Whether each image is brought to one size.
-    """
+    """Refuse an array that cannot be images, before it is read."""
     flat = len(shape) == 2 and math.isqrt(shape[1]) ** 2 == shape[1]
     if not flat and (len(shape) not in (3, 4) or (len(shape) == 4 and not {1, 3} & {shape[1], shape[3]})):
         raise InvalidDataset(

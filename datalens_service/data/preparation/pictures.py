@@ -31,11 +31,7 @@ Changes = tuple[NoticeCode, ...]
 
 @dataclass(frozen=True)
 class PreparingDecoder:
-    """Decodes images of many kinds to one size and mode.
-
-    Attributes:
-        settings: The same for every image.
-    """
+    """Decodes images of many kinds to one size and mode."""
 
     settings: PrepareSettings
     title = kinds.TITLE

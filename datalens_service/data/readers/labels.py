@@ -97,11 +97,7 @@ def number_labels(
 
 
 def note_names(words: Sequence[str], label_of: Mapping[str, int], class_names: ClassNames, notices: Notices) -> None:
-    """Note words of the upload that got another name, or, being numbers, another number as their label.
-
-    Args:
-        words: Folders or labels of the upload, in order.
-    """
+    """Note words of the upload that got another name, or, being numbers, another number as their label."""
     named = {word: class_names[label_of[word]] for word in words}
     renamed = [f"{word} is named {name}" for word, name in named.items() if word != name]
     numbers = bool(words) and all(map(_WHOLE.fullmatch, words))

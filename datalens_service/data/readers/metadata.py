@@ -94,11 +94,7 @@ def read_metadata(source: Source, choices: ReadingChoices) -> Metadata | None:
 
 
 def note_metadata(metadata: Metadata | None, names: Iterable[str], notices: Notices) -> None:
-    """Note what of the tables is not read: rows whose file is not there, and columns.
-
-    Args:
-        names: Of all images in the archive.
-    """
+    """Note what of the tables is not read: rows whose file is not there, and columns."""
     if metadata is None:
         return
     present = {name.casefold() for name in names}

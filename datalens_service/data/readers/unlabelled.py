@@ -32,11 +32,7 @@ class Unlabelled(NamedTuple):
 
 
 def read_unlabelled(path: Path, limits: Limits, most_images: int) -> Unlabelled:
-    """Read images of any accepted kind.
-
-    Args:
-        most_images: More are refused before they are decoded.
-    """
+    """Read images of any accepted kind."""
     with open_source(path, limits) as source:
         if source.archive is not None and npz.recognises(source, AS_IT_IS):
             images = npz.read_images_alone(source)

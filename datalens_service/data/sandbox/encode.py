@@ -232,11 +232,7 @@ def _session(wrapped: bytes) -> Any:
 
 
 def _rows(session: Any, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """(n, features), each of its own image: as many features as made-up images have.
-
-    Raises:
-        InvalidDataset: Those have too many, or none.
-    """
+    """(n, features), each of its own image: as many features as made-up images have."""
     probes = np.random.default_rng(0).integers(0, 256, (*_PROBES, images.shape[3]), dtype=np.uint8)
     widths = {len(row) for probe in probes if (row := _row(session, probe)) is not None}
     if len(widths) != 1 or not 0 < max(widths) <= MOST_FEATURES:

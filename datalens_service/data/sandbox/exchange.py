@@ -26,11 +26,7 @@ OUT_OF_MEMORY: Final = "Reading the file needs more memory than is allowed. Uplo
 
 
 class Request(Frozen):
-    """Limits of a process, and where it leaves what it made.
-
-    Attributes:
-        cpu_seconds: Its processor time.
-    """
+    """Limits of a process, and where it leaves what it made."""
 
     folder: Path
     memory_bytes: int

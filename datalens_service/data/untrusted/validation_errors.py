@@ -56,10 +56,6 @@ class ValidationErrors:
         self._bad_files.append(BadFile(name=name, reason=reason))
 
     def raise_if_any(self) -> None:
-        """End reading if something was found.
-
-        Raises:
-            UnusableFiles: Something was.
-        """
+        """End reading if something was found."""
         if self._bad_files:
             raise UnusableFiles(self._bad_files, self._checked)

@@ -27,11 +27,7 @@ _STEPS, _BATCH = 120, 128
 
 
 class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
-    """The standard CNN as torch-fidelity wants it.
-
-    Args:
-        feature_extractor_weights_path: File that `train` wrote.
-    """
+    """The standard CNN as torch-fidelity wants it."""
 
     def __init__(
         self, name: str, features_list: list[str], feature_extractor_weights_path: str, **_settings: Any

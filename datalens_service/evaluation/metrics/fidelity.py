@@ -270,11 +270,7 @@ def _channels(parts: Halves) -> int:
 
 
 class _FeaturesOf:
-    """Features of the real images that sets are compared with, computed once.
-
-    Args:
-        images: Real.
-    """
+    """Features of the real images that sets are compared with, computed once."""
 
     def __init__(self, extractor: Extractor, images: Images, device: str) -> None:
         from torch_fidelity.utils import create_feature_extractor, resolve_feature_layer_for_metric

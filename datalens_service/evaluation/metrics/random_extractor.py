@@ -64,11 +64,7 @@ class RandomExtractor(FeatureExtractorBase):  # type: ignore[misc]
 
 
 def write(channels: int, path: Path) -> str:
-    """Write the weights for images with so many channels; SHA-256 of the file, hexadecimal.
-
-    Args:
-        path: The file, safetensors.
-    """
+    """Write the weights for images with so many channels; SHA-256 of the file, hexadecimal."""
     # A public seed: nothing that protects anything is drawn here.
     rng = np.random.default_rng(0)
     inputs = (channels, *_MAPS)

@@ -18,11 +18,7 @@ PRIVATE_READS = ("figures on test images", "figures of the classifier on test im
 
 @dataclass(frozen=True)
 class Reference:
-    """Real images to measure on.
-
-    Attributes:
-        kind: What the guarantee says of them.
-    """
+    """Real images to measure on."""
 
     split: Split
     kind: ReferenceKind

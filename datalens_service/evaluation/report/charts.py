@@ -22,11 +22,7 @@ class Spent(NamedTuple):
 
 
 def epsilon_delta_curve(mu: float, epsilon: float, delta: float, slack: float = 0.0) -> str:
-    """δ over ε for a μ-GDP release, on a logarithmic scale, with the requested point marked.
-
-    Args:
-        slack: Part of δ that was charged beside μ.
-    """
+    """δ over ε for a μ-GDP release, on a logarithmic scale, with the requested point marked."""
     frame = _Frame(max(1.6 * epsilon, 0.1), math.ceil(-math.log10(delta)) + 3)
     label = f"ε = {shown(epsilon)} at δ = {shown(delta)}"
     svg = canvas("curve", _BOTTOM + 46, "The ε-δ curve of this job", f"Every pair that holds; marked: {label}")

@@ -259,11 +259,7 @@ def compute_seal(content: dict[str, Any]) -> str:
 
 
 def check(content: bytes) -> None:
-    """Refuse a report that is not complete, or not as it was written.
-
-    Raises:
-        ReportIncomplete: With the first thing that is missing or wrong.
-    """
+    """Refuse a report that is not complete, or not as it was written."""
     try:
         given = json.loads(content)
         document = ReportDocument.model_validate_json(content)

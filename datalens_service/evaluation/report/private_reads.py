@@ -42,11 +42,7 @@ class JobFacts:
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any], *, served: bool) -> JobFacts:
-        """The facts of a job.
-
-        Args:
-            spec: Of the job, as JSON.
-        """
+        """The facts of a job."""
         evaluation = spec.get("evaluation", {})
         measured = bool(evaluation.get("enabled", False))
         return cls(served, measured, measured and evaluation.get("holdout") is not None)

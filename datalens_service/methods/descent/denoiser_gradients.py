@@ -63,11 +63,7 @@ def _record_gradients(rows: UnitRows, copies: NoisyCopies) -> Iterator[Tensor]:
 
 
 class PackedDenoiser(nn.Module):
-    """A denoiser that takes noisy copies of one record, their noise levels and the class in one row.
-
-    Args:
-        denoiser: Whose weights are differentiated by.
-    """
+    """A denoiser that takes noisy copies of one record, their noise levels and the class in one row."""
 
     def __init__(self, denoiser: Denoiser, draws: int) -> None:
         super().__init__()

@@ -37,11 +37,7 @@ _WARMUP_SHARE: Final = 1 / 6
 
 
 class DpSgdRun(StatelessRun):
-    """Descent in which every gradient is released; weights are post-processing and can leave at any step.
-
-    Attributes:
-        gradients: At the weights after the steps made so far.
-    """
+    """Descent in which every gradient is released; weights are post-processing and can leave at any step."""
 
     loss = staticmethod(class_loss)
 

@@ -67,11 +67,7 @@ def bytes_of_iterates(count: int, dimensions: int) -> int:
 
 
 def check_room(size: int) -> None:
-    """Refuse iterates that take more bytes than a job may keep.
-
-    Raises:
-        InvalidSpec: Naming both sizes.
-    """
+    """Refuse iterates that take more bytes than a job may keep."""
     if size > MOST_BYTES:
         raise InvalidSpec(
             f"The iterates of the job would take {size / _MEBIBYTE:,.0f} MiB, and at most {MOST_BYTES // _MEBIBYTE} "

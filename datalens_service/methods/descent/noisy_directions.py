@@ -29,11 +29,7 @@ WEAKEST_SIGNAL: Final = 0.2
 
 @dataclass(frozen=True)
 class PartitionedRun:
-    """What is asked for.
-
-    Attributes:
-        batch: Units in a batch.
-    """
+    """What is asked for."""
 
     schema: Schema
     dimensions: int

@@ -67,11 +67,7 @@ class LabelledPool(WalledMethod):
 
 
 def tell_apart(soft_labels: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Weights (n, classes) for drawing: the probability of the likeliest class, or none if that is near chance.
-
-    Args:
-        soft_labels: (n, classes).
-    """
+    """Weights (n, classes) for drawing: the probability of the likeliest class, or none if that is near chance."""
     likeliest = soft_labels == soft_labels.max(axis=1, keepdims=True)
     told = likeliest & (soft_labels >= _ABOVE_CHANCE / soft_labels.shape[1])
     # A class that is nowhere the likeliest has the images that come nearest to it.

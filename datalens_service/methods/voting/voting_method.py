@@ -106,11 +106,7 @@ class VotingMethod(TeacherSettings, ABC):
 
     @abstractmethod
     def build_votes(self, common: dict[str, Any]) -> VoteMechanism:
-        """The mechanism.
-
-        Args:
-            common: What is the same for every kind of vote.
-        """
+        """The mechanism."""
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """Releases of the warm start, if any, then as many votes as the rest pays for."""

@@ -55,11 +55,7 @@ class FeatureBasis:
         file: Path | None = None,
         constant: float = 1.0,
     ) -> FeatureBasis:
-        """The features of an encoder as they are, or the first of them until `fit`.
-
-        Args:
-            file: Of an encoder of the owner's own.
-        """
+        """The features of an encoder as they are, or the first of them until `fit`."""
         network = EncodedFeatures(encoder.load(schema, file), encoder.dimensions(schema), dimensions)
         return cls(network.to(device).eval(), encoder, schema, constant)
 

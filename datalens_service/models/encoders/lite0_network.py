@@ -106,11 +106,7 @@ class Lite0Network(EncoderNetwork):
 
 @torch.no_grad()
 def fold_weights(network: Lite0Network, weights: dict[str, Tensor]) -> Lite0Network:
-    """Give a network the weights of the package, where convolutions and batch norms stand in the order of layers.
-
-    Args:
-        weights: As the package names them.
-    """
+    """Give a network the weights of the package, where convolutions and batch norms stand in the order of layers."""
     convolutions = [name for name, value in weights.items() if name.endswith("weight") and value.dim() == 4]
     norms = [name.removesuffix("running_mean") for name in weights if name.endswith("running_mean")]
     layers = [layer for layer in network.modules() if isinstance(layer, SameConvolution)]

@@ -35,11 +35,7 @@ class OnnxNetwork(EncoderNetwork):
         self._graph = state.numpy().tobytes()
 
     def encode(self, images: Images) -> Floats:
-        """As every encoder; the process sees one image after the other.
-
-        Raises:
-            InvalidInput: The file gives another number of features than the spec names.
-        """
+        """As every encoder; the process sees one image after the other."""
         features = encoder.encode(self._graph, images)
         if features.shape[1] != self._features:
             raise InvalidInput(

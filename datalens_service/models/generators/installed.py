@@ -53,19 +53,11 @@ class InstalledGenerator:
         self._made: ImageGenerator = load_plugin(name, GENERATORS)(schema)
 
     def random(self, count: int, label: int, seed: int) -> Images:
-        """As `ImageGenerator`.
-
-        Raises:
-            WorkerUnavailable: The package breaks its contract.
-        """
+        """As `ImageGenerator`."""
         return self._checked(self._made.random(count, label, seed), count)
 
     def variations(self, images: Images, label: int, seed: int) -> Images:
-        """As `ImageGenerator`.
-
-        Raises:
-            WorkerUnavailable: The package breaks its contract.
-        """
+        """As `ImageGenerator`."""
         return self._checked(self._made.variations(images.copy(), label, seed), len(images))
 
     def _checked(self, images: Images, count: int) -> Images:

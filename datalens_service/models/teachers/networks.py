@@ -127,9 +127,6 @@ class Conv(TeacherNetwork):
     computed as such, not as C more input maps. Differences from the original: no batch norm.
 
     Initial weights: normal of standard deviation 0.02 (DCGAN, Radford et al. 2016), biases 0.
-
-    Args:
-        maps: Maps of the second convolution besides one per class.
     """
 
     def __init__(self, schema: Schema, maps: int = 32, hidden: int = 256) -> None:

@@ -99,11 +99,7 @@ def note(
     outcome: int = 200,
     detail: str = "",
 ) -> None:
-    """One entry in a transaction of its own; durable when it returns, not there if it raises.
-
-    Raises:
-        StoreUnavailable: The database does not take it.
-    """
+    """One entry in a transaction of its own; durable when it returns, not there if it raises."""
     with database.transaction() as session:
         append(session, tenant_id, actor=actor, action=action, object_id=object_id, outcome=outcome, detail=detail)
 
@@ -138,11 +134,7 @@ def find_last_access(database: Database, tenant_id: str) -> dict[str, datetime]:
 
 
 def verify(database: Database, tenant_id: str) -> int:
-    """Check the whole journal of a tenant; the number of its entries.
-
-    Raises:
-        LedgerCorrupt: Names the first entry that is missing, altered or out of place.
-    """
+    """Check the whole journal of a tenant; the number of its entries."""
     query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id).order_by(AuditEntryRow.seq)
     with database.session() as session:
         head = session.get(TenantRow, tenant_id)

@@ -84,11 +84,7 @@ class ApiKey:
 
 @dataclass(frozen=True)
 class KeyRequest:
-    """What a new key is to be; by default an owner's, for ever.
-
-    Attributes:
-        scopes: Fewer than the role holds; None takes all.
-    """
+    """What a new key is to be; by default an owner's, for ever."""
 
     name: str
     tenant_id: str = DEFAULT_TENANT

@@ -66,11 +66,7 @@ SCOPES: Final[dict[Role, frozenset[Scope]]] = {
 
 
 def checked_scopes(role: Role, scopes: Iterable[Scope] | None) -> frozenset[Scope]:
-    """The scopes of a key: all of its role, or those that are named.
-
-    Raises:
-        InvalidInput: The role does not hold one of them, or none is named.
-    """
+    """The scopes of a key: all of its role, or those that are named."""
     if scopes is None:
         return SCOPES[role]
     requested = frozenset(scopes)

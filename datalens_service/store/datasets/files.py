@@ -46,11 +46,7 @@ class Files(Protocol):
         """
 
     def check(self) -> None:
-        """Whether files can be reached.
-
-        Raises:
-            StoreUnavailable: They cannot.
-        """
+        """Whether files can be reached."""
 
 
 class LocalFiles:

@@ -29,11 +29,7 @@ class Joined(BaseModel):
 
 
 def joined(session: Session, dataset_id: str, known_records: int | None) -> Joined | None:
-    """The account that a data set joined; None if it opened its own.
-
-    Args:
-        session: That the data set was created in, or a later one.
-    """
+    """The account that a data set joined; None if it opened its own."""
     of_it = (LedgerEntryRow.kind == EntryKind.JOIN, LedgerEntryRow.dataset_id == dataset_id)
     if not session.scalar(select(exists().where(*of_it))):
         return None

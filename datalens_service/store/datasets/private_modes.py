@@ -33,33 +33,21 @@ def private_umask() -> Iterator[int]:
 
 
 def private_folder(folder: Path) -> Path:
-    """Have a folder that nobody else can enter; make it if need be.
-
-    Raises:
-        StoreUnavailable: Others can enter it and that cannot be changed.
-    """
+    """Have a folder that nobody else can enter; make it if need be."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     tighten(folder.resolve())
     return folder
 
 
 def tighten_all(folder: Path) -> None:
-    """Take the rights of others from everything in a folder, from the top down; links are not followed.
-
-    Raises:
-        StoreUnavailable: One cannot be taken.
-    """
+    """Take the rights of others from everything in a folder, from the top down; links are not followed."""
     for place, folders, files in os.walk(folder.resolve()):
         for name in (*folders, *files):
             tighten(Path(place, name))
 
 
 def tighten(path: Path) -> None:
-    """Take the rights of others from a file or folder; one that is not there, or is a link, is left alone.
-
-    Raises:
-        StoreUnavailable: They cannot be taken.
-    """
+    """Take the rights of others from a file or folder; one that is not there, or is a link, is left alone."""
     with suppress(FileNotFoundError):
         if not _open_to_others(path):
             return

@@ -104,11 +104,7 @@ def remove_expired(database: Database) -> None:
 
 
 def take(session: Session, upload_id: str) -> PartialUpload:
-    """Forget a complete upload because a data set is made from it now.
-
-    Raises:
-        StateConflict: Something is missing.
-    """
+    """Forget a complete upload because a data set is made from it now."""
     row = _row(session, upload_id)
     upload = PartialUpload.from_row(row)
     if not upload.complete:

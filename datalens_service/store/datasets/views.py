@@ -70,9 +70,6 @@ def list_views(
     """Uploads of a tenant, newest first.
 
     Deleted data sets are included, as their accounts stay. Deleted uploads that never became one are not.
-
-    Args:
-        search: Only those whose name contains it, or which have it as a tag.
     """
     registered = select(DatasetRow.id, DatasetRow.created_at).where(DatasetRow.tenant_id == tenant_id)
     unregistered = select(IntakeRow.dataset_id.label("id"), IntakeRow.created_at).where(

@@ -84,11 +84,7 @@ class MixtureFit:
         self._factors: Floats = np.zeros((classes, components, rank, rank))
 
     def estimate_centres(self, counts_and_sums: Floats, count_stddev: float, sum_stddev: float) -> None:
-        """Move the centres to noisy means, shrunk towards the class as far as noise outweighs the class's width.
-
-        Args:
-            counts_and_sums: (classes·K, 1 + q).
-        """
+        """Move the centres to noisy means, shrunk towards the class as far as noise outweighs the class's width."""
         classes, components, rank = self.centres.shape
         table = counts_and_sums.reshape(classes, components, 1 + rank)
         self._counts = np.maximum(table[..., 0], 1.0)

@@ -45,11 +45,7 @@ class PooledGaussianFit:
         self.rest: Floats = np.empty(0)
 
     def estimate_center(self, count_and_sum: Floats, sum_stddev: float) -> None:
-        """Divide the noisy sum (1 + d,) of all records by their noisy number, and shrink the quotient.
-
-        Args:
-            count_and_sum: Of all records.
-        """
+        """Divide the noisy sum (1 + d,) of all records by their noisy number, and shrink the quotient."""
         self._records = max(count_and_sum[0], 1.0)
         variance = np.array([(sum_stddev / self._records) ** 2])
         self.center = shrink_rows(count_and_sum[None, 1:] / self._records, variance)[0]

@@ -37,11 +37,7 @@ def build_network(settings: dict[str, Any], schema: Schema, seed: int = 0) -> Im
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Images (n, d) in [0, 1] of a released network.
-
-    Raises:
-        InvalidInput: Unknown architecture, or tensors that do not fit it.
-    """
+    """Images (n, d) in [0, 1] of a released network."""
     released = build_network(settings, schema)
     released.load(tensors)
     return released.draw(labels, rng)
