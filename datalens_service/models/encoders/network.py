@@ -25,7 +25,7 @@ class EncoderNetwork(nn.Module):
 
     @torch.no_grad()
     def encode(self, images: Images) -> Floats:
-        """Features (n, d) of private or public images; each row is, to the last bit, a function of its own image alone."""
+        """Features (n, d) of private or public images; a row is, to the last bit, a function of its own image alone."""
         blocks = [images[row : row + self.images_at_once] for row in range(0, len(images), self.images_at_once)]
         return np.concatenate([self(self._batch(block))[: len(block)].cpu().numpy() for block in blocks])
 
