@@ -14,6 +14,7 @@ from typer.testing import Result
 
 from cli.commands import commands
 from cli.service import DATALENS, PATIENCE
+from deployments.fork_servers import warm_environment
 from disks import small_disk
 from ports import free_port
 
@@ -96,9 +97,10 @@ def error_of(stdout: str) -> dict[str, Any]:
 
 
 def start(arguments: tuple[str, ...], folder: Path, **streams: Any) -> subprocess.CompletedProcess[str]:
-    """Run the program itself."""
+    """Run the program itself, as a fork unless it is given variables."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"}
-    ended = subprocess.run([*DATALENS, *arguments], cwd=folder, timeout=PATIENCE, check=False, **(pipes | streams))
+    options = pipes | {"env": os.environ | warm_environment()} | streams
+    ended = subprocess.run([*DATALENS, *arguments], cwd=folder, timeout=PATIENCE, check=False, **options)
     assert "Traceback" not in (ended.stderr or "")
     assert "Exception ignored" not in (ended.stderr or "")
     return ended

@@ -30,6 +30,8 @@ _IMPORTS = (
     "datalens_service.cli.app",
     "datalens_service.local.local_run",
     "httpcore2",
+    # pyarrow looks for it when the first table is written.
+    "pandas",
     "uvicorn.lifespan.on",
     "workers.process.supervisor",
 )

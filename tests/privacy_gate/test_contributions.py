@@ -13,6 +13,7 @@ from datalens_service.mechanisms import AccuracyCount, CrossProductSum, Mechanis
 from datalens_service.methods import (
     AnyMethod,
     DataLens,
+    Diffusion,
     DpSgd,
     Rejection,
     RejectionOrDiffusion,
@@ -26,7 +27,7 @@ from datalens_service.privacy.randomness import NoiseSource
 from . import detect_teachers, replay
 from .cases import CASES as MECHANISM_CASES
 from .cases import MECHANISMS
-from .contribution_cases import CASES, HORIZON, LARGE_CASES
+from .contribution_cases import CASES, HORIZON, HORIZON_OF_A_DENOISER, LARGE_CASES
 from .detect_rows import MANY, MANY_UNITS
 
 PRODUCT = Path(__file__).parents[2] / "datalens_service"
@@ -100,12 +101,16 @@ def test_every_method_that_may_start_from_public_images_has_a_case_that_does():
 
 
 def test_cases_run_beyond_the_period_of_whatever_a_run_does_now_and_then():
-    sources = [path.read_text() for path in (PRODUCT / "methods").rglob("*.py")]
-    periods = [int(steps) for source in sources for steps in re.findall(r"^_STEPS_PER_STATE.*= (\d+)$", source, re.M)]
-    assert len(periods) == sum("% _STEPS_PER_STATE == 0" in source for source in sources) >= 3
-    assert max(periods) < HORIZON
+    sources = {path: path.read_text() for path in (PRODUCT / "methods").rglob("*.py")}
+    found = {path: re.search(r"^_STEPS_PER_STATE.*= (\d+)$", source, re.M) for path, source in sources.items()}
+    periods = {path.stem: int(steps[1]) for path, steps in found.items() if steps}
+    assert len(periods) == sum("% _STEPS_PER_STATE == 0" in source for source in sources.values()) >= 3
+    assert periods.pop("diffusion_run") < HORIZON_OF_A_DENOISER
+    assert max(periods.values()) < HORIZON
     counted = {method for method in REGISTERED if "steps" in method.model_fields} - {Rejection}
-    assert {type(case.method) for case in CASES if getattr(case.method, "steps", 0) == HORIZON} == counted
+    horizons = {Diffusion: HORIZON_OF_A_DENOISER}
+    tried = {(type(case.method), getattr(case.method, "steps", 0)) for case in CASES}
+    assert {(method, horizons.get(method, HORIZON)) for method in counted} <= tried
 
 
 def test_every_mechanism_is_released_by_a_job_that_is_tried():
