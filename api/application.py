@@ -47,7 +47,6 @@ from api.rest import (
     plans,
     privacy,
     releases,
-    signing_keys,
     uploads,
     webhooks,
 )
@@ -94,7 +93,6 @@ _KEYED: Final = (
 _OTHERS: Final = (
     uploads,
     artifacts,
-    signing_keys,
     health,
     problem_types,
     public_pages,

@@ -1,4 +1,4 @@
-"""The files of a job one by one, and addresses that fetch a releasable one without a key."""
+"""The files of a job one by one, addresses that fetch one without a key, and the key that checks signatures."""
 
 from datetime import timedelta
 from typing import Annotated, Final
@@ -10,7 +10,7 @@ from api.http.file_responses import file_response
 from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import file_content, ok, problems
-from api.schemas.releases import AddressRead, AddressRequest, ArtifactList, ArtifactRead
+from api.schemas.releases import AddressRead, AddressRequest, ArtifactList, ArtifactRead, SigningKeyRead
 from api.security import signed_urls
 from datalens_service.clock import utc_now
 from datalens_service.errors import NotFound
@@ -107,6 +107,17 @@ def get_download(
         outcome=status.HTTP_200_OK,
     )
     return _sent(request, artifact)
+
+
+@router.get(
+    "/v1/signing-key",
+    operation_id="getSigningKey",
+    summary="Read the key that checks signatures of this installation",
+    responses=ok(200, "The public key."),
+)
+def get_signing_key(services: ServicesDep) -> SigningKeyRead:
+    """Needs no key: whoever was handed a release has none. Note it, and compare it over another channel."""
+    return SigningKeyRead.from_key(services.signing_key)
 
 
 def _sees_private(key: ApiKey) -> bool:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from pydantic import PrivateAttr
+from pydantic import PrivateAttr, ValidationError
 
 from datalens_service.client import requests
 from datalens_service.client.errors import ServiceUnreachable
-from datalens_service.client.event_stream import EventParser
 from datalens_service.client.models import Event, FileInfo, FileList, Job, PlanInfo
 from datalens_service.client.requests import Audience, Format, Spec
 from datalens_service.client.responses import parse_object
@@ -20,6 +19,36 @@ from datalens_service.client.retry_policy import RetryPolicy
 from datalens_service.client.transport import Transport
 
 OnProgress = Callable[[Job], None]
+
+
+class EventParser:
+    """Builds events from the lines of a stream (Server-Sent Events).
+
+    Attributes:
+        ended: Whether the job has ended, so that no event follows.
+    """
+
+    def __init__(self, last_id: int) -> None:
+        self.last_id = last_id
+        self.ended = False
+        self._data: list[str] = []
+
+    def feed(self, line: str) -> Iterator[Event]:
+        """Take one line; yield the event that it completes, if any."""
+        if line.startswith("data:"):
+            self._data.append(line.removeprefix("data:").removeprefix(" "))
+        elif not line and self._data:
+            data, self._data = "\n".join(self._data), []
+            try:
+                event = Event.model_validate_json(data)
+            except ValidationError:
+                return
+            self.last_id, self.ended = event.id, event.ended
+            yield event
+
+    def restart(self) -> None:
+        """Drop the incomplete event of a connection that broke."""
+        self._data = []
 
 
 class JobHandle(Job):

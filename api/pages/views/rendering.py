@@ -1,8 +1,10 @@
 """Pages from templates, with headers that let a page load and run nothing but our own files."""
 
+import re
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from importlib.metadata import version
+from importlib.resources import files
 from typing import Any, Final, cast
 from urllib.parse import quote
 
@@ -16,7 +18,6 @@ from starlette.exceptions import HTTPException
 from api.addresses import address, inner_path
 from api.http.strictness import StrictRoute
 from api.pages.views.formatting import FILTERS, marked
-from api.pages.views.glossary import read_glossary
 from api.problems.handlers import standard_headers
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from api.problems.request_errors import problem_errors
@@ -24,6 +25,7 @@ from api.security.browser_sessions import resume_session
 from datalens_service.errors import DatalensError, Forbidden, InvalidInput, Unauthorized
 from datalens_service.store.access.browser_sessions import BrowserSession
 
+_ENTRY: Final = re.compile(r"^- \*\*(.+?)\*\*: (.+(?:\n  .+)*)", re.MULTILINE)
 SIGN_IN: Final = "/sign-in"
 HOME: Final = "/"
 RELEASES: Final = "/releases"
@@ -37,6 +39,12 @@ _HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+
+
+def read_glossary() -> dict[str, str]:
+    """What words mean, in the order of the file: a “?” of a page says the first sentence, and leads to the rest."""
+    text = files("api.pages").joinpath("glossary.md").read_text(encoding="utf-8")
+    return {word: " ".join(meaning.split()) for word, meaning in _ENTRY.findall(text)}
 
 
 def _environment() -> Environment:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from datalens_service.evaluation.metrics import accuracy, baselines, fidelity, holdout, released_classifier
+from datalens_service.evaluation.metrics import accuracy, baselines, fidelity, released_classifier
 from datalens_service.evaluation.metrics.metric import Metric
 
 _REGISTERED: Final = (
@@ -11,7 +11,7 @@ _REGISTERED: Final = (
     accuracy.MOMENTS,
     accuracy.UPPER_BOUND,
     *accuracy.RESIDUAL_METRICS,
-    holdout.METRIC,
+    released_classifier.HOLDOUT_IMAGES,
     released_classifier.ACCURACY,
     released_classifier.HOLDOUT,
     *fidelity.METRICS,

@@ -1,8 +1,10 @@
-"""Accuracy of a released classifier; `evaluation/classification.py` and the hold-out of a job measure it."""
+"""Accuracy of a released classifier, and accuracies that a job pays for on a data set that was set aside.
+
+`evaluation/classification.py` and the hold-out of a job measure them.
+"""
 
 from typing import Final
 
-from datalens_service.evaluation.metrics import holdout
 from datalens_service.evaluation.metrics.metric import Metric
 
 ACCURACY: Final = Metric(
@@ -13,6 +15,16 @@ ACCURACY: Final = Metric(
     better="higher",
     reads="test",
 )
+HOLDOUT_IMAGES: Final = Metric(
+    name="accuracy_holdout",
+    title="Set-aside images, noisy count",
+    meaning="Share of the images of another private data set that the standard CNN labels correctly, with noise added "
+    "and paid for from the budget of that data set.",
+    unit="percent",
+    better="higher",
+    reads="released",
+    family="accuracy_holdout",
+)
 HOLDOUT: Final = Metric(
     name="classifier_accuracy_holdout",
     title="Released classifier, set-aside images, noisy count",
@@ -20,5 +32,5 @@ HOLDOUT: Final = Metric(
     "added and paid for from the budget of that data set.",
     unit="percent",
     better="higher",
-    reads=holdout.METRIC.reads,
+    reads=HOLDOUT_IMAGES.reads,
 )
