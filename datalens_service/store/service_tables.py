@@ -76,6 +76,7 @@ class AuditEntryRow(Base):
     """Who did what to which object, and what came of it. `hash` covers all other columns."""
 
     __tablename__ = "audit_entries"
+    __table_args__ = (Index(None, "tenant_id", "actor", "at"),)
 
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"), primary_key=True)
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -93,7 +94,10 @@ class ReleasedModelRow(Base):
     """A model that a job made, or a generator that somebody brought along; `job_id` is null for the latter."""
 
     __tablename__ = "generators"
-    __table_args__ = (Index(None, "tenant_id", "created_at", "id"),)
+    __table_args__ = (
+        Index(None, "tenant_id", "created_at", "id"),
+        Index(None, "tenant_id", "kind", "created_at", "id"),
+    )
 
     id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))

@@ -24,6 +24,7 @@ from sqlalchemy import (
     String,
     Text,
     TypeDecorator,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, foreign, mapped_column, relationship
 
@@ -245,12 +246,13 @@ class JobRow(Base):
         ),
         CheckConstraint("priority BETWEEN 0 AND 9", name="priority_in_range"),
         Index(None, "account_id"),
-        Index(None, "dataset_id", "created_at", "id"),
+        Index(None, "dataset_id", "is_audit", "created_at", "id"),
         Index(None, "measured_job_id"),
         Index(None, "state", "finished_at"),
         Index(None, "state", "created_at"),
         Index(None, "created_at", "id"),
-        Index(None, "tenant_id", "created_at", "id"),
+        Index(None, "tenant_id", "is_audit", "created_at", "id"),
+        Index(None, "tenant_id", "is_audit", "state", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
@@ -331,6 +333,8 @@ class LedgerEntryRow(Base):
         CheckConstraint("units >= 0", name="units_not_negative"),
         CheckConstraint("slack >= 0", name="slack_not_negative"),
         Index(None, "job_id", "step"),
+        # Of deletions alone: PostgreSQL would read the whole journal for one.
+        Index(None, "dataset_id", sqlite_where=text("kind = 'delete'"), postgresql_where=text("kind = 'delete'")),
     )
 
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"), primary_key=True)

@@ -20,7 +20,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs import audits, jobs, leases, released_models
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.ledger import journal_pages
 from datalens_service.store.tables import DEFAULT_TENANT
@@ -39,6 +39,15 @@ MORE: dict[str, Callable[[Database], Any]] = {
     "data sets": lambda database: views.list_views(database, DEFAULT_TENANT, limit=5),
     "journal": lambda database: read(database, journal_pages.read_slice, "ds_1", None, 20),
     "deletion": lambda database: read(database, journal_pages.read_deletion, "ds_2"),
+    "no deletion": lambda database: read(database, journal_pages.read_deletion, "ds_1"),
+    "failed jobs": lambda database: jobs.list_jobs(database, JobFilter(DEFAULT_TENANT, state="failed"), limit=20),
+    "failed jobs of a data set": lambda database: jobs.list_jobs(
+        database, JobFilter(DEFAULT_TENANT, dataset_id="ds_1", state="failed"), limit=20
+    ),
+    "audits": lambda database: audits.list_audits(database, DEFAULT_TENANT, limit=20),
+    "audits of a data set": lambda database: audits.list_audits(database, DEFAULT_TENANT, limit=20, dataset_id="ds_1"),
+    "audits of a job": lambda database: audits.list_about(database, "ds_1", "job_1_1"),
+    "classifiers": lambda database: released_models.list_models(database, DEFAULT_TENANT, kind="classifier", limit=20),
 }
 STEPS_OF_A_DATASET = {"metrics": 30, "usage": 4}
 """What lists or counts all data sets takes so many steps of SQLite's machine for each."""

@@ -23,6 +23,7 @@ from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
 from datalens_service.store.paging import check_limit
 from datalens_service.store.service_tables import AuditEntryRow, TenantRow
+from datalens_service.store.tables import ApiKeyRow
 
 
 @dataclass(frozen=True)
@@ -127,10 +128,12 @@ def list_latest(
 
 
 def find_last_access(database: Database, tenant_id: str) -> dict[str, datetime]:
-    """When each actor was last noted in the journal of a tenant; by the id of its key."""
-    query = select(AuditEntryRow.actor, func.max(AuditEntryRow.at)).where(AuditEntryRow.tenant_id == tenant_id)
+    """When each key of a tenant was last noted in its journal; by the id of the key."""
+    noted = (AuditEntryRow.tenant_id == tenant_id, AuditEntryRow.actor == ApiKeyRow.id)
+    last = select(func.max(AuditEntryRow.at)).where(*noted).scalar_subquery()
+    query = select(ApiKeyRow.id, last).where(ApiKeyRow.tenant_id == tenant_id)
     with database.session() as session:
-        return {actor: to_second(at) for actor, at in session.execute(query.group_by(AuditEntryRow.actor))}
+        return {key_id: to_second(at) for key_id, at in session.execute(query) if at is not None}
 
 
 def verify(database: Database, tenant_id: str) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlalchemy.orm import Session
 
 from datalens_service.privacy.accounting import Charge
@@ -72,10 +72,10 @@ def read_slice(session: Session, dataset_id: str, before: int | None, limit: int
 
 
 def read_deletion(session: Session, dataset_id: str) -> Entry | None:
-    """The entry that sealed the deletion of a data set, looked for from the newest on; None if there is none."""
-    deleted = (LedgerEntryRow.dataset_id == dataset_id, LedgerEntryRow.kind == EntryKind.DELETE)
-    query = select(LedgerEntryRow).where(*_entries(read_account(session, dataset_id), None), *deleted)
-    row = session.scalar(query.order_by(LedgerEntryRow.seq.desc()).limit(1))
+    """The entry that sealed the deletion of a data set; None if there is none."""
+    # Written out: there is an index of deletions.
+    deletions = LedgerEntryRow.kind == literal_column(f"'{EntryKind.DELETE}'")
+    row = session.scalar(select(LedgerEntryRow).where(LedgerEntryRow.dataset_id == dataset_id, deletions))
     return None if row is None else Entry.model_validate(row)
 
 

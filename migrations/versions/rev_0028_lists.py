@@ -1,0 +1,33 @@
+"""Lists by state, of audits and of a kind of model, deletions and the last use of a key do not read the past."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0028"
+down_revision = "0027"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Six indices, two of them in place of others."""
+    for table, columns in (
+        ("jobs", ["dataset_id", "is_audit", "created_at", "id"]),
+        ("jobs", ["tenant_id", "is_audit", "created_at", "id"]),
+        ("jobs", ["tenant_id", "is_audit", "state", "created_at", "id"]),
+        ("generators", ["tenant_id", "kind", "created_at", "id"]),
+        ("audit_entries", ["tenant_id", "actor", "at"]),
+    ):
+        op.create_index(op.f(f"ix_{table}_{'_'.join(columns)}"), table, columns)
+    which = sa.text("kind = 'delete'")
+    name = op.f("ix_ledger_entries_dataset_id")
+    op.create_index(name, "ledger_entries", ["dataset_id"], sqlite_where=which, postgresql_where=which)
+    for name in ("ix_jobs_dataset_id_created_at_id", "ix_jobs_tenant_id_created_at_id"):
+        op.drop_index(op.f(name), "jobs")
+
+
+def downgrade() -> None:
+    """Refused, as every step back."""
+    raise NotImplementedError("There is no way back to an older schema.")
