@@ -8,10 +8,12 @@ from typing import Any, get_args
 
 import pytest
 
+from benchmarks.environment import ROOT
 from benchmarks.panel import compare_plans
 from datalens_service.cli import options
 from datalens_service.data.dataset import Schema
-from datalens_service.planning import expectations
+from datalens_service.methods import PooledMoments
+from datalens_service.planning import expectations, resources
 from datalens_service.planning.advice import is_of_little_use
 from datalens_service.planning.choices import OFFERED, POOL
 from datalens_service.planning.expectations import compare, expect, measure_machine, read_table
@@ -185,6 +187,18 @@ def test_every_method_that_could_serve_has_accuracy_time_and_memory(changed: dic
         assert one.training_seconds > 0
         assert one.memory_bytes > 2**29
         assert (one.looks is None) == (one.method in ("scattering", "dp_sgd"))
+
+
+def test_planned_memory_is_that_of_measured_jobs() -> None:
+    """Up to half as much more or less."""
+    lines = (ROOT / "benchmarks/results/owners.jsonl").read_text().splitlines()
+    measured = [row for line in lines if (row := json.loads(line)).get("method") == "pooled_moments"]
+    for job in measured:
+        size = {"channels": 3, "height": job["side"], "width": job["side"], "num_units": job["records"]}
+        schema = GREY.model_copy(update={**size, "class_names": GREY.class_names[: job["classes"]]})
+        planned_mib = resources.expect_memory(PooledMoments(), schema) / 2**20
+        assert 1 / 1.5 < planned_mib / job["peak_mib"] < 1.5
+    assert len({(job["records"], job["side"]) for job in measured}) >= 3
 
 
 def test_times_of_methods_are_those_of_this_machine() -> None:

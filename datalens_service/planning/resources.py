@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from datalens_service.data.dataset import Schema
-from datalens_service.methods import Mixture, Moments
+from datalens_service.methods import Mixture, Moments, PooledMoments
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.planning.curves import like_measured, nearest_shape
 from datalens_service.planning.reached import Measured
@@ -29,6 +29,10 @@ _BYTES_OF_A_PIXEL: Final = 27
 _BYTES_OF_A_SUMMED_PIXEL: Final = 11
 _BYTES_OF_A_PRODUCT: Final = 48
 """Of two coordinates, whose sum is noised, made whole and taken apart: `python -m benchmarks.memory`."""
+_BYTES_OF_A_DRAWN_NUMBER: Final = 20_000
+"""Of each number of an image, by the thousands that are drawn and measured at once: `python -m benchmarks.owners`."""
+_BYTES_OF_A_FREQUENCY, _MOST_FREQUENCIES = 24, 1024
+"""Of each record, while it is summed; images whose numbers are fewer have no more."""
 _NETWORKS: Final = {"datalens": (0.2, 8e4), "pate_gan": (0.2, 8e4), "dp_gan": (0.2, 8e4), "dp_sgd": (0.2, 8e4)}
 _DESCENT: Final = (0.4, 1.7e5)
 """GiB, and bytes per pixel and channel, beside the program: read off `python -m benchmarks.images`."""
@@ -66,5 +70,9 @@ def expect_memory(method: RegisteredMethod, schema: Schema) -> int:
         groups = schema.num_classes * (method.components if isinstance(method, Mixture) else 1)
         products = max(summed**2, groups * min(method.subspace_dimensions, summed) ** 2)
         return round(_PROGRAM + _BYTES_OF_A_PRODUCT * products + _BYTES_OF_A_SUMMED_PIXEL * pixels)
+    if isinstance(method, PooledMoments):
+        frequencies = method.frequencies or _MOST_FREQUENCIES
+        summed = _BYTES_OF_A_FREQUENCY * schema.num_units * min(frequencies, schema.dimensions)
+        return round(_PROGRAM + 2 * pixels + max(summed, _BYTES_OF_A_DRAWN_NUMBER * schema.dimensions))
     gib, each = _FAMILIES.get(method.name, (0.0, 0.0))
     return round(_PROGRAM + max(gib * _GIB + each * schema.dimensions, _BYTES_OF_A_PIXEL * pixels))

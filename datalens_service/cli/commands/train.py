@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from datalens_service.cli.progress import PhaseBars
     from datalens_service.data.dataset import Schema, Upload
     from datalens_service.data.notices import Notice
+    from datalens_service.data.sandbox.exchange import Counts
     from datalens_service.local.local_run import LocalRun
     from datalens_service.store.datasets.datasets import StoredDataset
     from datalens_service.store.jobs.jobs import Job
@@ -72,6 +73,7 @@ def train(
     """
     from datalens_service.cli import notices, review
     from datalens_service.data import detect, read_with_notices
+    from datalens_service.data.sandbox.decode import count_records
     from datalens_service.settings import EmbeddedSettings
 
     public_choices = {"leave_out_constant_images": leave_out_constant_images, "public_test": public_test}
@@ -87,13 +89,17 @@ def train(
         else:
             notices.say(upload_notices)
             confirmed = confirm_classes or upload.schema.class_names == choices.class_names
+            ask = partial(_ask, upload.schema, count_records(upload, upload_notices), upload_notices, out)
+            # Nothing else holds it, so that it takes no memory once it is stored.
+            uploads = [upload]
+            del upload
             train_upload(
-                upload,
+                uploads.pop(),
                 detect(data, choices),
                 spec_options,
                 out,
                 as_json=as_json,
-                confirm=review.skip if confirmed else cache(partial(_ask, upload, upload_notices, out)),
+                confirm=review.skip if confirmed else cache(ask),
                 process_group=process_group,
                 public=public,
             )
@@ -129,20 +135,22 @@ def train_upload(
     from datalens_service.services import encoders
 
     # Refused before a folder is made and records are copied.
-    asked = spec_options
+    asked, schema = spec_options, upload.schema
     spec_options = asked.with_encoders(lambda path: encoders.read(path).model_dump())
     if public is not None:
-        spec_options = public.check(upload.schema, spec_options)
-    spec = spec_options.build_spec(upload.schema)
-    spec.plan(upload.schema)
+        spec_options = public.check(schema, spec_options)
+    spec = spec_options.build_spec(schema)
+    spec.plan(schema)
     if not (out / PRIVATE).exists():
         confirm()
-        accept_low_utility(lambda: expect(spec, upload.schema).warning)
+        accept_low_utility(lambda: expect(spec, schema).warning)
     with open_local_run(out) as local_run:
         dataset = local_run.find_or_create_dataset(upload, format_name, spec.epsilon, spec.delta, confirm)
         if public is not None:
             stored = local_run.find_or_create_public(public.upload, public.format_name, public.name, spec.epsilon)
-            spec = replace(spec_options, public_data=stored.id).build_spec(upload.schema)
+            spec = replace(spec_options, public_data=stored.id).build_spec(schema)
+        # Its records lie in the folder now.
+        del upload
         asked.with_encoders(lambda path: encoders.keep(local_run.artifacts, path).model_dump())
         job = local_run.find_or_create_job(dataset, spec)
         if job.state.terminal:
@@ -179,15 +187,13 @@ class PublicFile(NamedTuple):
         return replace(spec_options, public_data=_NOT_STORED_YET)
 
 
-def _ask(upload: Upload, upload_notices: Sequence[Notice], out: Path) -> None:
+def _ask(schema: Schema, counts: Counts, upload_notices: tuple[Notice, ...], out: Path) -> None:
     """Whether the class names may be public."""
     from datalens_service.cli import review
-    from datalens_service.data.sandbox.decode import count_records
     from datalens_service.services.class_review import ClassReview
 
-    found = tuple(upload_notices)
     review.require(
-        ClassReview.from_counts(upload.schema, count_records(upload, found), found),
+        ClassReview.from_counts(schema, counts, upload_notices),
         f"Nothing was published or charged, and {out} got no budget: repeat the command with --confirm-classes, or "
         "name other classes with --class-names.",
     )

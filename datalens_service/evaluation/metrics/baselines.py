@@ -27,7 +27,8 @@ Floats = NDArray[np.float64]
 # What one record adds to its class's count, in units of its length: 3 % more noise buys a usable count.
 _COUNT_WEIGHT = 0.25
 _SENSITIVITY = math.hypot(1.0, _COUNT_WEIGHT)
-_CHUNK = 512
+_ROWS, _NUMBERS = 512, 2**21
+"""Most images, and most numbers of images, that are vectors at once: 16 MiB."""
 
 
 def class_average_accuracy(
@@ -81,10 +82,12 @@ def _nearest_average_accuracy(averages: Floats, test: Split) -> float:
 
 def _unit_vectors(split: Split) -> Iterator[tuple[Floats, Labels]]:
     """Images as vectors of length 1 (black ones stay 0), with their labels, a chunk at a time."""
-    for start in range(0, len(split), _CHUNK):
-        vectors = split.images[start : start + _CHUNK].reshape(-1, math.prod(split.images.shape[1:])).astype(np.float64)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        yield vectors / np.maximum(lengths, 1.0), split.labels[start : start + _CHUNK]
+    dimensions = math.prod(split.images.shape[1:])
+    at_once = max(1, min(_ROWS, _NUMBERS // dimensions))
+    for start in range(0, len(split), at_once):
+        vectors = split.images[start : start + at_once].reshape(-1, dimensions).astype(np.float64)
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1.0)
+        yield vectors, split.labels[start : start + at_once]
 
 
 def _compute(context: Context) -> Outcome:

@@ -124,8 +124,12 @@ def _on(device: str, images: Images, labels: Targets) -> tuple[torch.Tensor, tor
     # Arrays mapped from a file may be read-only, which torch does not know.
     writable = torch.from_numpy(np.require(images, requirements=["C", "W"]))
     if max(images.shape[1:3]) > LARGEST_SIDE:
-        parts = [scaled(part).mul_(255).round_().byte() for part in torch.split(writable, BATCH)]
-        writable = torch.cat(parts).permute(0, 2, 3, 1)
+        height, width = (min(side, LARGEST_SIDE) for side in images.shape[1:3])
+        # Filled in place: what is kept in between would keep the memory of the floats, too.
+        smaller = torch.empty((len(images), height, width, images.shape[3]), dtype=torch.uint8)
+        for rows, part in zip(torch.split(smaller, BATCH), torch.split(writable, BATCH), strict=True):
+            rows.copy_(scaled(part).mul_(255).round_().permute(0, 2, 3, 1))
+        writable = smaller
     return writable.to(device), torch.tensor(labels, device=device)
 
 

@@ -31,7 +31,7 @@ Observe = Callable[[int, int], None]
 _BATCH: Final = 2048
 # Rejected proposals make a batch slow: whoever waits hears something every few seconds.
 _BATCHES: Final = {"rejection": 500, "diffusion": 500}
-_REMEMBERED_BYTES: Final = 2**27
+_REMEMBERED_BYTES: Final = 2**26
 _BLOCK: Final = 256
 """Images that are rounded to bytes at once."""
 
@@ -77,7 +77,7 @@ class Generator:
     settings: dict[str, Any]
     tensors: Tensors
     _remembered: dict[tuple[int, int], Images] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Whole batches by seed and first image, up to 128 MiB: a job packs, measures and shows the same images."""
+    """Whole batches by seed and first image, up to 64 MiB: a job packs, measures and shows the same images."""
 
     def sample(
         self, n: int, *, labels: Labels | None = None, seed: int = 0, observe: Observe | None = None
