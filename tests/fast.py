@@ -53,7 +53,7 @@ def _skipping() -> Generator[None]:
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in _FORKS or (event == "subprocess.Popen" and _is_ours(str(arguments[0]))):
+    if event in _FORKS or (event == "subprocess.Popen" and _runs_ours(arguments)):
         _refused.append(event)
         if threading.current_thread() is threading.main_thread():
             pytest.skip("starts a process", allow_module_level=True)
@@ -61,6 +61,7 @@ def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
         raise PermissionError("--fast starts no process")
 
 
-def _is_ours(program: str) -> bool:
-    """Python, or a program that was installed beside it; git and others of the system take milliseconds."""
-    return Path(program).parent == Path(sys.executable).parent
+def _runs_ours(arguments: tuple[Any, ...]) -> bool:
+    """Python, or a program beside it, also behind another; git and others of the system take milliseconds."""
+    programs = (str(arguments[0]), *map(str, arguments[1]))
+    return any(Path(program).parent == Path(sys.executable).parent for program in programs)
