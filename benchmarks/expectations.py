@@ -28,19 +28,17 @@ from benchmarks.kept_results import print_result, read_rows
 from benchmarks.panel import Cell, draw
 from benchmarks.pooling import Row, pool, protocol
 from benchmarks.rows import ROWS
-from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.evaluation.metrics.downstream import accuracy
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.planning.choices import TEACH, choose
 from datalens_service.planning.expectations import TABLE, expect, measure_machine, read_table
-from datalens_service.planning.presets import preset
 from datalens_service.planning.reached import Measured
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
-PRESETS = ("auto", "fast", "classifier")
+PRESETS = ("auto", "fast", "classifier", TEACH)
 ADOPTED = {"auto": "auto", "teach": TEACH, "warm": "balanced", "diffusion": "diffusion"}
 """Presets by the names of rows of the utility benchmark."""
 DELTA = 1e-5
@@ -53,7 +51,8 @@ def draw_units(options: argparse.Namespace, seed: int) -> Dataset:
 
 def build_spec(options: argparse.Namespace, data: Dataset, seed: int) -> TrainingSpec:
     """The job that the preset makes."""
-    return SpecOptions(options.epsilon, DELTA, None, options.preset, seed=seed).build_spec(data.schema)
+    method = choose(options.preset, data.schema, options.epsilon)
+    return TrainingSpec(method=method, epsilon=options.epsilon, delta=DELTA, seed=seed)
 
 
 def run_once(options: argparse.Namespace, seed: int) -> tuple[float, float]:
@@ -72,7 +71,7 @@ def score(released: Any, data: Dataset, options: argparse.Namespace, seed: int) 
     if isinstance(released, Classifier):
         predicted = released.predict(data.test.images).argmax(axis=1)
         return round(100 * float(np.mean(predicted == data.test.labels)), 2)
-    images, labels = released.sample(options.images, seed=seed)
+    images, labels = released.draw_training_set(options.images, seed=seed)
     classes = data.schema.num_classes
     test = data.test
     percent = accuracy(
@@ -109,8 +108,8 @@ def measure(options: argparse.Namespace) -> Measured:
 
 def name_alike(options: argparse.Namespace, schema: Schema) -> list[str]:
     """The presets that make the very same job."""
-    method = preset(options.preset, schema, options.epsilon)
-    return [name for name in PRESETS if preset(name, schema, options.epsilon) == method]
+    method = choose(options.preset, schema, options.epsilon)
+    return [name for name in PRESETS if choose(name, schema, options.epsilon) == method]
 
 
 def store(row: Measured, presets: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split, Upload
 from datalens_service.data.digits import digits
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
-from datalens_service.evaluation.metrics.downstream import predicted
+from datalens_service.evaluation.metrics.downstream import Targets, predicted
 from datalens_service.methods import AnyMethod
 from datalens_service.models.generators.generator import Generator
 from datalens_service.planning.expectations import expect
@@ -166,7 +166,7 @@ def released(
     method: AnyMethod, cell: Cell, data: Dataset, seed: int, images: int, epochs: int, public: Upload | None = None
 ) -> Score:
     """Of a classifier that saw only what a job of `method` released."""
-    samples, labels = trained(method, cell, data, seed, public).sample(images, seed=seed)
+    samples, labels = trained(method, cell, data, seed, public).draw_training_set(images, seed=seed)
     return judged(samples, labels, data, epochs, seed)
 
 
@@ -184,7 +184,7 @@ def show(cell: Cell, pool: str | None, folder: Path) -> None:
     grid(generator).save(folder / f"{name}.png", optimize=True)
 
 
-def judged(images: Images, labels: Labels, data: Dataset, epochs: int, seed: int) -> Score:
+def judged(images: Images, labels: Targets, data: Dataset, epochs: int, seed: int) -> Score:
     """Of the standard CNN after training on `images`."""
     real, wanted = tested(data)
     classes = data.schema.num_classes

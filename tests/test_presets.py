@@ -8,6 +8,7 @@ from datalens_service.methods import (
     DataLens,
     Diffusion,
     Guided,
+    LabelledMoments,
     LabelledPool,
     Mixture,
     Moments,
@@ -155,7 +156,9 @@ def test_few_records_colours_and_large_images_get_pooled_moments(name: str) -> N
     others = [(schema(5_000, side=32, channels=3), 5.0), (schema(11_000, side=64, num_classes=2), 5.0)]
     for public, epsilon in (*few, *others):
         assert preset(name, public, epsilon) == PooledMoments()
-        assert preset("auto", public, epsilon, "teach") == PooledMoments(texture=1.0)
+        taught = preset("auto", public, epsilon, "teach")
+        labelled = public.channels == 1 and public.height == 28 and public.num_units * epsilon >= 2_000
+        assert taught == (LabelledMoments() if labelled else PooledMoments(texture=1.0))
 
 
 def test_of_tiny_images_that_teach_most_frequencies_are_summed_and_means_get_more() -> None:
@@ -195,9 +198,9 @@ def test_auto_is_choicier_where_noise_is_quiet_but_the_start_of_a_denoiser_is_no
 def test_auto_is_fast_where_the_evidence_is_too_small(purpose: Purpose) -> None:
     for public, epsilon in ((schema(1_438, side=8), 5.0), (schema(60_000, num_classes=1), 1.0), (MNIST, 0.1)):
         fast = preset("fast", public, epsilon)
-        textured = purpose == "teach" and isinstance(fast, PooledMoments)
-        wanted = fast.model_copy(update={"texture": 1.0}) if textured else fast
-        assert preset("auto", public, epsilon, purpose) == wanted
+        if purpose == "teach" and isinstance(fast, PooledMoments):
+            fast = LabelledMoments() if public is MNIST else fast.model_copy(update={"texture": 1.0})
+        assert preset("auto", public, epsilon, purpose) == fast
 
 
 def test_only_the_purpose_teach_widens_samples() -> None:
@@ -214,6 +217,7 @@ def test_the_purpose_teach_is_guided() -> None:
     assert preset("auto", MNIST, 1.0, "teach") == Guided(warm_start=Moments())
     widest = Guided(warm_start=Mixture(components=10), least_spread=1.25, **DESCENT)
     assert preset("auto", MNIST, 10.0, "teach") == widest
+    assert preset("auto", schema(2_000), 10.0, "teach") == LabelledMoments()
 
 
 @pytest.mark.parametrize("purpose", ["look", "teach"])
@@ -244,12 +248,20 @@ def test_features_of_photographs_are_for_colours_and_large_images_where_their_we
             on_photographs = chosen == Scattering(encoder=ImagenetLite0())
             assert on_photographs == (installed and one in photographs)
             if isinstance(chosen, Scattering) and not on_photographs:
-                assert isinstance(chosen.warm_start, DeadLeaves if one.channels > 1 else Moments)
+                assert isinstance(chosen.warm_start, DeadLeaves if one.channels > 1 else Moments | PooledMoments)
                 assert plan_named(Scattering(), one, 1.0) == chosen
             assert isinstance(labelled, LabelledPool) == isinstance(chosen, Scattering)
             assert not isinstance(labelled, LabelledPool) or labelled.classifier == chosen
     plan = TrainingSpec(method=Scattering(encoder=ImagenetLite0()), epsilon=1.0).price(MNIST)
     assert any("imagenet-lite0" in warning for warning in plan.warnings)
+
+
+def test_a_classifier_of_few_records_starts_from_pooled_moments() -> None:
+    assert preset("classifier", MNIST, 1.0) == Scattering()
+    for public, epsilon in ((schema(2_000), 1.0), (schema(2_000), 10.0), (MNIST, 0.1)):
+        chosen = preset("classifier", public, epsilon)
+        assert chosen == Scattering(warm_start=PooledMoments(), gradient_share=0.7)
+        assert plan_named(Scattering(), public, epsilon) == chosen
 
 
 @pytest.mark.parametrize(("name", "purpose"), [("fast", "teach"), ("classifier", "teach"), ("auto", "sell")])

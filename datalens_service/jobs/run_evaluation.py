@@ -27,7 +27,7 @@ from datalens_service.evaluation.evaluate import NOTHING, Evaluation, Subject, e
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.jobs.holdout import holdout_accuracy, open_holdout
 from datalens_service.jobs.job_watch import ShutdownRequested
-from datalens_service.methods import Moments, PooledMoments
+from datalens_service.methods import LabelledMoments, Moments, PooledMoments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
 from datalens_service.phases import Phase
@@ -168,7 +168,7 @@ def _moments_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None
     None for a job that is made of moments itself, and where the method cannot be used. Pooled moments are chosen where
     a covariance for each class is noise, and class averages are the better baseline.
     """
-    if isinstance(spec.method, Moments | PooledMoments):
+    if isinstance(spec.method, Moments | PooledMoments | LabelledMoments):
         return None
     try:
         method = build_baseline(dataset.schema)

@@ -5,6 +5,7 @@ from datalens_service.methods.descent.diffusion import Diffusion
 from datalens_service.methods.descent.dp_gan import DpGan
 from datalens_service.methods.descent.dp_sgd import DpSgd
 from datalens_service.methods.last_layer.guided import Guided
+from datalens_service.methods.last_layer.labelled_moments import LabelledMoments
 from datalens_service.methods.last_layer.labelled_pool import LabelledPool
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.methods.last_layer.scattering import Scattering
@@ -27,6 +28,7 @@ AnyMethod = (
     | DpSgd
     | Scattering
     | Shapes
+    | LabelledMoments
     | LabelledPool
     | PublicVotes
     | PrivateEvolution
@@ -45,6 +47,7 @@ __all__ = [
     "DpSgd",
     "ExecutionOptions",
     "Guided",
+    "LabelledMoments",
     "LabelledPool",
     "Method",
     "Mixture",

@@ -30,11 +30,13 @@ class _Levels(NamedTuple):
 
 
 _POOLED: Final = "pooled_moments"
+_LABELLED: Final = "labelled_moments"
 _OUTLINES: Final = _Levels(30, 300)
 _PIXELS: Final = _Levels(100, 300)
 _VOTES: Final = _Levels(1000)
 _LEVELS: Final = {
     _POOLED: _Levels(LEAST_EVIDENCE),
+    _LABELLED: _Levels(LEAST_EVIDENCE),
     "moments": _Levels(100),
     "mixture": _Levels(100),
     "shapes": _OUTLINES,
@@ -122,11 +124,11 @@ def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, poo
 
 
 def _choose_sentence(method: RegisteredMethod, plan: Plan, schema: Schema, looks: Looks) -> str:
-    if method.name != _POOLED or is_drowned(method, schema, plan.charge().units):
+    if method.name not in (_POOLED, _LABELLED) or is_drowned(method, schema, plan.charge().units):
         return _SENTENCES[looks]
     scarce = count_evidence(schema, mu_of_units(plan.charge().units)) < FAIR_EVIDENCE
     return _SCARCE if scarce else _SENTENCES["soft"]
 
 
 def _is_textured(method: RegisteredMethod) -> bool:
-    return getattr(method, "texture", 0.0) > _MOST_TEXTURE
+    return method.name == _LABELLED or getattr(method, "texture", 0.0) > _MOST_TEXTURE

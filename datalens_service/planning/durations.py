@@ -17,6 +17,7 @@ _SMALL: Final = 32 * 32
 _DRAWN_IMAGE: Final = 1e-4
 _CHOSEN_IMAGE: Final = {
     "shapes": 1.3e-3, "rejection": 2.5e-3, "diffusion": 2.5e-3, "rejection_or_diffusion": 2.5e-3, "guided": 3e-3,
+    "labelled_moments": 6e-4,
 }  # fmt: skip
 """Seconds per image of 28×28 pixels, of most methods, and of those that choose among proposals or follow a path."""
 _TRAINED_IMAGE: Final = 2.1e-4

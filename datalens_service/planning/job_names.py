@@ -34,6 +34,7 @@ METHOD_TITLES: Final[dict[str, str]] = {
     "datalens": "DataLens",
     "moments": "Moments",
     "pooled_moments": "Pooled moments",
+    "labelled_moments": "Labelled moments",
     "labelled_pool": "Labelled pool",
     "public_votes": "Public votes",
     "private_evolution": "Private Evolution",

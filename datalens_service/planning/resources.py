@@ -38,7 +38,9 @@ _DESCENT: Final = (0.4, 1.7e5)
 """GiB, and bytes per pixel and channel, beside the program: read off `python -m benchmarks.images`."""
 _FAMILIES: Final = {
     **_NETWORKS,
-    **dict.fromkeys(("guided", "rejection", "diffusion", "rejection_or_diffusion", "shapes"), _DESCENT),
+    **dict.fromkeys(
+        ("guided", "labelled_moments", "rejection", "diffusion", "rejection_or_diffusion", "shapes"), _DESCENT
+    ),
 }
 
 

@@ -13,6 +13,7 @@ from datalens_service.models.generators import pool
 from datalens_service.models.generators.denoiser import diffusion as diffusing
 from datalens_service.models.generators.denoiser.denoiser import Denoiser
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
+from datalens_service.models.generators.gaussian import labelled
 from datalens_service.models.generators.gaussian.guided import pack
 from datalens_service.models.generators.generator import KINDS, Generator
 from datalens_service.models.generators.networks.architectures import build_network
@@ -54,6 +55,12 @@ def rejection(schema: Schema) -> Generator:
     return Generator("rejection", schema, settings, tensors)
 
 
+def labelled_moments(schema: Schema) -> Generator:
+    classifier = {"architecture": "linear"}
+    weights = {name: value.numpy() for name, value in build_classifier(classifier, schema).state_dict().items()}
+    return Generator("labelled", schema, {"classifier": classifier}, labelled.pack(gaussian(schema), weights))
+
+
 def diffusion(schema: Schema) -> Generator:
     start = rejection(schema)
     settings = {
@@ -84,6 +91,7 @@ def every_generator(schema: Schema) -> dict[str, Generator]:
         "gaussian": Generator("gaussian", schema, {}, single),
         "mixture": Generator("mixture", schema, {}, mixture),
         "guided": Generator("guided", schema, GUIDED, guided),
+        "labelled": labelled_moments(schema),
         "shapes": Generator("shapes", schema, SHAPES, shapes(schema)),
         "rejection": rejection(schema),
         "diffusion": diffusion(schema),
@@ -93,7 +101,8 @@ def every_generator(schema: Schema) -> dict[str, Generator]:
 
 
 @pytest.mark.parametrize(
-    "name", [*NETWORKS, "gaussian", "mixture", "guided", "shapes", "rejection", "diffusion", "pool", "evolved"]
+    "name",
+    [*NETWORKS, "gaussian", "mixture", "guided", "labelled", "shapes", "rejection", "diffusion", "pool", "evolved"],
 )
 def test_a_saved_generator_names_no_code_and_draws_the_same(name: str, tmp_path: Path):
     generator = every_generator(schema_of(1, 8, 8))[name]

@@ -15,6 +15,7 @@ from datalens_service.methods import (
     DpGan,
     DpSgd,
     Guided,
+    LabelledMoments,
     LabelledPool,
     Mixture,
     Moments,
@@ -298,6 +299,10 @@ CASES: tuple[ContributionCase, ...] = (
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
     *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records, tried=3) for records in (1, 3)),
     ContributionCase(Scattering(warm_start=DeadLeaves(), **_SCATTERING), 2, tried=2),
+    *(
+        ContributionCase(LabelledMoments(warm_start=PooledMoments(frequencies=9), **_SCATTERING), records, tried=2)
+        for records in (1, 2, 3)
+    ),
     *(ContributionCase(Scattering(encoder=encoder, warm_start=None, steps=2), 2, tried=2) for encoder in _ENCODERS),
     *(ContributionCase(PublicVotes(cells=5), records, tried=4) for records in (1, 3)),
     ContributionCase(PublicVotes(cells=5, encoder=OWN_ENCODER), 2, tried=1),

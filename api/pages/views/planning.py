@@ -44,8 +44,8 @@ _MEANINGS: Final = {
         "noisy gradients how they are drawn. With many records surfaces have texture; edges are rougher."
     ),
     "teach": (
-        "Of many small grey images, wider, turned and textured samples that models learn from, labelled by a "
-        "privately trained classifier. They look rough. Of other images, those of Fast under noise."
+        "Of small grey images, textured samples that models learn from, labelled by a privately trained classifier; "
+        "of many also wider and turned. They look rough. Of other images, those of Fast under noise."
     ),
     "balanced": (
         "Starts from noisy means and covariances of each class; then small teacher networks, one for about 15 records, "

@@ -30,6 +30,7 @@ from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dea
 from datalens_service.methods.last_layer.guided import Layer, fit_linear_classifier, layer_gradients
 from datalens_service.methods.public_start import PublicImages, check_same_size, spread_over
 from datalens_service.methods.sums.moments import Moments, MomentsRun
+from datalens_service.methods.sums.pooled_moments import PooledMoments, PooledMomentsRun
 from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
 from datalens_service.methods.sums.shapes import Shapes, ShapesRun
 from datalens_service.models.classifiers.sizes import MOST_FEATURES, largest_scattering_size
@@ -76,7 +77,7 @@ class ScatteringGradients(WalledMethod):
     instead: ClassVar[str]
     """What makes the same kind of result of larger images."""
 
-    warm_start: Moments | Shapes | DeadLeaves | None
+    warm_start: Moments | PooledMoments | Shapes | DeadLeaves | None
     gradient_share: Number = Field(default=0.6, gt=0, lt=1, description="Share of μ² for the gradients.")
     steps: Integer = Field(default=60, ge=1, le=1000, description="Gradients, each over all records.")
     learning_rate: Number | None = Field(
@@ -136,7 +137,7 @@ class Scattering(ScatteringGradients):
         "is null unless named: all of μ² is for the gradients.",
     )
     warm_start: Annotated[
-        Annotated[Moments | DeadLeaves, Field(discriminator="name")] | None, BeforeValidator(named)
+        Annotated[Moments | PooledMoments | DeadLeaves, Field(discriminator="name")] | None, BeforeValidator(named)
     ] = Field(default=Moments(), description="Whose samples show how features vary; `dead_leaves` are public drawings.")
 
     @model_validator(mode="before")
@@ -202,7 +203,7 @@ class ScatteringGradientsRun(StatelessRun):
         self._options = options
         start, warm_start = Plan(releases=plan.releases[:-1]), parameters.warm_start
         self._start_steps = start.steps
-        self._warm: MomentsRun | ShapesRun | None = None
+        self._warm: MomentsRun | PooledMomentsRun | ShapesRun | None = None
         if warm_start is not None and not isinstance(warm_start, DeadLeaves):
             self._warm = warm_start.start_run(start, records, randomness, options)
         gradients = plan.releases[-1]
@@ -265,7 +266,7 @@ class ScatteringGradientsRun(StatelessRun):
 
     def _fit_basis(self) -> FeatureBasis:
         """The basis, and first weights, once the warm start is complete."""
-        from datalens_service.models.classifiers.encoded_features import SMALL_CONSTANT, FeatureBasis
+        from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
         if self._basis is not None:
             return self._basis
@@ -273,8 +274,7 @@ class ScatteringGradientsRun(StatelessRun):
         has_basis = parameters.warm_start is not None
         dimensions = parameters.feature_dimensions(schema) if has_basis else None
         file, device = self._options.encoder, self._options.device
-        constant = SMALL_CONSTANT if self._warm is None else 1.0
-        self._basis = FeatureBasis.from_encoder(encoder, schema, device, dimensions, file, constant)
+        self._basis = FeatureBasis.from_encoder(encoder, schema, device, dimensions, file, self._choose_constant())
         self._weights = np.zeros((self._gradients.left_dimensions, schema.num_classes), dtype=np.float32)
         if has_basis:
             seen, labels = self._seen_images()
@@ -285,6 +285,12 @@ class ScatteringGradientsRun(StatelessRun):
                 self._weights = fit_linear_classifier(features, labels, schema.num_classes)
         self._average, self._velocity = self._weights, np.zeros_like(self._weights)
         return self._basis
+
+    def _choose_constant(self) -> float:
+        """What the bias sees beside features of length 1: of few records little, it learns less than they would."""
+        from datalens_service.models.classifiers.encoded_features import SMALL_CONSTANT
+
+        return 1.0 if isinstance(self._warm, MomentsRun | ShapesRun) else SMALL_CONSTANT
 
     def _seen_images(self) -> tuple[Images, Labels]:
         """Samples and as many public images, and labels of the first of them: of those with the private classes."""

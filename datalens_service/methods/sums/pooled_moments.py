@@ -14,6 +14,7 @@ import operator
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from datalens_service.data.dataset import Schema
@@ -221,15 +222,18 @@ class PooledMomentsRun(StatelessRun):
 
     def result(self) -> Generator:
         """The class-conditional Gaussian, and a denoiser behind it if there are public images."""
+        from datalens_service.models.generators.denoiser.diffusion import Start
         from datalens_service.models.generators.generator import Generator
 
-        tensors = self.view.lift(self.fit.tensors(self.view.clip_norm, self._texture))
+        tensors = self.tensors(self._texture)
         if self._denoiser is None:
             return Generator("gaussian", self._schema, {}, tensors)
-        from datalens_service.models.generators.denoiser.diffusion import Start
-
         finished = self._denoiser.finish(Start("gaussian", {}, tensors), self._start_stddev)
         return Generator("diffusion", self._schema, *finished)
+
+    def tensors(self, texture: float) -> dict[str, NDArray[np.float32]]:
+        """Of the class-conditional Gaussian, with so much of the variance beside clear directions."""
+        return self.view.lift(self.fit.tensors(self.view.clip_norm, texture))
 
     def _question(self, step: int) -> tuple[Contribution, object]:
         """What release `step` sums, and the released value that it is made with."""

@@ -53,6 +53,7 @@ KINDS: dict[str, Draw] = {
     "evolved": pool.draw,
     "network": _deferred("networks.architectures"),
     "guided": _deferred("gaussian.guided"),
+    "labelled": _deferred("gaussian.labelled"),
     "shapes": _deferred("outlines.shapes"),
     "rejection": _deferred("outlines.rejection"),
     "diffusion": _deferred("denoiser.diffusion"),
@@ -120,6 +121,10 @@ class Generator:
 
     def soft_labels(self, n: int, *, seed: int = 0) -> NDArray[np.float32] | None:
         """(n, classes) of the images that `sample` draws with this seed, where a model knows more than their class."""
+        if self.kind == "labelled":
+            from datalens_service.models.generators.gaussian import labelled
+
+            return labelled.label_softly(self.tensors, self.settings, self.schema, *self.sample(n, seed=seed))
         if not self.verbatim:
             return None
         labels = np.arange(n, dtype=np.int64) % self.schema.num_classes

@@ -1,0 +1,63 @@
+"""Samples of pooled moments with a texture over them, and soft labels that a released classifier helps to give.
+
+A classifier of records sees in a sample what a Gaussian of its class did not know. Labels between classes teach more
+than either alone (Hinton, Vinyals and Dean 2015, "Distilling the knowledge in a neural network").
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Images, Labels, Schema
+from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.generators.augmentation import augment_texture
+from datalens_service.models.generators.gaussian import gaussian
+
+Floats = NDArray[np.float32]
+Tensors = dict[str, Floats]
+
+_START: Final = "start."
+_CLASSIFIER: Final = "classifier."
+_TRUST: Final = 0.75
+"""In what the classifier sees; the class that a sample was drawn for has the rest."""
+_TEMPERATURE: Final = 2.0
+"""Divides the logarithms of probabilities."""
+
+
+def pack(start: Tensors, classifier: Tensors) -> Tensors:
+    """The tensors of both released models, by prefixed names."""
+    named = {_START + name: value for name, value in start.items()}
+    return named | {_CLASSIFIER + name: value for name, value in classifier.items()}
+
+
+def draw(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Samples (n, d) of the Gaussians of `labels`, some with another contrast, some with a texture.
+
+    Args:
+        settings: `classifier`, of the classifier.
+    """
+    images = gaussian.draw(_part(tensors, _START), {}, schema, labels, rng)
+    planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
+    return np.asarray(augment_texture(planes, rng).flatten(1).numpy())
+
+
+def label_softly(tensors: Tensors, settings: dict[str, Any], schema: Schema, images: Images, labels: Labels) -> Floats:
+    """(n, classes): the classifier's tempered probabilities, and a quarter of the class that an image was drawn for.
+
+    Args:
+        settings: As of `draw`.
+        images: uint8 (n, height, width, channels), drawn for `labels`.
+    """
+    classifier = Classifier(schema, settings["classifier"], _part(tensors, _CLASSIFIER))
+    likely = classifier.predict(images).astype(np.float64) ** (1 / _TEMPERATURE)
+    likely /= likely.sum(axis=1, keepdims=True)
+    drawn = np.eye(schema.num_classes)[labels]
+    return np.asarray(_TRUST * likely + (1 - _TRUST) * drawn, dtype=np.float32)
+
+
+def _part(tensors: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
