@@ -14,8 +14,11 @@ def alive(process_id: int) -> bool:
 
 
 def parent_of(process_id: int) -> int:
-    """Of a process that lives, the process that started it."""
-    return int(Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[1])
+    """The process that started another one; of one that has ended the first process, as of an orphan."""
+    try:
+        return int(Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 1
 
 
 def wait_until_gone(process_ids: list[int], seconds: float) -> list[int]:
