@@ -24,6 +24,7 @@ def test_everything_up_to_the_price_works_by_keyboard(visitor: Visitor, upload: 
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
+    page.wait_for_url("**/#content")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Upload images").first).to_be_focused()
     dataset = visitor.upload(upload)
