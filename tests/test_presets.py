@@ -217,6 +217,7 @@ def test_the_purpose_teach_is_guided() -> None:
     assert preset("auto", MNIST, 1.0, "teach") == Guided(warm_start=Moments())
     widest = Guided(warm_start=Mixture(components=10), least_spread=1.25, **DESCENT)
     assert preset("auto", MNIST, 10.0, "teach") == widest
+    assert preset("auto", MNIST, 0.2, "teach") == Guided(warm_start=Moments())
     assert preset("auto", schema(2_000), 10.0, "teach") == LabelledMoments()
 
 
