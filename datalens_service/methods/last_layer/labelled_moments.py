@@ -43,8 +43,8 @@ class LabelledMoments(ScatteringGradients):
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """What models have to learn from."""
         return (
-            "Models should learn from the soft labels of the files, as those do whose accuracy is told: the class of an "
-            "image alone teaches less.",
+            "Models should learn from the soft labels of the files, as those do whose accuracy is told: the class of "
+            "an image alone teaches less.",
         )
 
     def start_run(
