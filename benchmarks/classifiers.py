@@ -1,6 +1,6 @@
 """Private classifiers: accuracy on real test images, and the speed of per-record gradients.
 
-    python -m benchmarks.classifiers accuracy --method scattering --dataset mnist --epsilon 1 --json
+    python -m benchmarks.classifiers accuracy --method scattering --dataset mnist --epsilon 1
     python -m benchmarks.classifiers accuracy --method dp_sgd --set architecture=mlp --dataset mnist --epsilon 1
     python -m benchmarks.classifiers accuracy --method dp_sgd --dataset mnist --epsilon 0.5 --held-out
     python -m benchmarks.classifiers accuracy --set encoder=imagenet-lite0 --dataset cifar10 --draw 10000
