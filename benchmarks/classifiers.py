@@ -66,7 +66,7 @@ def accuracy(options: argparse.Namespace) -> dict[str, Any]:
         result = run(spec, data, account=_account(spec, data.schema), public=public)
         seconds.append(time.process_time() - began)
         scores.append(_score(result.model, data))
-        spent, planned = result.cost.epsilon_at_plan, spec.method.model_dump(mode="json", exclude_defaults=True)
+        spent, planned = result.cost.epsilon_at_plan, spec.method.model_dump(mode="json")
     return {
         "dataset": options.dataset,
         "scored_on": "training images that were set aside" if options.held_out else "test images",

@@ -43,3 +43,8 @@ class ReleasedModel(Protocol):
 def select_part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Those whose names begin with a prefix, under the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def join_parts(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """All tensors of several parts, each under the prefix of its part and its own name."""
+    return {prefix + name: value for prefix, part in parts.items() for name, value in part.items()}

@@ -38,7 +38,6 @@ _BEST_AVERAGES: Final = 0.92
 _CLOSE: Final = 0.05
 """Of log₁₀ of evidence: δ of the table is another than that of most jobs."""
 _POOLED: Final = "pooled_moments"
-_ALIKE: Final = {"labelled_pool": "scattering", "dp_sgd": "scattering", "labelled_moments": "scattering"}
 
 
 class Range(NamedTuple):
@@ -155,7 +154,7 @@ def _is_known(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]) -> b
 
 def like_measured(method: str) -> str:
     """The method of the table that does most of what this one does."""
-    return _ALIKE.get(method, method)
+    return "scattering" if method in ("labelled_pool", "dp_sgd") else method
 
 
 def _makes(name: str, spec: TrainingSpec, schema: Schema) -> bool:

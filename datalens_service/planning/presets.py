@@ -64,10 +64,10 @@ DEFAULT_PRESET: Final = "auto"
 _TINY, _EVIDENCE_OF_TINY = 64, 100
 _FREQUENCIES_OF_TINY, _MEANS_OF_TINY = 5 / 8, 0.7
 
-# μ times the records of a class: at ε = 1 10,000 images have 268, with which soft labels help on MNIST by 3 points, on
-# Fashion-MNIST by 2; 2,000 have 54, with which they help by 2 to 4 and not at all; 500 have 13, with which they cost.
+# μ times the records of a class: 2,000 images at ε = 1 have 54, with which soft labels help on MNIST and change little
+# on Fashion-MNIST; 500 have 13, with which they cost on both (docs/findings.md).
 _EVIDENCE_FOR_SOFT_LABELS: Final = 50
-# Of a class: with 200 of MNIST at ε = 10 guided images teach 81 %, labelled moments 89.
+# Of a class: with 200 of MNIST or Fashion-MNIST at ε = 10 guided images taught less than labelled moments.
 _RECORDS_OF_GUIDED: Final = 1000
 # Of μ², for the gradients of a classifier where pooled moments are its start.
 _SHARE_OF_FEW: Final = 0.7

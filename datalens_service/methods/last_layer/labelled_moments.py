@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _TEXTURE: Final = 1.0
-"""All of it: with 500 records images without it teach 36.6 % of MNIST, with it 57.9."""
+"""All of it: without it the classifier tells little of samples beside the class that they were drawn for."""
 
 
 class LabelledMoments(ScatteringGradients):

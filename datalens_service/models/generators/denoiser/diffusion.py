@@ -22,7 +22,7 @@ from datalens_service.models.generators.denoiser.denoiser_shape import DEFAULT_G
 from datalens_service.models.generators.gaussian import gaussian, guided, mixture
 from datalens_service.models.generators.outlines import rejection
 from datalens_service.models.generators.requests import fill_requests
-from datalens_service.models.released import select_part
+from datalens_service.models.released import join_parts, select_part
 
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
@@ -56,8 +56,7 @@ class Start(NamedTuple):
 
 def pack(denoiser: Tensors, start: Tensors) -> Tensors:
     """The tensors of the network and of the released model that it started from, by prefixed names."""
-    named = {_DENOISER + name: value for name, value in denoiser.items()}
-    return named | {_START + name: value for name, value in start.items()}
+    return join_parts({_DENOISER: denoiser, _START: start})
 
 
 def draw(

@@ -17,7 +17,7 @@ from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
 from datalens_service.models.generators.gaussian import gaussian, mixture
 from datalens_service.models.generators.requests import fill_requests
-from datalens_service.models.released import select_part
+from datalens_service.models.released import join_parts, select_part
 
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
@@ -31,8 +31,7 @@ _SCALES: Final = 4
 
 def pack(start: Tensors, classifier: Tensors) -> Tensors:
     """The tensors of a released model and of its classifier, by prefixed names."""
-    named = {_BASE + name: value for name, value in start.items()}
-    return named | {_CLASSIFIER + name: value for name, value in classifier.items()}
+    return join_parts({_BASE: start, _CLASSIFIER: classifier})
 
 
 def propose(

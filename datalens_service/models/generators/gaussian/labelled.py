@@ -14,6 +14,7 @@ from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.augmentation import augment_texture
 from datalens_service.models.generators.gaussian import gaussian
+from datalens_service.models.released import join_parts, select_part
 
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
@@ -28,8 +29,7 @@ _TEMPERATURE: Final = 2.0
 
 def pack(start: Tensors, classifier: Tensors) -> Tensors:
     """The tensors of both released models, by prefixed names."""
-    named = {_START + name: value for name, value in start.items()}
-    return named | {_CLASSIFIER + name: value for name, value in classifier.items()}
+    return join_parts({_START: start, _CLASSIFIER: classifier})
 
 
 def draw(
@@ -40,7 +40,7 @@ def draw(
     Args:
         settings: `classifier`, of the classifier.
     """
-    images = gaussian.draw(_part(tensors, _START), {}, schema, labels, rng)
+    images = gaussian.draw(select_part(tensors, _START), {}, schema, labels, rng)
     planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
     return np.asarray(augment_texture(planes, rng).flatten(1).numpy())
 
@@ -52,12 +52,8 @@ def label_softly(tensors: Tensors, settings: dict[str, Any], schema: Schema, ima
         settings: As of `draw`.
         images: uint8 (n, height, width, channels), drawn for `labels`.
     """
-    classifier = Classifier(schema, settings["classifier"], _part(tensors, _CLASSIFIER))
+    classifier = Classifier(schema, settings["classifier"], select_part(tensors, _CLASSIFIER))
     likely = classifier.predict(images).astype(np.float64) ** (1 / _TEMPERATURE)
     likely /= likely.sum(axis=1, keepdims=True)
     drawn = np.eye(schema.num_classes)[labels]
     return np.asarray(_TRUST * likely + (1 - _TRUST) * drawn, dtype=np.float32)
-
-
-def _part(tensors: Tensors, prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

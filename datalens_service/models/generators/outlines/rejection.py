@@ -17,7 +17,7 @@ from datalens_service.models.generators.outlines import shapes
 from datalens_service.models.generators.outlines.level_sets import LevelSets
 from datalens_service.models.generators.outlines.topology import topology
 from datalens_service.models.generators.requests import match_requests
-from datalens_service.models.released import select_part
+from datalens_service.models.released import join_parts, select_part
 
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
@@ -65,8 +65,7 @@ def describe(features: Floats, images: Images, level: float) -> Floats:
 
 def pack(start: Tensors, classifier: Tensors, weights: Floats, levels: Floats) -> Tensors:
     """The tensors of both released models, by prefixed names, with the tilt (classes, q) and levels (classes,)."""
-    named = {_START + name: value for name, value in start.items()}
-    named |= {_CLASSIFIER + name: value for name, value in classifier.items()}
+    named = join_parts({_START: start, _CLASSIFIER: classifier})
     return named | {"tilt": weights.astype(np.float32), "levels": levels.astype(np.float32)}
 
 
