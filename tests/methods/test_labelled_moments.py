@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Schema
-from datalens_service.methods import LabelledMoments, PooledMoments
+from datalens_service.methods import ExecutionOptions, LabelledMoments, PooledMoments, Scattering
 from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.classifiers.encoded_features import SMALL_CONSTANT
 from datalens_service.models.generators.generator import Generator
-from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
 
@@ -55,6 +58,20 @@ def test_labels_lie_between_the_class_drawn_and_what_the_released_classifier_see
     np.testing.assert_allclose(soft, wanted, atol=1e-5)
     np.testing.assert_allclose(soft.sum(axis=1), 1, atol=1e-5)
     assert (soft.max(axis=1) < 1).any()
+
+
+def test_all_frequencies_vary_in_images(made: tuple[Result, MemoryAccount]) -> None:
+    tensors = made[0].generator.tensors
+    assert np.all(np.square(tensors["start.factors"][0]).sum(axis=1) > 0)
+
+
+def test_a_bias_has_little_length_beside_features_of_few_records() -> None:
+    for method, constant in ((METHOD, SMALL_CONSTANT), (Scattering(samples=400, dimensions=20), 1.0)):
+        plan, account = method.plan(stripes().schema, limit_units(20.0, 1e-4)), UnchargedAccount()
+        started = method.create_run(plan, stripes(), TrainingRandomness(0), ExecutionOptions())
+        for step in range(4):
+            started.step(step, account, NoiseSource())
+        assert started._fit_basis().constant == constant
 
 
 def test_the_classifier_learned_from_records(made: tuple[Result, MemoryAccount], tmp_path: Path) -> None:
