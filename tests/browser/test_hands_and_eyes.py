@@ -26,7 +26,7 @@ def test_everything_up_to_the_price_works_by_keyboard(visitor: Visitor, upload: 
     page.keyboard.press("Enter")
     page.wait_for_url("**/#content")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Upload images").first).to_be_focused()
+    expect(page.locator("#content").locator("a, button, input, select, summary").first).to_be_focused()
     dataset = visitor.upload(upload)
     page.goto(f"/datasets/{dataset}/new-job")
     page.get_by_role("radio", name="Made to look at").focus()
