@@ -53,7 +53,7 @@ def test_class_names_are_seen_before_they_are_public_and_can_be_discarded(owner:
     page.set_viewport_size({"width": 1280, "height": 860})
 
     page.goto("/")
-    card = page.get_by_role("listitem").filter(has_text="wards")
+    card = page.get_by_role("listitem").filter(has=page.get_by_role("link", name="wards", exact=True))
     expect(card).to_contain_text("Waits for confirmation")
     expect(card).not_to_contain_text("ward aa")
     card.get_by_role("link").click()
