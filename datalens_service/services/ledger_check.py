@@ -10,7 +10,7 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.errors import StoreUnavailable
-from datalens_service.store.charge_log import LogSlice
+from datalens_service.store.charge_log import LogIndex
 from datalens_service.store.database import Database
 from datalens_service.store.ledger.recovery import begin_audit, finish_audit
 
@@ -24,7 +24,7 @@ class LedgerCheck:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._stopping = threading.Event()
-        # The log, which may be long, is gone when the thread ends.
+        # The index, which may be long, is gone when the thread ends.
         self._thread = threading.Thread(target=self._run, args=(begin_audit(database),), name="audit", daemon=True)
 
     def start(self) -> None:
@@ -40,7 +40,7 @@ class LedgerCheck:
         """Until all accounts were checked."""
         self._thread.join()
 
-    def _run(self, log: LogSlice) -> None:
+    def _run(self, log: LogIndex) -> None:
         while not self._stopping.is_set():
             try:
                 frozen = finish_audit(self._database, log, self._stopping.is_set)

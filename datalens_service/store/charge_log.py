@@ -18,7 +18,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedReader, FileIO
 from pathlib import Path
@@ -36,12 +38,13 @@ _WITHDRAWN = b"#"
 """First byte of a line whose charge did not happen."""
 
 _NOT_WRITTEN = "The ledger log could not be written, so nothing was charged or drawn; free its disk, then repeat."
+_REPLACED = "The ledger log is not the one this database has charged to; restore it, then restart."
 _NOT_READ = "The ledger log could not be read, so nothing was charged or drawn; look at its disk, then repeat."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class LogLine:
-    """One charge as the log keeps it: enough to book it again. Small: a start holds millions of them."""
+    """One charge as the log keeps it: enough to book it again."""
 
     account_id: str
     dataset_id: str
@@ -80,6 +83,20 @@ class LogSlice(NamedTuple):
     length: int
 
 
+class LogIndex(NamedTuple):
+    """Where the lines of accounts are: a start keeps 8 bytes for each, and reads those of one account at a time.
+
+    Attributes:
+        starts: Bytes before each line, by account, oldest first.
+        dataset_ids: All that lines name.
+        length: As that of a slice.
+    """
+
+    starts: Mapping[str, Sequence[int]]
+    dataset_ids: set[str]
+    length: int
+
+
 class LogMismatch(Exception):
     """The log is not as an account left it: it has further charges of the account, or was cut or replaced."""
 
@@ -109,7 +126,7 @@ class ChargeLog:
             StoreUnavailable: The disk did not take it; the charge must not be committed.
         """
         with self._locked() as file:
-            _check_as_left(line.account_id, lambda: _portion(file, checked))
+            _check_as_left(line.account_id, lambda: _portion(file, checked, line.account_id))
             return _write(file, line)
 
     def restore(self, lost: Sequence[LogLine], length: int) -> None:
@@ -154,7 +171,7 @@ class ChargeLog:
             LogMismatch: It is not.
             StoreUnavailable: The disk does not answer.
         """
-        return _check_as_left(account_id, lambda: self.read_after(checked)).length
+        return _check_as_left(account_id, lambda: self.read_after(checked, account_id)).length
 
     def read(self) -> list[LogLine]:
         """All complete lines, oldest first.
@@ -165,21 +182,64 @@ class ChargeLog:
         """
         return self.read_after(0).lines
 
-    def read_after(self, checked: int) -> LogSlice:
-        """What lies behind the first `checked` bytes.
+    def read_after(self, checked: int, account_id: str | None = None) -> LogSlice:
+        """What lies behind the first `checked` bytes, of all accounts or of one.
 
         Raises:
             LedgerCorrupt: There are not so many, or a line there cannot be read.
             StoreUnavailable: The disk does not answer.
         """
+        with self._reading() as file:
+            return _portion(file, checked, account_id)
+
+    def index(self, checked: int = 0) -> LogIndex:
+        """Where the lines behind the first `checked` bytes are.
+
+        Raises:
+            LedgerCorrupt: There are not so many, or a line there cannot be read.
+            StoreUnavailable: The disk does not answer.
+        """
+        starts: defaultdict[str, array[int]] = defaultdict(lambda: array("Q"))
+        dataset_ids, length = set[str](), checked
+        with self._reading() as file:
+            for end, line in _scan(file, checked):
+                if line is not None:
+                    starts[line.account_id].append(length)
+                    dataset_ids.add(line.dataset_id)
+                length = end
+        return LogIndex(starts, dataset_ids, length)
+
+    def read_indexed(self, index: LogIndex, account_id: str) -> LogSlice:
+        """The lines of an account in `index`, but for those that have been withdrawn since.
+
+        Raises:
+            LedgerCorrupt: They are not there any more.
+            StoreUnavailable: The disk does not answer.
+        """
+        with self._reading() as file:
+            reader, lines = BufferedReader(file), list[LogLine]()
+            for start in index.starts.get(account_id, ()):
+                reader.seek(start)
+                if not (raw := reader.readline()).startswith(_WITHDRAWN):
+                    lines.append(_parse(f"1 behind byte {start}", raw))
+            if any(line.account_id != account_id for line in lines):
+                raise LedgerCorrupt(_REPLACED)
+        return LogSlice(lines, index.length)
+
+    @contextmanager
+    def _reading(self) -> Iterator[FileIO]:
+        """The file; an empty one before the first charge."""
         try:
-            with self.path.open("rb", buffering=0) as file:
-                return _portion(file, checked)
-        except FileNotFoundError:
-            _check_length(0, checked)
-            return LogSlice([], 0)
+            with self._open() as file:
+                yield file
         except OSError as error:
             raise unavailable(error, _NOT_READ) from error
+
+    def _open(self) -> FileIO:
+        try:
+            return self.path.open("rb", buffering=0)
+        except FileNotFoundError:
+            return Path(os.devnull).open("rb", buffering=0)
 
     @contextmanager
     def _locked(self) -> Iterator[FileIO]:
@@ -238,33 +298,44 @@ def _cut_torn_line(file: FileIO) -> None:
         file.truncate(complete)
 
 
-def _portion(file: FileIO, checked: int) -> LogSlice:
-    """The complete lines behind the first `checked` bytes; reads nothing before them but the line feed."""
+def _portion(file: FileIO, checked: int, account_id: str | None = None) -> LogSlice:
+    """The complete lines behind the first `checked` bytes, of all accounts or of one."""
+    lines, length = list[LogLine](), checked
+    for end, line in _scan(file, checked):
+        length = end
+        if line is not None and account_id in (None, line.account_id):
+            lines.append(line)
+    return LogSlice(lines, length)
+
+
+def _scan(file: FileIO, checked: int) -> Iterator[tuple[int, LogLine | None]]:
+    """Where each complete line behind the first `checked` bytes ends, and the line itself unless it was withdrawn.
+
+    Reads nothing before them but the line feed.
+    """
     end = file.seek(0, os.SEEK_END)
     _check_length(end, checked)
-    before, number, length, lines = min(1, checked), 0, checked, list[LogLine]()
+    before, number, length = min(1, checked), 0, checked
     file.seek(checked - before)
     reader = BufferedReader(file)
     try:
         if reader.read(before).strip(b"\n"):
-            raise LedgerCorrupt("The ledger log is not the one this database has charged to; restore it, then restart.")
+            raise LedgerCorrupt(_REPLACED)
         place = f" behind byte {checked}" if checked else ""
         while (raw := reader.readline(end - length)).endswith(b"\n"):
             number, length = number + 1, length + len(raw)
-            if not raw.startswith(_WITHDRAWN):
-                lines.append(_parse(f"{number}{place}", raw))
+            yield length, None if raw.startswith(_WITHDRAWN) else _parse(f"{number}{place}", raw)
     finally:
         reader.detach()
-    return LogSlice(lines, length)
 
 
 def _check_as_left(account_id: str, read: Callable[[], LogSlice]) -> LogSlice:
-    """What was read, if none of it is of the account."""
+    """What was read for the account, if it is nothing."""
     try:
         portion = read()
     except LedgerCorrupt as error:
         raise LogMismatch(account_id) from error
-    if any(line.account_id == account_id for line in portion.lines):
+    if portion.lines:
         raise LogMismatch(account_id)
     return portion
 

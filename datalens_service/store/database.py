@@ -30,7 +30,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 import migrations
 from datalens_service.errors import InsufficientStorage, InvalidInput, StoreUnavailable
-from datalens_service.store.charge_log import ChargeLog, LogSlice
+from datalens_service.store.charge_log import ChargeLog, LogIndex
 from datalens_service.store.patience import is_impatient
 from migrations import new_database
 
@@ -87,7 +87,7 @@ class Database:
         connections: Most connections that this process opens to PostgreSQL.
 
     Attributes:
-        unaudited: Accounts that this process has not audited since its start, with their lines of the log
+        unaudited: Accounts that this process has not audited since its start, with the index of the log
             (`recovery.begin_audit`); nothing may be reserved on them.
 
     Raises:
@@ -97,7 +97,7 @@ class Database:
     def __init__(self, url: str, log: ChargeLog | None = None, connections: int = DEFAULT_CONNECTIONS) -> None:
         self.url = url
         self.log = log
-        self.unaudited: dict[str, LogSlice] = {}
+        self.unaudited: dict[str, LogIndex] = {}
         self._engine = _engine(_checked(url), "BEGIN IMMEDIATE", "OFF", connections)
         self._server = _watched(self._engine, connections)
         self._reader = self._reading()

@@ -1,6 +1,8 @@
 """Restored backups, commits that failed after their log line, and accounts that do not add up."""
 
+import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -199,6 +201,46 @@ def test_two_audits_at_once_write_a_lost_line_once(database: Database, reopen: C
     for each, log in zip((database, other), logs, strict=True):
         finish_audit(each, log)
     assert [line.step for line in database.log.read()] == [0]
+
+
+def test_an_audit_holds_a_few_bytes_of_a_line(database: Database) -> None:
+    _, _, account = running_job(database)
+    account.charge(0, "votes", 10)
+    assert database.log is not None
+    check_against_log(database)
+    [line] = database.log.read()
+    with database.log.path.open("ab") as file:
+        others = (replace(line, account_id=f"other {number % 100}", seq=number) for number in range(30_000))
+        file.writelines(other.encoded() for other in others)
+    tracemalloc.start()
+    check_against_log(database)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30_000 * 30
+
+
+def test_a_line_withdrawn_during_an_audit_is_not_booked(database: Database) -> None:
+    dataset, _, account = running_job(database)
+    account.charge(0, "votes", 10)
+    assert database.log is not None
+    [line] = database.log.read()
+    lost = replace(line, step=1, seq=line.seq + 1, hash="0" * 64)
+    end = database.log.append(lost, database.log.path.stat().st_size)
+    log = begin_audit(database)
+    database.log.withdraw(lost, end)
+    assert finish_audit(database, log) == ()
+    assert state_of(database, dataset.id).charged_units == 10
+
+
+@pytest.mark.parametrize("other", [b"", b"x" * 10_000])
+def test_a_log_replaced_during_an_audit_freezes_accounts(database: Database, other: bytes) -> None:
+    dataset, _, account = running_job(database)
+    account.charge(0, "votes", 10)
+    assert database.log is not None
+    begin_audit(database)
+    database.log.path.write_bytes(other)
+    with pytest.raises(LedgerCorrupt, match="frozen"):
+        new_job(database, dataset.id, 1)
 
 
 @pytest.mark.parametrize("running", [False, True])

@@ -1,6 +1,6 @@
 """One account against its part of the log: book what it has forgotten, or freeze it."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Final
 
@@ -47,7 +47,7 @@ def _held_alone(account: AccountRow, slack: int) -> int:
 
 def _verdict(session: Session, account: AccountRow, lines: Sequence[LogLine]) -> str | None:
     try:
-        check_all_known(session, lines)
+        check_all_known(session, {line.dataset_id for line in lines})
         verify_account(session, account)
     except LedgerCorrupt as error:
         return error.text
@@ -108,9 +108,8 @@ def known_hashes(session: Session, account: AccountRow) -> set[str]:
     return {known for row in session.execute(query) for known in row if known is not None}
 
 
-def check_all_known(session: Session, lines: Sequence[LogLine]) -> None:
+def check_all_known(session: Session, named: Set[str]) -> None:
     """A forgotten data set means forgotten fingerprints: its records could get a second budget."""
-    named = {line.dataset_id for line in lines}
     unknown = named - set(session.scalars(select(DatasetRow.id))) if named else set()
     if unknown:
         raise LedgerCorrupt(

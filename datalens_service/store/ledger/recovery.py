@@ -12,9 +12,9 @@ reserved or charged on it until a later start finds it in order. It states what 
 (`AccountRow.unbooked_units`). Lines that the log has lost are written again at the start.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
+from itertools import groupby
 from typing import TypeVar
 
 from sqlalchemy import select
@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.errors import LedgerCorrupt, StoreUnavailable
 from datalens_service.proof.hash_chain import Entry
-from datalens_service.store.charge_log import ChargeLog, LogLine, LogMismatch, LogSlice
+from datalens_service.store.charge_log import ChargeLog, LogIndex, LogLine, LogMismatch, LogSlice
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.examination import SPENDS, check_all_known, examine, known_hashes
@@ -40,8 +40,8 @@ def check_against_log(database: Database) -> tuple[str, ...]:
     return finish_audit(database, begin_audit(database))
 
 
-def begin_audit(database: Database) -> LogSlice:
-    """The log, which belongs to this database; no account counts as audited from here on.
+def begin_audit(database: Database) -> LogIndex:
+    """The index of the log, which belongs to this database; no account counts as audited from here on.
 
     From then on this process reserves nothing on an account and raises no limit before the account has been audited:
     `in_step_with_log` does it at the first use, `finish_audit` for all others.
@@ -51,17 +51,16 @@ def begin_audit(database: Database) -> LogSlice:
             database of this log, or a backup that has forgotten whose records they were. Nothing may start on it.
     """
     # The log first: a data set in it was committed before, so it is among those read next.
-    log = database.log.read_after(0) if database.log is not None else LogSlice([], 0)
+    log = database.log.index() if database.log is not None else LogIndex({}, set(), 0)
     with database.transaction() as session:
         account_ids = session.scalars(select(AccountRow.id).order_by(AccountRow.id)).all()
-        check_all_known(session, log.lines)
+        check_all_known(session, log.dataset_ids)
         session.get_one(InstallationRow, 1).checked_log_bytes = log.length
-    grouped = _by_account(log.lines)
-    database.unaudited.update({each: LogSlice(grouped[each], log.length) for each in account_ids})
+    database.unaudited.update(dict.fromkeys(account_ids, log))
     return log
 
 
-def finish_audit(database: Database, log: LogSlice, stopping: Callable[[], bool] = lambda: False) -> tuple[str, ...]:
+def finish_audit(database: Database, log: LogIndex, stopping: Callable[[], bool] = lambda: False) -> tuple[str, ...]:
     """Audit accounts that no use has audited since `begin_audit`, and restore the log; ids of those it has frozen.
 
     Raises:
@@ -115,10 +114,10 @@ def check_log_before_upload(session: Session, log: ChargeLog | None) -> int:
     if log is None:
         return 0
     installation = session.get_one(InstallationRow, 1)
-    portion = log.read_after(installation.checked_log_bytes)
-    check_all_known(session, portion.lines)
-    installation.checked_log_bytes = portion.length
-    return portion.length
+    gained = log.index(installation.checked_log_bytes)
+    check_all_known(session, gained.dataset_ids)
+    installation.checked_log_bytes = gained.length
+    return gained.length
 
 
 def withdraw(database: Database, line: LogLine, end: int) -> None:
@@ -142,15 +141,8 @@ def _catch_up(database: Database, account_id: str) -> None:
         return
     with database.transaction() as session:
         account = ledger.lock_account(session, account_id)
-        if database.log is None or account.frozen_reason is not None:
-            return
-        try:
-            portion = database.log.read_after(account.checked_log_bytes)
-        except LedgerCorrupt as error:
-            account.frozen_reason = error.text
-            return
-        lines = [line for line in portion.lines if line.account_id == account_id]
-        examine(session, account, LogSlice(lines, portion.length))
+        if (log := database.log) is not None and account.frozen_reason is None:
+            _examine(session, account, lambda: log.read_after(account.checked_log_bytes, account_id))
 
 
 def _audit(database: Database, account_id: str) -> bool:
@@ -160,38 +152,47 @@ def _audit(database: Database, account_id: str) -> bool:
     """
     with database.transaction() as session:
         account = ledger.lock_account(session, account_id)
-        portion = database.unaudited.get(account_id)
+        index = database.unaudited.get(account_id)
         # None: somebody else was faster.
-        if portion is not None:
-            examine(session, account, portion)
+        if index is not None:
+            _examine(session, account, lambda: _read_indexed(database, index, account_id))
         intact = account.frozen_reason is None
     database.unaudited.pop(account_id, None)
     return intact
 
 
-def _rewrite_lost_lines(database: Database, log: LogSlice) -> None:
+def _examine(session: Session, account: AccountRow, read: Callable[[], LogSlice]) -> None:
+    """Examine an account (locked) against what the log has of it, or freeze it if that cannot be read."""
+    try:
+        portion = read()
+    except LedgerCorrupt as error:
+        account.frozen_reason = error.text
+    else:
+        examine(session, account, portion)
+
+
+def _read_indexed(database: Database, index: LogIndex, account_id: str) -> LogSlice:
+    return LogSlice([], 0) if database.log is None else database.log.read_indexed(index, account_id)
+
+
+def _rewrite_lost_lines(database: Database, index: LogIndex) -> None:
     """Make the log whole from the journal, so that the next backup can be checked against it."""
-    if database.log is None:
+    if (log := database.log) is None:
         return
     columns = (LedgerEntryRow.account_id, LedgerEntryRow.seq, LedgerEntryRow.hash, LedgerEntryRow.recovers)
     query = select(*columns).where(LedgerEntryRow.kind.in_(SPENDS))
+    lost = list[LogLine]()
     with database.session() as session:
         ordered = query.order_by(LedgerEntryRow.account_id, LedgerEntryRow.seq)
         charges = session.execute(ordered.execution_options(yield_per=1000))
         # After the journal: a charge in this snapshot was in the log before it was committed.
-        gained = database.log.read_after(log.length)
-        written = {line.hash for line in (*log.lines, *gained.lines)}
-        lost = [
-            LogLine.from_entry(Entry.model_validate(session.get_one(LedgerEntryRow, (row.account_id, row.seq))))
-            for row in charges
-            if not {row.hash, row.recovers} & written
-        ]
+        gained = log.read_after(index.length)
+        for account_id, rows in groupby(charges, key=lambda row: row.account_id):
+            written = {line.hash for line in (*log.read_indexed(index, account_id).lines, *gained.lines)}
+            lost += [
+                LogLine.from_entry(Entry.model_validate(session.get_one(LedgerEntryRow, (row.account_id, row.seq))))
+                for row in rows
+                if not {row.hash, row.recovers} & written
+            ]
     if lost:
-        database.log.restore(lost, gained.length)
-
-
-def _by_account(lines: Sequence[LogLine]) -> defaultdict[str, list[LogLine]]:
-    grouped: defaultdict[str, list[LogLine]] = defaultdict(list)
-    for line in lines:
-        grouped[line.account_id].append(line)
-    return grouped
+        log.restore(lost, gained.length)
