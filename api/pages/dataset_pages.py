@@ -93,7 +93,7 @@ def dataset_page(
         portion = journal_pages.read_slice(session, dataset_id, before, journal.MOST_ENTRIES)
         deleted = dataset.state is DatasetState.DELETED
         deletion = journal_pages.read_deletion(session, dataset_id) if deleted else None
-    shown = dataset_facts(services, dataset)
+    shown = dataset_facts(services, dataset)[dataset_id]
     return visitor.page(
         "dataset",
         **shown,
@@ -104,7 +104,7 @@ def dataset_page(
         deletion=deletion,
         attacks=found_on_dataset(services, visitor, dataset_id),
         linked=datasets.linked(services.database, dataset_id),
-        joined=validations.joined(services.database, dataset_id)
+        joined=validations.joined(services.database, [dataset_id]).get(dataset_id)
         if Scope.DATASETS_WRITE in visitor.key.scopes
         else None,
     )
@@ -123,6 +123,7 @@ def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> R
 
 def _cards(services: Services, visitor: Visitor, uploads: Sequence[DatasetView]) -> list[dict[str, Any]]:
     """A budget that several data sets share is shown once, to those who may know that they share it."""
+    facts = dataset_facts(services, *(upload.contents for upload in uploads if upload.contents is not None))
     payers: dict[str, DatasetView] = {}
     may_know = Scope.DATASETS_WRITE in visitor.key.scopes
     cards = []
@@ -130,11 +131,6 @@ def _cards(services: Services, visitor: Visitor, uploads: Sequence[DatasetView])
         payer = upload
         if may_know and upload.contents is not None and upload.state is DatasetState.READY:
             payer = payers.setdefault(upload.contents.account_id, upload)
-        cards.append(_card(services, upload) | {"shares": None if payer is upload else payer})
+        card = facts.get(upload.id) or {"dataset": DatasetRead.from_view(upload, None), "gauge": None}
+        cards.append(card | {"shares": None if payer is upload else payer})
     return cards
-
-
-def _card(services: Services, upload: DatasetView) -> dict[str, Any]:
-    if upload.contents is None:
-        return {"dataset": DatasetRead.from_view(upload, None), "gauge": None}
-    return dataset_facts(services, upload.contents)

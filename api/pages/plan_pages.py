@@ -34,7 +34,7 @@ def plan_page(
 ) -> Response:
     """The form of a job, as somebody begins who knows nothing yet, or as another job was."""
     stored = _ready(services, dataset_id)
-    shown = dataset_facts(services, stored) | {"encoders": offer_encoders(stored.schema)}
+    shown = dataset_facts(services, stored)[dataset_id] | {"encoders": offer_encoders(stored.schema)}
     form = suggest_request(shown["dataset"].privacy)
     if like is not None:
         with services.database.connection() as connection:

@@ -1,5 +1,6 @@
 """Datasets: upload, look at, delete, and the account that pays for each."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
@@ -125,8 +126,7 @@ def list_datasets(
 ) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted datasets stay: what was spent on them stays spent."""
     page = views.list_views(services.database, key.tenant_id, limit=limit, cursor=after, search=search)
-    items = [_shown(services.database, item, key) for item in page.items]
-    return Page.build(items, page.next_cursor)
+    return Page.build(_shown(services.database, page.items, key), page.next_cursor)
 
 
 @router.get(
@@ -137,7 +137,7 @@ def list_datasets(
 )
 def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> DatasetRead:
     """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
-    return _shown(services.database, views.get(services.database, dataset_id), key)
+    return _shown(services.database, [views.get(services.database, dataset_id)], key)[0]
 
 
 @router.get(
@@ -224,12 +224,12 @@ def _read(upload: ReceivedFile[DatasetForm], services: Services, caller: ApiKey)
     return read.dataset_id
 
 
-def _shown(database: Database, upload: DatasetView, key: ApiKey) -> DatasetRead:
-    if upload.contents is None:
-        return DatasetRead.from_view(upload, None)
-    joined = validations.joined(database, upload.id) if Scope.DATASETS_WRITE in key.scopes else None
+def _shown(database: Database, uploads: Sequence[DatasetView], key: ApiKey) -> list[DatasetRead]:
+    registered = [upload.id for upload in uploads if upload.contents is not None]
+    joined = validations.joined(database, registered) if Scope.DATASETS_WRITE in key.scopes else {}
     with database.session() as session:
-        return DatasetRead.from_view(upload, account_summary.summarize_account(session, upload.id), joined)
+        accounts = account_summary.summarize_accounts(session, registered)
+    return [DatasetRead.from_view(each, accounts.get(each.id), joined.get(each.id)) for each in uploads]
 
 
 def check_own_account(services: Services, tenant_id: str, dataset_id: str | None) -> None:

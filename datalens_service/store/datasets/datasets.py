@@ -16,7 +16,7 @@ A known record must belong to the unit it came with (docs/decisions/0004-units-o
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -220,6 +220,13 @@ def get(database: Database, dataset_id: str) -> StoredDataset:
 def read(session: Session, dataset_id: str) -> StoredDataset:
     """The same within a snapshot, beside what else is read there."""
     return StoredDataset.from_row(_row(session, dataset_id))
+
+
+def read_names(database: Database, dataset_ids: Iterable[str]) -> dict[str, str]:
+    """Names of data sets by their ids."""
+    query = select(DatasetRow.id, DatasetRow.name).where(DatasetRow.id.in_(dataset_ids))
+    with database.session() as session:
+        return {row.id: row.name for row in session.execute(query)}
 
 
 def list_datasets(

@@ -12,6 +12,7 @@ A report names files and counts records, so it is for the owner alone, never log
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -119,13 +120,12 @@ def get(database: Database, dataset_id: str) -> Validation:
         return Validation.from_row(_row(session, dataset_id))
 
 
-def joined(database: Database, dataset_id: str) -> Joined | None:
-    """The account that an upload joined, for its owner; None if it opened its own, or was deleted."""
+def joined(database: Database, dataset_ids: Iterable[str]) -> dict[str, Joined]:
+    """The accounts that uploads joined, for their owner; without those that opened their own, or were deleted."""
+    query = select(IntakeRow.dataset_id, IntakeRow.report).where(IntakeRow.dataset_id.in_(dataset_ids))
     with database.session() as session:
-        row = session.get(IntakeRow, dataset_id)
-        report = row.report if row is not None else None
-    noted = (report or {}).get("joined")
-    return None if noted is None else Joined.model_validate(noted)
+        noted = {dataset_id: (report or {}).get("joined") for dataset_id, report in session.execute(query)}
+    return {dataset_id: Joined.model_validate(account) for dataset_id, account in noted.items() if account is not None}
 
 
 def in_state(database: Database, state: DatasetState) -> tuple[Validation, ...]:
