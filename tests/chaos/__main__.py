@@ -70,8 +70,9 @@ def _make_named_faults() -> int:
     passed = True
     for name, make in FAULTS.items():
         with tempfile.TemporaryDirectory(prefix="dlchaos", dir=roomy_memory()) as folder:
+            began = time.monotonic()
             figures = make(Path(folder))
-        print_result({**provenance(), "fault": name, **figures})
+        print_result({**provenance(), "fault": name, "took_seconds": round(time.monotonic() - began), **figures})
         passed = passed and figures["passed"]
     return 0 if passed else 1
 

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -133,8 +135,11 @@ READ_ALL = """
 
 
 @linux
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-def test_readers_make_no_other_system_calls_than_those_of_the_list(tmp_path: Path, scratch: Path) -> None:
+def test_readers_make_no_other_system_calls_than_those_of_the_list(
+    tmp_path: Path, scratch: Path, do_without: Callable[[str], NoReturn]
+) -> None:
+    if shutil.which("strace") is None:
+        do_without("strace is not installed")
     uploads, trace = tmp_path / "uploads", tmp_path / "trace"
     uploads.mkdir()
     for number, write in enumerate(UPLOADS.values()):
