@@ -38,16 +38,23 @@ _CLASSES: Final = 10
 _TEST_IMAGES: Final = 1000
 
 
-def random_dataset(shape: tuple[int, int, int], records: int) -> Dataset:
+def random_dataset(shape: tuple[int, int, int], records: int, public: bool = False) -> Dataset:
     """With a test split."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(int(public))
     train, test = (
         Split(rng.integers(0, 256, (count, *shape), dtype=np.uint8), np.arange(count) % _CLASSES)
         for count in (records, _TEST_IMAGES)
     )
     names = tuple(str(number) for number in range(_CLASSES))
     height, width, channels = shape
-    schema = Schema(channels=channels, height=height, width=width, class_names=names, num_units=records)
+    schema = Schema(
+        channels=channels,
+        height=height,
+        width=width,
+        class_names=names,
+        num_units=records,
+        records_are_public=public,
+    )
     return Dataset(schema, train, test, PARTITION_KEY)
 
 
@@ -58,20 +65,24 @@ def measure(name: str, request: dict[str, Any]) -> dict[str, Any]:
 
     size, _, records = name.partition(":")
     height, width, channels = map(int, size.split("x"))
-    data = random_dataset((height, width, channels), int(records))
-    spec = RequestedSpec.model_validate({"epsilon": 1.0, **request}).resolve(data.schema)
+    shape = (height, width, channels)
+    data = random_dataset(shape, int(records))
     fork_jobs.import_all()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder), device="cpu")
         local = Deployment(start(settings), Path(folder))
+        if "public_data" in request:
+            pool = random_dataset(shape, int(records), public=True)
+            request = request | {"public_data": local.upload(pool).id}
+        spec = RequestedSpec.model_validate({"epsilon": 1.0, **request}).resolve(data.schema)
         lease = local.claim(local.submit(spec.model_dump(mode="json"), local.upload(data)))
         del data
         job = execute(local.database, ArtifactStore(local.database, Path(folder)), settings, lease)
     if job.state != JobState.SUCCEEDED:
         raise RuntimeError(str(job.error))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    planned = expect_memory(spec.method, random_dataset((height, width, channels), int(records)).schema) / 2**30
+    planned = expect_memory(spec.method, random_dataset(shape, int(records)).schema) / 2**30
     return {
         "job": name,
         "method": spec.method.name,
@@ -83,7 +94,8 @@ def measure(name: str, request: dict[str, Any]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--spec", type=json.loads, default={"preset": "auto"}, help="as of POST /v1/jobs, in JSON")
+    what = "as of POST /v1/jobs, in JSON; whatever public_data names is as many public images"
+    parser.add_argument("--spec", type=json.loads, default={"preset": "auto"}, help=what)
     parser.add_argument("--jobs", nargs="+", default=JOBS, help="height x width x channels : records")
     given = parser.parse_args(arguments)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as fresh:
