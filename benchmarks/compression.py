@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result
+from datalens_service.methods.descent.unit_gradients import keep_energy
 from datalens_service.models.classifiers.architectures import build_network
-from datalens_service.models.compression import keep_energy
 from datalens_service.models.per_record import BytesToNumbers, PerRecordGradients
 
 KEEPS = (1.0, 0.8, 0.7, 0.6)

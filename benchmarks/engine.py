@@ -61,7 +61,7 @@ from benchmarks.plain_loop import HIDDEN, MAPS, MODULES, UNITS, plain_loop
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import TopAgg
 from datalens_service.methods import DataLens, ExecutionOptions
-from datalens_service.models.teachers.device_tuning import reduced_precision_products
+from datalens_service.models.teachers.base import reduced_precision_products
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import ARCHITECTURES
 from datalens_service.models.teachers.partitions import partition_teachers

@@ -31,8 +31,8 @@ from benchmarks.rows import ROWS
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.evaluation.metrics.downstream import accuracy
 from datalens_service.models.classifiers.classifier import Classifier
-from datalens_service.planning.choices import TEACH, choose
 from datalens_service.planning.expectations import TABLE, expect, measure_machine, read_table
+from datalens_service.planning.job_names import TEACH, choose
 from datalens_service.planning.reached import Measured
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run

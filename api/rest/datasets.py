@@ -14,8 +14,7 @@ from api.problems.handlers import PRIVATE
 from api.schemas.common import DatasetRead, Page, PrivacyRead
 from api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
 from api.uploads.receiver import FILE_FIELD, ReceivedFile, UploadDep
-from datalens_service.data.export.grid import grid
-from datalens_service.data.export.png import encode_private_png
+from datalens_service.data.export.png import encode_private_png, grid
 from datalens_service.data.readers import READERS
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import StateConflict

@@ -1,24 +1,118 @@
 """The registry of attacks, and the scores of those that tell members from others."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
-from datalens_service.audits.evidence import Evidence
 from datalens_service.audits.membership import Scores
+from datalens_service.data.dataset import Images, Labels, Split
 from datalens_service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from datalens_service.models.classifiers.classifier import Classifier
+    from datalens_service.models.generators.generator import Generator
+    from datalens_service.models.released import ReleasedModel
+
+
+Fits = NDArray[np.float64]
+
+_SAMPLES: Final = 10_000
+_SMALLEST: Final = 1e-12
+_ROWS: Final = 256
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Numbers that depend on private records: for their owner alone.
+
+    Attributes:
+        target: (n,) fit of every candidate to the audited model.
+        references: (models, n) the same for models that learned from none of the candidates.
+        is_member: (n,) whether the audited model learned from the candidate.
+    """
+
+    target: Fits
+    references: Fits
+    labels: Labels
+    is_member: NDArray[np.bool_]
+
+    def group_units(self, units: NDArray[np.int64]) -> Evidence:
+        """One candidate for each privacy unit: it fits as well as its records do on average."""
+        _, first, numbers, counts = np.unique(units, return_index=True, return_inverse=True, return_counts=True)
+        if len(counts) == len(units):
+            return self
+        means = [np.bincount(numbers, fits) / counts for fits in (self.target, *self.references)]
+        several = np.bincount(numbers, self.labels != self.labels[first][numbers]) > 0
+        labels = np.where(several, -1, self.labels[first])
+        return Evidence(means[0], np.array(means[1:]).reshape(-1, len(counts)), labels, self.is_member[first])
+
+
+def measure_fit(model: ReleasedModel, candidates: Split) -> Fits:
+    """(n,) how well each candidate fits a released model; higher where the model may have learned from it.
+
+    Raises:
+        InvalidInput: Nothing is known that fits records to this kind of model.
+    """
+    kind = next((kind for kind in model.evaluations if kind in _FITS), None)
+    if kind is None:
+        raise InvalidInput(f"Nothing measures how well a record fits a {model.result}.")
+    return _FITS[kind](model, candidates)
+
+
+def classifier_confidence(model: Classifier, candidates: Split) -> Fits:
+    """Log odds of the true class, log p − log(1 − p) (Carlini et al. 2022, section IV-C)."""
+    probabilities = model.predict(candidates.images).astype(np.float64)
+    rows = np.arange(len(candidates))
+    true = probabilities[rows, candidates.labels]
+    probabilities[rows, candidates.labels] = 0
+    # The sum of the others keeps digits that one minus a float32 near one has lost.
+    others = probabilities.sum(axis=1)
+    fits: Fits = np.log(np.maximum(true, _SMALLEST)) - np.log(np.maximum(others, _SMALLEST))
+    return fits
+
+
+def nearness_to_samples(model: Generator, candidates: Split) -> Fits:
+    """Minus the logarithm of the distance to the nearest of 10,000 samples of the candidate's class.
+
+    Hilprecht et al. 2019 and Chen et al. 2020 attack released generators by this distance.
+    """
+    images, labels = model.sample(_SAMPLES, seed=0)
+    fits = np.zeros(len(candidates))
+    for label in np.unique(candidates.labels):
+        rows = np.flatnonzero(candidates.labels == label)
+        fits[rows] = -0.5 * np.log(_squared_distances(candidates.images[rows], images[labels == label]) + _SMALLEST)
+    return fits
+
+
+def _squared_distances(images: Images, samples: Images) -> Fits:
+    """(n,) squared distance of each image to its nearest sample, pixels in [0, 1]."""
+    points = samples.reshape(len(samples), -1).astype(np.float64) / 255
+    lengths = (points**2).sum(axis=1)
+    nearest = [np.zeros(0)]
+    for start in range(0, len(images), _ROWS):
+        rows = images[start : start + _ROWS].reshape(-1, points.shape[1]).astype(np.float64) / 255
+        nearest.append((lengths - 2 * rows @ points.T).min(axis=1) + (rows**2).sum(axis=1))
+    return np.maximum(np.concatenate(nearest), 0)
+
+
+_FITS: Final[dict[str, Callable[[Any, Split], Fits]]] = {
+    "predictions": classifier_confidence,
+    "images": nearness_to_samples,
+}
+
 
 _SMALLEST_SPREAD: Final = 1e-6
 
 
 class MembershipAttack(NamedTuple):
-    """Tells records that a model learned from.
-
-    Attributes:
-        needs_references: Whether it compares with models that never saw the candidate.
-    """
+    """Tells records that a model learned from; `needs_references`: by comparing with models that never saw the
+    candidate."""
 
     score: Callable[[Evidence], Scores]
     needs_references: bool

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.audits.attacks import MEMBERSHIP
-from datalens_service.audits.evidence import Evidence, measure_fit
+from datalens_service.audits.attacks import MEMBERSHIP, Evidence, measure_fit
 from datalens_service.audits.inversion_figures import InversionFigures
 from datalens_service.audits.membership import MembershipFigures, measure
 from datalens_service.audits.subgroups import ClassFigures, GroupFigures, measure_classes, measure_groups
@@ -151,11 +150,7 @@ def gather_evidence(target: ReleasedModel, parts: Parts, train: Train, settings:
 def state_result(
     evidence: Evidence, dataset: Dataset, units: int, mu: float | None, settings: AuditSettings, result: str
 ) -> AuditResult:
-    """Score every attack.
-
-    Args:
-        mu: Of the audited model for one record; None if it is not private.
-    """
+    """Score every attack; `mu` is that of the audited model for one record, None if it is not private."""
     return AuditResult(
         result=result,
         mu=mu,

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from datalens_service.mechanisms.gradient_chunks import GradientChunk
+from datalens_service.mechanisms.gradient_sum import GradientChunk
 from datalens_service.methods.descent.unit_gradients import class_loss
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.privacy.randomness import NoiseSource

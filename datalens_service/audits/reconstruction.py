@@ -41,11 +41,8 @@ _GAP: Final = 2
 
 
 class Reconstruction(NamedTuple):
-    """What inversion found.
-
-    Attributes:
-        picture: PNG: originals, below them what the raw gradient shows, below that what the released one shows.
-    """
+    """What inversion found; `picture` is a PNG: originals, below them what the raw gradient shows, then what the
+    released one does."""
 
     figures: InversionFigures
     picture: bytes

@@ -7,7 +7,7 @@ import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from datalens_service.audits.evidence import Evidence, Fits
+from datalens_service.audits.attacks import Evidence, Fits
 from datalens_service.audits.membership import CONFIDENCE, Interval
 from datalens_service.errors import InvalidInput
 

@@ -30,11 +30,8 @@ def detect(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits = D
 
 
 def read_upload(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits | None = None) -> Upload:
-    """Read an upload of any known format; the caller adds the partition key to make it a `Dataset`.
-
-    Args:
-        limits: Caps on what is read and unpacked; None takes those for the choices.
-    """
+    """Read an upload of any known format, within `limits`, by default those for the choices; the caller adds the
+    partition key."""
     return read_with_notices(path, choices, limits=limits)[0]
 
 

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Images, Labels
 from datalens_service.errors import InvalidSpec
-from datalens_service.evaluation.attempts import attempted
-from datalens_service.evaluation.evaluate import NOTHING, Evaluation
+from datalens_service.evaluation.evaluate import NOTHING, Evaluation, attempted
 from datalens_service.evaluation.measures import ConfusionTable, Measure, Measurements, Unavailable, measured
 from datalens_service.evaluation.metrics.classifier_benchmark import Observe, Progress
 from datalens_service.evaluation.metrics.outcome import Outcome, Standing

@@ -6,15 +6,17 @@ observer hears (steps done, steps in all) depends on settings and public numbers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
+import structlog
 
+from datalens_service import logs
 from datalens_service.data.dataset import Labels
 from datalens_service.disclosure import Private
-from datalens_service.evaluation.attempts import attempted
+from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation.measures import ClassFigure, Measure, Measurements, Unavailable, measured
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.accuracy import REAL, SYNTHETIC
@@ -24,6 +26,33 @@ from datalens_service.evaluation.metrics.context import Context, Sources, Subjec
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import Outcome, Standing
 from datalens_service.evaluation.settings import EvaluationSettings
+
+FAILED: Final = "It could not be computed. The log of the worker says where in the program it failed."
+
+Figure = TypeVar("Figure")
+_log = structlog.get_logger()
+
+
+def attempted(figure: str, compute: Callable[[], Figure], progress: Progress) -> Figure | Unavailable:
+    """A figure, or the fact that it could not be had.
+
+    What an unforeseen error says may quote private values: neither the report nor the log repeats it.
+
+    Args:
+        figure: For the report; no function of the records.
+        compute: May raise anything.
+        progress: What its observer raises goes on to the caller.
+    """
+    try:
+        return compute()
+    except WorkerUnavailable as error:
+        return Unavailable(figure=figure, reason=error.detail)
+    except Exception as error:
+        if error is progress.interruption:
+            raise
+        _log.error("a figure failed", figure=figure, **logs.outline(error))
+        return Unavailable(figure=figure, reason=FAILED)
+
 
 PRIVATE_READS = ("figures on test images",)
 
@@ -66,11 +95,7 @@ PENDING: Final = NOTHING.with_outcome(
 
 
 def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -> Evaluation:
-    """Measure what the settings ask for and the dataset allows.
-
-    Args:
-        observe: Called with (steps done, steps in all); it may raise to stop.
-    """
+    """Measure what settings and data set allow; `observe`, called with steps done and in all, may raise to stop."""
     if not settings.enabled:
         return NOTHING
     sources = Sources.from_job(subject, settings.bounded_for(subject.dataset.schema))

@@ -21,9 +21,8 @@ from datalens_service.errors import (
     StoreUnavailable,
 )
 from datalens_service.evaluation import Measure, Unavailable
-from datalens_service.evaluation.attempts import FAILED
 from datalens_service.evaluation.classification import evaluate_classifier, predicting
-from datalens_service.evaluation.evaluate import NOTHING, Evaluation, Subject, evaluate
+from datalens_service.evaluation.evaluate import FAILED, NOTHING, Evaluation, Subject, evaluate
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.jobs.holdout import holdout_accuracy, open_holdout
 from datalens_service.jobs.job_watch import ShutdownRequested

@@ -6,8 +6,7 @@ from datalens_service.mechanisms.cell_votes import CellVotes
 from datalens_service.mechanisms.clipped_rows import ClippedRows, ClippedRowsParameters
 from datalens_service.mechanisms.count_sketch import CountSketch, CountSketchParameters
 from datalens_service.mechanisms.cross_product import CrossProductSum
-from datalens_service.mechanisms.gradient_chunks import GradientChunk
-from datalens_service.mechanisms.gradient_sum import GradientSum
+from datalens_service.mechanisms.gradient_sum import GradientChunk, GradientSum
 from datalens_service.mechanisms.histogram import Histogram, HistogramParameters
 from datalens_service.mechanisms.individual_histogram import IndividualHistogram
 from datalens_service.mechanisms.klevel import KLevel, KLevelParameters

@@ -46,11 +46,6 @@ class ClippedRows(VoteMechanism):
         return "votes.clipped_rows"
 
     @property
-    def coordinates(self) -> int:
-        """Those of the gradient."""
-        return self.dimensions
-
-    @property
     def row_bound_squared(self) -> int:
         """The square of the largest length."""
         return self.grid**2

@@ -117,11 +117,7 @@ class IndividualStatistics:
         return float(self._shares @ (self._edges[1:] + self._edges[:-1]) / 2)
 
     def quantile(self, part: float) -> float:
-        """Where so large a part of all units lies below; units are spread evenly over their bin.
-
-        Args:
-            part: From 0 to 1.
-        """
+        """Where `part` of all units, from 0 to 1, lies below; units are spread evenly over their bin."""
         below = np.concatenate([[0.0], np.cumsum(self._shares)])
         return float(np.interp(part * below[-1], below, self._edges))
 

@@ -54,11 +54,6 @@ class KLevel(VoteMechanism):
         return "votes.klevel"
 
     @property
-    def coordinates(self) -> int:
-        """Those of the rotated gradient, as many as before."""
-        return self.dimensions
-
-    @property
     def row_bound_squared(self) -> int:
         """B: all coordinates at the outermost level, or less if asked for."""
         largest = self.dimensions * (self.levels - 1) ** 2

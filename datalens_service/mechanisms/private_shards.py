@@ -21,7 +21,7 @@ from torch import Tensor
 
 from datalens_service.checkpoint import Sealed
 from datalens_service.data.dataset import Dataset, Schema, Upload
-from datalens_service.data.partition import assign_shards, members
+from datalens_service.data.privacy_units import assign_shards, members
 from datalens_service.data.shard_batches import ShardBatch, ShardSampler
 from datalens_service.errors import CheckpointMismatch, InvalidInput
 from datalens_service.mechanisms.base import Account
@@ -117,11 +117,8 @@ class PrivateShards:
         self._vault = _TeacherVault(records, deal, place)
 
     def learn(self, update: Learn, released: object, times: int) -> None:
-        """Steps of every teacher, each with the next batch of its shard; nothing of it is told.
-
-        Args:
-            update: A function of a module.
-        """
+        """Steps of every teacher by `update`, a function of a module, each with the next batch of its shard; nothing of
+        it is told."""
         command = _Learn(update, copy.deepcopy(released), times)
         self._group.broadcast(command)
         command.obey(self._vault)
@@ -230,11 +227,7 @@ class _Vote(NamedTuple):
 
 
 class _TeacherVault:
-    """Shards of a rank and their teachers, which are reached while a question is open.
-
-    Attributes:
-        steps: Made so far.
-    """
+    """Shards of a rank and their teachers, which are reached while a question is open, after so many `steps`."""
 
     def __init__(self, records: PrivateRecords, deal: _Deal, place: Place) -> None:
         check_function(deal.make)

@@ -48,11 +48,6 @@ class TopAgg(VoteMechanism):
         return "votes.topagg"
 
     @property
-    def coordinates(self) -> int:
-        """Those of the gradient."""
-        return self.dimensions
-
-    @property
     def row_bound_squared(self) -> int:
         """At most k, for entries in {−1, 0, +1} of which at most k are not zero."""
         return self.top_k

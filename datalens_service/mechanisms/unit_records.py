@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import UnitIds
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms.base import Account, Mechanism
-from datalens_service.mechanisms.gradient_chunks import GradientChunk
+from datalens_service.mechanisms.gradient_sum import GradientChunk
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows, WallBroken, check_function
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
 from datalens_service.privacy.randomness import Booleans, NoiseSource

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms.base import Example, Mechanism
-from datalens_service.mechanisms.gradient_chunks import GradientChunk, check_chunk, unit_means
+from datalens_service.mechanisms.gradient_sum import GradientChunk, check_chunk, unit_means
 from datalens_service.privacy.accounting import SMOOTHING_VARIANCE, NeighboringRelation
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
 from datalens_service.privacy.poisson_sampling import continuous_multiplier

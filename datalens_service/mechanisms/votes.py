@@ -98,9 +98,9 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
     seed: int = Field(default=0, ge=0, description="Of coins, rotation and hashes; the guarantee does not rest on it.")
 
     @property
-    @abstractmethod
     def coordinates(self) -> int:
-        """Integers per row: what is summed and released for one image."""
+        """Integers per row: what is summed and released for one image; those of a gradient, if nothing else is said."""
+        return self.dimensions
 
     @property
     @abstractmethod
@@ -261,11 +261,8 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
 
 class VoteParameters(BaseModel, ABC):
-    """What only one kind of vote can be told; a method adds what all votes have in common.
-
-    Attributes:
-        mechanism: The kind; its fields have the names of these.
-    """
+    """What only one kind of vote can be told, under the names of the fields of `mechanism`; a method adds what all have
+    in common."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -12,7 +12,6 @@ import hashlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidSpec
@@ -113,13 +112,9 @@ def _train(network: torch.nn.Module, images: Images, labels: Labels, rng: np.ran
 
     optimizer = torch.optim.Adam(network.parameters(), _LEARNING_RATE)
     for _ in range(_PASSES):
-        for rows in _batches(rng.permutation(len(labels))):
+        for rows in np.array_split(rng.permutation(len(labels)), max(1, len(labels) // _BATCH)):
             pixels = torch.from_numpy(np.ascontiguousarray(images[rows].transpose(0, 3, 1, 2))).float() / 255
             loss = functional.cross_entropy(network(pixels), torch.from_numpy(labels[rows]))
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-
-
-def _batches(order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    return np.array_split(order, max(1, len(order) // _BATCH))

@@ -24,15 +24,59 @@ from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Extras, Plan, TrainingRun, WalledMethod, step_lengths
 from datalens_service.methods.descent.diffusion import Diffusion
 from datalens_service.methods.last_layer.rejection import Rejection
-from datalens_service.methods.later_steps import LaterSteps
 from datalens_service.methods.public_start import PublicImages, check_same_size
 from datalens_service.methods.sums.content_count import count_drawings, plan_count, read_count
 from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.outlines.level_sets import Content
 from datalens_service.privacy.accounting import compute_slack, delta_beside, limit_units
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.budget import Block
+from datalens_service.privacy.randomness import Integers, NoiseSource, TrainingRandomness
 from datalens_service.voices import speak
+
+
+class LaterSteps:
+    """An account whose steps are counted from `first`; it books and keeps whatever the account does.
+
+    Args:
+        beside: Released values that every kept state gets as well, because sums of earlier steps are dropped for it.
+    """
+
+    def __init__(self, account: Account, first: int, beside: dict[str, NDArray[Any]]) -> None:
+        self._account, self._first, self._beside = account, first, beside
+
+    def replay(self, step: int) -> Integers | None:
+        """The noisy sum stored under that step."""
+        return self._account.replay(self._first + step)
+
+    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
+        """Book a release."""
+        self._account.charge(self._first + step, label, units, slack)
+
+    def charge_draw(self, step: int, label: str, block: Block) -> int:
+        """Book a draw of a block."""
+        return self._account.charge_draw(self._first + step, label, block)
+
+    def store(self, step: int, noisy: Integers) -> None:
+        """Keep a noisy sum."""
+        self._account.store(self._first + step, noisy)
+
+    def advance(self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None) -> None:
+        """Keep a state in the place of all sums before `step`, those of earlier releases included."""
+        self._account.advance(self._first + step, state | self._beside, iterates)
+
+    def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
+        """The state kept last, as it was given."""
+        kept = self._account.latest()
+        if kept is None:
+            return None
+        step, state = kept
+        return step - self._first, {name: value for name, value in state.items() if name not in self._beside}
+
+    def iterates(self) -> list[NDArray[np.float32]]:
+        """Of all states."""
+        return self._account.iterates()
+
 
 _CONTENT: Final = "content"
 _LONG_MINUTES: Final = 5

@@ -2,30 +2,131 @@
 
 Records never mix: every chunk has the same shape, the last one padded, and layers that look across a batch are
 refused. A row is then a function of its own record and of the weights, to the last bit on a given machine, wherever in
-a chunk it stands. Where a library rounds products of rows by their place (`row_placement`), records are differentiated
-one by one.
+a chunk it stands. Where a library rounds products of rows by their place (`products_ignore_placement`), records are
+differentiated one by one.
 
 The gradient of a linear layer's weights is an outer product, of the gradient at its outputs and of its inputs
 (`LinearTaps`). It is written to its place in a row once, and by nothing else.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Final, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.nn.functional import linear
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from datalens_service.errors import InvalidSpec, WorkerUnavailable
-from datalens_service.models.chunk_threads import map_in_threads
 from datalens_service.models.linear_taps import LinearTaps
-from datalens_service.models.row_placement import products_ignore_placement, repeatable_kernels
+
+_ROWS: Final = 16
+_CHUNKS: Final = 4
+_WIDTHS: Final = (3, 7, 10, 49, 84, 785)
+
+Product = Callable[[Tensor, Tensor], Tensor]
+
+
+@cache
+def products_ignore_placement() -> bool:
+    """Whether products of matrices round a row the same way wherever it lies: tried on this processor, once.
+
+    Some kernels read the numbers of a row up to the next aligned address by themselves, and so add in another order
+    where the row starts elsewhere. MKL does this on AMD EPYC, unless its mode for reproducible results is on
+    (MKL_CBWR, set when the package is imported; Intel oneMKL developer guide, "Obtaining Numerically Reproducible
+    Results"). It is off in a process that multiplied matrices before the import.
+    """
+    return ignores_placement(linear)
+
+
+@contextmanager
+def repeatable_kernels(device: torch.device) -> Iterator[None]:
+    """Within it, convolutions on a graphics processor add in the same order every time.
+
+    Some kernels for gradients add by atomic operations, in the order in which their threads happen to finish. The
+    setting belongs to the process and is restored afterwards.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    kernels = torch.backends.cudnn
+    before = (kernels.deterministic, kernels.benchmark)
+    kernels.deterministic, kernels.benchmark = True, False
+    try:
+        yield
+    finally:
+        kernels.deterministic, kernels.benchmark = before
+
+
+def ignores_placement(product: Product) -> bool:
+    """Whether `product`, of rows (16, width) and weights (outputs, width), is the same to the last bit wherever a row
+    stands."""
+    return all(_ignores_placement(product, width, outputs) for width in _WIDTHS for outputs in (1, *_WIDTHS))
+
+
+def _ignores_placement(product: Product, width: int, outputs: int) -> bool:
+    generator = torch.Generator().manual_seed(width)
+    rows = torch.randn(_ROWS * _CHUNKS, width, generator=generator)
+    weights = torch.randn(outputs, width, generator=generator)
+    places = torch.randperm(len(rows), generator=generator)
+    return all(
+        torch.equal(_products(product, rows, layout)[places], _products(product, rows[places], layout))
+        for layout in (weights, weights.T.contiguous().T)
+    )
+
+
+def _products(product: Product, rows: Tensor, weights: Tensor) -> Tensor:
+    chunks = (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
+    return torch.cat([product(chunk, weights) for chunk in chunks])
+
+
+Chunk = TypeVar("Chunk")
+Rows = TypeVar("Rows")
+
+
+def map_in_threads(compute: Callable[[Chunk], Rows], chunks: Iterable[Chunk], device: torch.device) -> Iterator[Rows]:
+    """Results in the order of the chunks; each is computed by one thread, whatever the number of threads is.
+
+    The operations of a chunk are many and small. Split over threads, each of them waits for all; chunks do not.
+
+    Args:
+        compute: Of one chunk; called in several threads at once.
+        chunks: Taken from as results are.
+        device: Where it computes; other devices than a processor take one chunk at a time.
+    """
+    threads = torch.get_num_threads()
+    if device.type != "cpu" or threads == 1:
+        yield from map(compute, chunks)
+        return
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from _in_order(pool, compute, chunks, threads + 1)
+    finally:
+        # Threads that start later take over the number that was set last.
+        torch.set_num_threads(threads)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, compute: Callable[[Chunk], Rows], chunks: Iterable[Chunk], most: int
+) -> Iterator[Rows]:
+    """At most so many results are computed ahead: each is as large as its gradients."""
+    pending: deque[Future[Rows]] = deque()
+    for chunk in chunks:
+        pending.append(pool.submit(compute, chunk))
+        if len(pending) == most:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
+
 
 _CHUNK_BYTES: Final = 2**25
 """Of the rows of a chunk. Larger blocks are handed back to the operating system after each chunk, and their pages

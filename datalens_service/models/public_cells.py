@@ -17,11 +17,7 @@ _ROWS: Final = 512
 
 
 class PublicCells(NamedTuple):
-    """Centres of cells, in a fixed order.
-
-    Attributes:
-        centres: (cells, dimensions), means of public features.
-    """
+    """Centres of cells (cells, dimensions), means of public features, in a fixed order."""
 
     centres: Floats
 

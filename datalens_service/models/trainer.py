@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.errors import CheckpointMismatch, InvalidSpec, StateConflict
 from datalens_service.models.adam import AdamState, adam_step
-from datalens_service.models.generators.networks.image_network import ImageNetwork, Tensors
+from datalens_service.models.generators.networks import ImageNetwork, Tensors
 
 State = dict[str, NDArray[np.generic]]
 

@@ -27,11 +27,8 @@ _SCARCE: Final = "Good for rough tones of a class at most, hardly for looking at
 
 
 def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Expectation | None) -> dict[str, Any]:
-    """Members `looks`, `verdict` and `warning` of an expectation.
-
-    Args:
-        labels: What is expected of a classifier instead of images; None beside one.
-    """
+    """Members `looks`, `verdict` and `warning` of an expectation; `labels` is what is expected of a classifier instead
+    of images."""
     looks = judge_looks(spec.method, schema, spec.limit_units(schema))
     if is_of_little_use(spec, schema):
         verdict = speak(_say_little(spec, schema))

@@ -17,7 +17,7 @@ import numpy as np
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods.appearance import FAIR_EVIDENCE, count_evidence, is_drowned
-from datalens_service.planning.choices import choose
+from datalens_service.planning.job_names import choose
 from datalens_service.planning.reached import Measured
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.spec import TrainingSpec
@@ -133,12 +133,10 @@ def nearest_shape(rows: Sequence[Measured], schema: Schema) -> list[Measured]:
     coloured = [row for row in rows if (row.channels > 1) == (schema.channels > 1)] or list(rows)
     if not coloured:
         return []
-    side = min({row.side for row in coloured}, key=lambda known: abs(math.log(known / _side(schema))))
+    side = min(
+        {row.side for row in coloured}, key=lambda known: abs(math.log(known / math.sqrt(schema.height * schema.width)))
+    )
     return [row for row in coloured if row.side == side]
-
-
-def _side(schema: Schema) -> float:
-    return math.sqrt(schema.height * schema.width)
 
 
 def _is_of(row: Measured, spec: TrainingSpec) -> bool:

@@ -19,7 +19,7 @@ from datalens_service.methods import AnyMethod
 from datalens_service.methods.appearance import judge_looks
 from datalens_service.planning import curves, resources
 from datalens_service.planning.advice import advise
-from datalens_service.planning.choices import OFFERED, POOL, TITLES, choose
+from datalens_service.planning.job_names import OFFERED, POOL, TITLES, choose
 from datalens_service.planning.presets import DEFAULT_PRESET, explain_auto, preset
 from datalens_service.planning.reached import Alternative, Comparison, Expectation, Measured
 from datalens_service.spec import PlanSummary, TrainingSpec
@@ -51,11 +51,8 @@ class PlanWithExpectation(PlanSummary):
 
 
 def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation:
-    """What is known of jobs like this one, or guessed, beside what is simpler, with a verdict.
-
-    Args:
-        calibration_seconds: Of this machine (`measure_machine`); None: as fast as those of the table.
-    """
+    """What is known of jobs like this one, or guessed, with a verdict; without `calibration_seconds` as fast as those
+    of the table."""
     reached = estimate(spec, schema, calibration_seconds)
     averages = curves.guess_averages(spec, schema, read_table())
     told = {"class_averages_low": averages.low, "class_averages_high": averages.high}

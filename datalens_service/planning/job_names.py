@@ -1,10 +1,12 @@
-"""What a job is called until its owner names it: what was asked for in a few words, and its ε. All of it is public."""
+"""What methods are called where somebody plans, and jobs until their owner names them. All of it is public."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from datalens_service.planning.presets import DEFAULT_PRESET
+from datalens_service.data.dataset import Schema
+from datalens_service.methods import AnyMethod
+from datalens_service.planning.presets import DEFAULT_PRESET, preset
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.spec import TrainingSpec
 
@@ -64,3 +66,18 @@ def _title(asked: RequestedSpec | TrainingSpec) -> str:
         return PRESET_TITLES[asked.preset or DEFAULT_PRESET]
     name = asked.method.name
     return METHOD_TITLES.get(name, name.replace("_", " ").capitalize())
+
+
+TEACH: Final = "teach"
+"""Choice of the preset `auto` with the purpose of that name."""
+POOL: Final = "pool"
+"""The same where public images of a similar kind are named."""
+OFFERED: Final = ("auto", "fast", "diffusion", TEACH, "balanced", "classifier", "paper")
+TITLES: Final = {**PRESET_TITLES, TEACH: TEACHING_TITLE, POOL: "With public images of a similar kind"}
+
+
+def choose(name: str, schema: Schema, epsilon: float) -> AnyMethod:
+    """The method of a choice."""
+    if name in (TEACH, POOL):
+        return preset("auto", schema, epsilon, "teach", pool=name == POOL)
+    return preset(name, schema, epsilon)

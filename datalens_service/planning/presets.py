@@ -46,7 +46,7 @@ from datalens_service.methods import (
     RejectionOrDiffusion,
     Scattering,
 )
-from datalens_service.methods.descent.planned_descent import choose_architecture
+from datalens_service.methods.descent.dp_sgd_parameters import choose_architecture
 from datalens_service.methods.last_layer.dead_leaves import DeadLeaves
 from datalens_service.methods.voting.rivals import build_rival
 from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher

@@ -45,11 +45,8 @@ _FAMILIES: Final = {
 
 
 def expect_seconds(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured], calibration: float | None) -> float:
-    """Of training on one core: as the nearest rows of the method, by units and pixels.
-
-    Args:
-        calibration: Of this machine; None: as fast as those of the table.
-    """
+    """Of training on one core: as the nearest rows of the method, by units and pixels; without `calibration` as fast as
+    theirs."""
     same = [row for row in rows if row.method == like_measured(spec.method.name)]
     if not same:
         pixels = schema.dimensions / _DIMENSIONS_OF_OTHERS

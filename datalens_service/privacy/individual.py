@@ -38,18 +38,11 @@ class IndividualAccountant(Protocol):
     """Converts how often a unit's gradient had each level."""
 
     def epsilon(self, counts: Mapping[int, int], delta: float) -> float:
-        """Realised ε of a unit.
-
-        Args:
-            counts: Steps at each level, from 0 to the number of levels.
-        """
+        """Realised ε of a unit from `counts`: steps at each level, from 0 to the number of levels."""
 
     def epsilons(self, counts: Integers, delta: float) -> Floats:
-        """(units,) realised ε of many units, at most a little larger.
-
-        Args:
-            counts: (units, levels + 1) steps of each unit at each level; every unit has as many steps.
-        """
+        """(units,) realised ε, at most a little larger, from `counts` (units, levels + 1) of steps at each level, as
+        many for each unit."""
 
 
 class FullBatchAccountant:

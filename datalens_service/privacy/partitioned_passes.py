@@ -52,11 +52,7 @@ class PartitionedPasses(BaseModel):
 
     @classmethod
     def priced(cls, noise_multiplier: float, *, num_units: int, batches: int, passes: int) -> Self:
-        """The block with its price.
-
-        Args:
-            noise_multiplier: 1/μ of one release, rounded down.
-        """
+        """The block with its price; `noise_multiplier` is 1/μ of one release, rounded down."""
         prices = [partition_units(noise_multiplier, passes, relation) for relation in NeighboringRelation]
         return cls(
             num_units=num_units,

@@ -179,11 +179,7 @@ def _words(size: int) -> NDArray[np.uint64]:
 
 @final
 class TrainingRandomness:
-    """Seeds for everything the guarantee does not rest on, one per purpose and step.
-
-    Args:
-        seed: Public; the same seed repeats initial weights, batches and rounding.
-    """
+    """Seeds for everything the guarantee does not rest on, one per purpose and step; the public `seed` repeats them."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

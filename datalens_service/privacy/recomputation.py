@@ -31,11 +31,7 @@ _SMOOTHING_VARIANCE: Final = 9
 
 @dataclass(frozen=True)
 class GaussianReleases:
-    """Equal Gaussian releases.
-
-    Attributes:
-        squared_multiplier: (σ/Δ)² of the continuous noise, exact.
-    """
+    """Equal Gaussian releases; `squared_multiplier` is (σ/Δ)² of the continuous noise, exact."""
 
     squared_multiplier: Fraction
     count: int

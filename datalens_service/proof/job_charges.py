@@ -58,11 +58,8 @@ class Charge(Finite):
 
 
 def chain_charges(job_id: str, journal: Iterable[Entry]) -> tuple[Charge, ...]:
-    """The charges of a job, numbered from 1 and sealed onto each other.
-
-    Args:
-        journal: Of its account, oldest first; entries of other jobs leave no trace.
-    """
+    """The charges of a job in the `journal` of its account, oldest first, numbered from 1 and sealed onto each other.
+    Entries of other jobs leave no trace."""
     charges: list[Charge] = []
     previous = genesis(job_id)
     for entry in journal:

@@ -21,11 +21,8 @@ class Line(BaseModel):
 
 
 class ExpectedKey(NamedTuple):
-    """A key that has to have signed something.
-
-    Attributes:
-        given: Whether a reader named it; else it signed the proof in the same archive, and nobody vouched for it.
-    """
+    """A key that has to have signed something. If no reader named it (`given`), it signed the proof in the same
+    archive, and nobody vouched for it."""
 
     key: PublicKey
     given: bool = True

@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.data.dataset import Schema
+from datalens_service.evaluation.report.build import REQUIRED_FIELDS
 from datalens_service.evaluation.report.document import compute_seal
-from datalens_service.evaluation.report.required_fields import REQUIRED_FIELDS
 from datalens_service.services import synthetic_files
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest

@@ -24,7 +24,7 @@ SOURCE = '''
 
 import json
 
-from datalens_service.data.export.provenance import provenance
+from datalens_service.data.export.writer import provenance
 from datalens_service.data.export.writer import Writer
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from datalens_service.audits.attacks import ATTACKS
-from datalens_service.audits.evidence import Evidence
+from datalens_service.audits.attacks import ATTACKS, Evidence
 from datalens_service.audits.membership import area_under_curve, measure, true_positives_allowed
 from datalens_service.audits.subgroups import check_groups, measure_classes, measure_groups
 from datalens_service.errors import InvalidInput

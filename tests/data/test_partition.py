@@ -4,7 +4,7 @@ import hmac
 import numpy as np
 import pytest
 
-from datalens_service.data.partition import assign_shards, members
+from datalens_service.data.privacy_units import assign_shards, members
 from datalens_service.errors import InvalidDataset
 
 KEY = b"k" * 32

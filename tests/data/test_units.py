@@ -8,8 +8,7 @@ import pytest
 
 from datalens_service.data import ReadingChoices, UnitDeclaration, read_upload
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
-from datalens_service.data.partition import assign_shards
-from datalens_service.data.privacy_units import identities
+from datalens_service.data.privacy_units import assign_shards, identities
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidDataset
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from datalens_service.evaluation import Measure
-from datalens_service.evaluation.report.bars import Bar, accuracy_bars
-from datalens_service.evaluation.report.charts import epsilon_delta_curve
+from datalens_service.evaluation.report.charts import Bar, accuracy_bars, epsilon_delta_curve
 from datalens_service.evaluation.report.pictures import Pictures, neighbours
 from datalens_service.privacy.accounting import gaussian_delta
 from report_pages import owner_html, releasable_html

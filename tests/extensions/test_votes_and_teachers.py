@@ -45,11 +45,6 @@ class PlainSigns(VoteMechanism):
         return "votes.plain_signs"
 
     @property
-    def coordinates(self) -> int:
-        """Those of the gradient."""
-        return self.dimensions
-
-    @property
     def row_bound_squared(self) -> int:
         """All of them."""
         return self.dimensions

@@ -10,8 +10,7 @@ import torch
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms import GradientChunk, GradientSum
 from datalens_service.mechanisms import gradient_sum as gradient_sums
-from datalens_service.mechanisms.gradient_chunks import unit_means
-from datalens_service.mechanisms.gradient_sum import row_norms, within_radius
+from datalens_service.mechanisms.gradient_sum import row_norms, unit_means, within_radius
 from datalens_service.privacy.accounting import NeighboringRelation
 from tests.torch_threads import torch_threads
 

@@ -3,7 +3,7 @@
 import pytest
 
 from datalens_service.methods.sums import record_sums
-from datalens_service.models.generators.networks import architectures
+from datalens_service.models.generators import networks
 
 
 @pytest.fixture(autouse=True)
@@ -16,5 +16,5 @@ def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The released network has the same shape and fewer maps; few frequencies of images are summed, seldom all."""
     monkeypatch.setattr(record_sums, "MAXIMUM_DIMENSIONS", 500)
     monkeypatch.setattr(record_sums, "_FREQUENCIES", 200)
-    monkeypatch.setattr(architectures, "HIDDEN", 8)
-    monkeypatch.setattr(architectures, "MAPS", 2)
+    monkeypatch.setattr(networks, "HIDDEN", 8)
+    monkeypatch.setattr(networks, "MAPS", 2)

@@ -12,9 +12,8 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import Diffusion, ExecutionOptions
 from datalens_service.methods.descent import diffusion_run
-from datalens_service.methods.descent.denoiser_gradients import denoiser_gradients
+from datalens_service.methods.descent.denoiser_gradients import NoiseBank, denoiser_gradients, hash_images
 from datalens_service.methods.descent.diffusion_run import DiffusionRun
-from datalens_service.methods.descent.record_noise import NoiseBank, hash_images
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_charge, limit_units
 from datalens_service.privacy.budget import MemoryAccount

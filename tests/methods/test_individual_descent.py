@@ -14,7 +14,7 @@ from datalens_service.methods import DpSgd, ExecutionOptions, Plan
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
 from datalens_service.methods.descent.individual_norms import build_accountant
 from datalens_service.methods.descent.iterates import read_iterates
-from datalens_service.models.compression import keep_energy
+from datalens_service.methods.descent.unit_gradients import keep_energy
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import norm_levels, realised_epsilons

@@ -17,7 +17,7 @@ from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.encoded_features import FeatureBasis
 from datalens_service.models.encoders import ImagenetLite0, ScatteringEncoder
-from datalens_service.models.encoders.scattering_network import ScatteringNetwork
+from datalens_service.models.encoders.network import ScatteringNetwork
 from datalens_service.models.scattering import Scattering as Features
 from datalens_service.models.scattering import planes_at_once
 from datalens_service.privacy.accounting import limit_units

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from datalens_service.models.generators import networks
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.networks import architectures
-from datalens_service.models.generators.networks.class_networks import ClassNetworks
+from datalens_service.models.generators.networks import ClassNetworks
 from datalens_service.models.trainer import StudentTrainer
 
 from .builders import schema_of
@@ -18,8 +18,8 @@ SETTINGS = {"architecture": "class_networks", "z_dim": 6, "frequencies": 12, "hi
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 16, 16), (2, 9, 6)], ids=str)
 def test_images_of_every_size(shape: tuple[int, int, int]):
     schema = schema_of(*shape)
-    tensors = architectures.build_network(SETTINGS, schema).tensors()
-    images = architectures.draw(tensors, SETTINGS, schema, np.array([0, 1, 2, 0]), np.random.default_rng(1))
+    tensors = networks.build_network(SETTINGS, schema).tensors()
+    images = networks.draw(tensors, SETTINGS, schema, np.array([0, 1, 2, 0]), np.random.default_rng(1))
     assert images.shape == (4, schema.dimensions)
     assert 0.0 <= images.min() < images.max() <= 1.0
 
@@ -45,7 +45,7 @@ def test_images_move_within_the_low_frequencies():
 
 def test_it_follows_directions_and_is_stored(tmp_path: Path):
     schema = schema_of(1, 8, 8)
-    trainer = StudentTrainer(architectures.build_network(SETTINGS, schema), schema, "cpu", learning_rate=0.01)
+    trainer = StudentTrainer(networks.build_network(SETTINGS, schema), schema, "cpu", learning_rate=0.01)
     for seed in range(200):
         images, _ = trainer.propose(seed, 6, balanced=True)
         trainer.update((0.9 - images).numpy(), 1.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.models.compression import keep_energy, keep_largest
+from datalens_service.methods.descent.unit_gradients import keep_energy, keep_largest
 
 KEEP = [0.6, 0.7, 0.8, 1.0]
 

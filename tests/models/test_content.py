@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datalens_service.models.generators.outlines.content import are_drawings
+from datalens_service.methods.sums.content_count import are_drawings
 
 
 def image(ground: int, ink: int, side: int = 28) -> np.ndarray:

@@ -6,9 +6,9 @@ import torch
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidInput
+from datalens_service.models.generators import networks
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.networks import architectures
-from datalens_service.models.generators.networks.deconv import DeconvGenerator
+from datalens_service.models.generators.networks import DeconvGenerator
 
 from .builders import schema_of
 
@@ -16,8 +16,8 @@ SETTINGS = {"architecture": "student", "z_dim": 6, "hidden": 32, "maps": 8}
 
 
 def draw(schema: Schema, labels: list[int], seed: int = 1, weights: int = 0) -> np.ndarray:
-    tensors = architectures.build_network(SETTINGS, schema, weights).tensors()
-    return architectures.draw(tensors, SETTINGS, schema, np.array(labels), np.random.default_rng(seed))
+    tensors = networks.build_network(SETTINGS, schema, weights).tensors()
+    return networks.draw(tensors, SETTINGS, schema, np.array(labels), np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (2, 9, 6)], ids=str)
@@ -65,7 +65,7 @@ def test_every_layer_reads_the_label(schema: Schema, layer: str):
 
 
 def test_an_image_depends_on_nothing_else_in_its_batch(schema: Schema):
-    network = architectures.build_network(SETTINGS, schema).eval()
+    network = networks.build_network(SETTINGS, schema).eval()
     inputs = torch.rand(5, 6)
     with torch.no_grad():
         together = network(inputs, torch.arange(5) % 3)
@@ -82,12 +82,12 @@ def test_draws_repeat_by_seed_and_differ_without(schema: Schema):
 @pytest.mark.parametrize("settings", [SETTINGS, {"architecture": "refined", "rank": 4, "width": 3}])
 def test_building_a_network_draws_nothing_from_the_global_generator(schema: Schema, settings: dict):
     before = torch.get_rng_state()
-    architectures.build_network(settings, schema)
+    networks.build_network(settings, schema)
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_a_stored_generator_draws_the_same(schema: Schema, tmp_path: Path):
-    tensors = architectures.build_network(SETTINGS, schema, seed=4).tensors()
+    tensors = networks.build_network(SETTINGS, schema, seed=4).tensors()
     generator = Generator("network", schema, SETTINGS, tensors)
     generator.save(tmp_path / "generator.safetensors")
     loaded = Generator.load(tmp_path / "generator.safetensors")
@@ -98,13 +98,13 @@ def test_a_stored_generator_draws_the_same(schema: Schema, tmp_path: Path):
 @pytest.mark.parametrize("settings", [{}, {"architecture": "diffusion"}, {"architecture": "student"}])
 def test_unknown_settings_are_refused(schema: Schema, settings: dict):
     with pytest.raises(InvalidInput, match="architecture"):
-        architectures.draw({}, settings, schema, np.zeros(1, dtype=np.int64), np.random.default_rng(0))
+        networks.draw({}, settings, schema, np.zeros(1, dtype=np.int64), np.random.default_rng(0))
 
 
 def test_tensors_of_another_network_are_refused(schema: Schema):
-    tensors = architectures.build_network(SETTINGS, schema).tensors()
+    tensors = networks.build_network(SETTINGS, schema).tensors()
     missing = {name: value for name, value in tensors.items() if name != "norm1.running_mean"}
     wider = {**tensors, "deconv2.bias": np.zeros(33, dtype=np.float32)}
     for wrong in (missing, wider, {**tensors, "extra": np.zeros(1, dtype=np.float32)}):
         with pytest.raises(InvalidInput, match="do not fit"):
-            architectures.draw(wrong, SETTINGS, schema, np.zeros(1, dtype=np.int64), np.random.default_rng(0))
+            networks.draw(wrong, SETTINGS, schema, np.zeros(1, dtype=np.int64), np.random.default_rng(0))

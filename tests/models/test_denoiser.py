@@ -5,8 +5,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from datalens_service.models.generators.denoiser.denoiser import Denoiser, follow_path, noise_schedule
-from datalens_service.models.generators.denoiser.denoiser_fit import as_planes, fit_denoiser
+from datalens_service.models.generators.denoiser.denoiser import (
+    Denoiser,
+    as_planes,
+    fit_denoiser,
+    follow_path,
+    noise_schedule,
+)
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
 
 from .builders import schema_of

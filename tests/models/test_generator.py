@@ -16,10 +16,10 @@ from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserS
 from datalens_service.models.generators.gaussian import labelled
 from datalens_service.models.generators.gaussian.guided import pack
 from datalens_service.models.generators.generator import KINDS, Generator
-from datalens_service.models.generators.networks.architectures import build_network
+from datalens_service.models.generators.networks import build_network
 from datalens_service.models.generators.outlines import rejection as rejecting
 from datalens_service.models.generators.outlines.level_sets import LevelSets
-from datalens_service.models.generators.outlines.topology import TOPOLOGY_NUMBERS
+from datalens_service.models.generators.outlines.rejection import TOPOLOGY_NUMBERS
 
 from .builders import schema_of
 

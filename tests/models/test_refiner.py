@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from datalens_service.data.dataset import Schema
+from datalens_service.models.generators import networks
 from datalens_service.models.generators.gaussian import gaussian as gaussian_model
-from datalens_service.models.generators.networks import architectures
-from datalens_service.models.generators.networks.refiner import RefinedGaussian, Refiner
+from datalens_service.models.generators.networks import RefinedGaussian, Refiner
 
 from .builders import Tensors, schema_of
 
@@ -19,7 +19,7 @@ def refined(schema: Schema, gaussian: Tensors) -> RefinedGaussian:
 def test_starts_as_the_gaussian_itself(schema: Schema, gaussian: Tensors):
     network = refined(schema, gaussian)
     labels = np.arange(30) % 3
-    images = architectures.draw(network.tensors(), network.settings(), schema, labels, np.random.default_rng(5))
+    images = networks.draw(network.tensors(), network.settings(), schema, labels, np.random.default_rng(5))
     expected = gaussian_model.draw(gaussian, {}, schema, labels, np.random.default_rng(5))
     np.testing.assert_array_equal(images, expected)
     assert 0.1 < (images == 0).mean() < 0.9, "the comparison must include clipped pixels"
@@ -31,7 +31,7 @@ def test_a_changed_refiner_changes_the_images(schema: Schema, gaussian: Tensors)
     tensors["refiner.biases.2"] += 0.1
     labels = np.zeros(4, dtype=np.int64)
     draws = [
-        architectures.draw(weights, network.settings(), schema, labels, np.random.default_rng(5))
+        networks.draw(weights, network.settings(), schema, labels, np.random.default_rng(5))
         for weights in (network.tensors(), tensors)
     ]
     assert (draws[1] >= draws[0]).all()

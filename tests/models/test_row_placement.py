@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from datalens_service.models import per_record
-from datalens_service.models.per_record import PerRecordGradients
-from datalens_service.models.row_placement import ignores_placement, products_ignore_placement
+from datalens_service.models.per_record import PerRecordGradients, ignores_placement, products_ignore_placement
 
 _IMPORTED_LATE = """
 import torch

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datalens_service.models.generators.outlines.topology import topology
+from datalens_service.models.generators.outlines.rejection import topology
 
 
 def image(*rows: str) -> np.ndarray:

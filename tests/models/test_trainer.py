@@ -4,8 +4,8 @@ import torch
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import CheckpointMismatch, InvalidInput, InvalidSpec, StateConflict
-from datalens_service.models.generators.networks import architectures
-from datalens_service.models.generators.networks.image_network import ImageNetwork
+from datalens_service.models.generators import networks
+from datalens_service.models.generators.networks import ImageNetwork
 from datalens_service.models.trainer import StudentTrainer
 
 from .builders import Tensors
@@ -16,7 +16,7 @@ BOTH = pytest.mark.parametrize("settings", [STUDENT, REFINED], ids=["student", "
 
 
 def network(settings: dict, schema: Schema, gaussian: Tensors, seed: int = 0) -> ImageNetwork:
-    found = architectures.build_network(settings, schema, seed)
+    found = networks.build_network(settings, schema, seed)
     if settings is REFINED:
         found.load(gaussian, partial=True)
     return found
@@ -27,7 +27,7 @@ def trainer(settings: dict, schema: Schema, gaussian: Tensors, **options: float)
 
 
 def drawn(found: StudentTrainer, schema: Schema, labels: np.ndarray) -> np.ndarray:
-    return architectures.draw(found.tensors(), found.settings(), schema, labels, np.random.default_rng(9))
+    return networks.draw(found.tensors(), found.settings(), schema, labels, np.random.default_rng(9))
 
 
 @BOTH
@@ -186,7 +186,7 @@ def test_a_restored_trainer_goes_on_as_if_never_stopped(settings: dict, schema: 
     go_on(whole, range(3))
     saved = whole.state()
     go_on(whole, range(3, 6))
-    resumed = StudentTrainer(architectures.build_network(settings, schema, seed=8), schema, "cpu", averaging=0.9)
+    resumed = StudentTrainer(networks.build_network(settings, schema, seed=8), schema, "cpu", averaging=0.9)
     resumed.restore(saved)
     go_on(resumed, range(3, 6))
     for name, value in whole.state().items():
@@ -206,7 +206,7 @@ def test_a_student_has_no_place_for_a_gaussian(schema: Schema, gaussian: Tensors
 
 
 def test_a_released_gaussian_can_arrive_after_the_start(schema: Schema, gaussian: Tensors):
-    late = StudentTrainer(architectures.build_network(REFINED, schema), schema, "cpu")
+    late = StudentTrainer(networks.build_network(REFINED, schema), schema, "cpu")
     late.load_initial(gaussian)
     early = trainer(REFINED, schema, gaussian)
     for name, value in early.tensors().items():

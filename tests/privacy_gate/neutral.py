@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from datalens_service.methods import DpSgd
+from datalens_service.methods.descent import unit_gradients
 from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters
-from datalens_service.models import compression
 from datalens_service.privacy import individual
 
 from . import detect_contributions, detect_individual, detect_price
@@ -46,14 +46,14 @@ class NeutralChange:
 
 def squares_are_compared_with_the_norm(patch: pytest.MonkeyPatch) -> None:
     """The line of the published listing: squares add up to at most k times the norm, not its square."""
-    keep_energy = compression.keep_energy
+    keep_energy = unit_gradients.keep_energy
 
     def unsquared(rows: torch.Tensor, share: float) -> torch.Tensor:
         norms = rows.norm(dim=1).clamp(min=1e-12)
         shares = [min(1.0, share / float(norm)) for norm in norms]
         return torch.cat([keep_energy(row[None], part) for row, part in zip(rows, shares, strict=True)])
 
-    patch.setattr(compression, "keep_energy", unsquared)
+    patch.setattr(unit_gradients, "keep_energy", unsquared)
 
 
 def largest_places_are_priced_at_root_k(patch: pytest.MonkeyPatch) -> None:

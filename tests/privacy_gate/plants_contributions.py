@@ -23,7 +23,7 @@ from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods import private_evolution, public_votes
-from datalens_service.methods.descent import record_noise
+from datalens_service.methods.descent import denoiser_gradients
 from datalens_service.methods.last_layer import guided, rejection
 from datalens_service.methods.sums import mixture, moments, pooled_moments, record_sums, shapes
 from datalens_service.methods.voting import training_run
@@ -210,12 +210,14 @@ def mean_features_are_centred(patch: pytest.MonkeyPatch) -> None:
 
 def noise_of_records_follows_their_position(patch: pytest.MonkeyPatch) -> None:
     """A denoiser's noise is drawn in the order of the batch: who comes behind a missing record gets another one."""
-    choose = record_noise.NoiseBank.choose
+    choose = denoiser_gradients.NoiseBank.choose
 
-    def in_turn(self: record_noise.NoiseBank, hashes: torch.Tensor, draws: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def in_turn(
+        self: denoiser_gradients.NoiseBank, hashes: torch.Tensor, draws: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         return choose(self, torch.arange(len(hashes)) << 60, draws)
 
-    patch.setattr(record_noise.NoiseBank, "choose", in_turn)
+    patch.setattr(denoiser_gradients.NoiseBank, "choose", in_turn)
 
 
 def clipping_at_the_median_length(patch: pytest.MonkeyPatch) -> None:

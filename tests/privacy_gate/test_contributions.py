@@ -19,9 +19,9 @@ from datalens_service.methods import (
     Rejection,
     RejectionOrDiffusion,
 )
+from datalens_service.methods.sums.content_count import are_drawings
 from datalens_service.methods.voting.teachers import AnyTeacher
 from datalens_service.methods.voting.voting_method import VotingMethod
-from datalens_service.models.generators.outlines.content import are_drawings
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 

@@ -14,7 +14,7 @@ from privacy_gate.log_lines import EVENTS, OUTLINE, check, parsed
 
 ROOT = Path(__file__).parents[2]
 LOGGING_ROOMS = (
-    ROOT / "datalens_service" / "evaluation" / "attempts.py",
+    ROOT / "datalens_service" / "evaluation" / "evaluate.py",
     ROOT / "datalens_service" / "gateways" / "startup.py",
     *sorted((ROOT / "datalens_service" / "jobs").glob("*.py")),
 )

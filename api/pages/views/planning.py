@@ -13,7 +13,7 @@ from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.models.encoders.imagenet_lite0 import takes_photographs
 from datalens_service.notation import RefusedMember, json_value
-from datalens_service.planning.choices import OFFERED, TEACH, TITLES
+from datalens_service.planning.job_names import OFFERED, TEACH, TITLES
 from datalens_service.planning.presets import DEFAULT_PRESET
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import round_down

@@ -6,7 +6,7 @@ Every file says that it is synthetic and carries the card, and equal input gives
 from typing import Final
 
 from datalens_service.data.export import image_folder, npz, parquet, webdataset
-from datalens_service.data.export.grid import sample_grid
+from datalens_service.data.export.png import sample_grid
 from datalens_service.data.export.writer import ArchivePlace, Writer, WrittenImages
 
 _FORMATS: Final = (

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from datalens_service.data.export.licence import LICENCES, OF_PUBLIC_IMAGES
 from datalens_service.data.export.pages import USES, usefulness
-from datalens_service.data.export.provenance import TRAINED_ALGORITHMIC_MEDIA, is_verbatim
+from datalens_service.data.export.writer import TRAINED_ALGORITHMIC_MEDIA, is_verbatim
 
 Json = dict[str, Any]
 

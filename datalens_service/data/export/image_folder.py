@@ -7,10 +7,8 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.png import choose_encoder
-from datalens_service.data.export.provenance import provenance
-from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer, WrittenImages
+from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer, WrittenImages, fixed_entry, provenance
 
 _NAME_LENGTH: Final = 64
 

@@ -36,11 +36,7 @@ LICENCES: Final[dict[str, Licence]] = {
 
 
 def licence_text(spdx: str, of_images: str | None = None) -> str:
-    """The file LICENSE.
-
-    Args:
-        of_images: What was declared of public images that keep their own; None if there are none.
-    """
+    """The file LICENSE; `of_images`: what was declared of public images that keep their own, None if there are none."""
     licence = LICENCES[spdx]
     if of_images is not None:
         return (

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.licence import licence_text
 from datalens_service.data.export.pages import guarantee, usefulness
 from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE, sums_document
+from datalens_service.data.export.writer import fixed_entry
 from datalens_service.signatures import SigningKey
 
 _TASKS: Final = {"classifier": "image-classification"}

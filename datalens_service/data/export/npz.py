@@ -8,9 +8,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from datalens_service.data.export.fixed_zip import fixed_entry
-from datalens_service.data.export.provenance import provenance
-from datalens_service.data.export.writer import ArchivePlace, Writer, WrittenImages
+from datalens_service.data.export.writer import ArchivePlace, Writer, WrittenImages, fixed_entry, provenance
 
 
 def write(path: Path, released: WrittenImages) -> None:

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from datalens_service.data.export.grid import MOST_ROWS
 from datalens_service.data.export.licence import LICENCES, OF_PUBLIC_IMAGES, describe_public_images
-from datalens_service.data.export.provenance import is_verbatim
+from datalens_service.data.export.png import MOST_ROWS
+from datalens_service.data.export.writer import is_verbatim
 from datalens_service.data.preparation_settings import PrepareSettings
 
 _ACCURACIES: Final = {
@@ -58,7 +58,7 @@ def dataset_card(
         f"pretty_name: {json.dumps(name, ensure_ascii=False)}",
         "task_categories: [image-classification]",
         f"tags: [{'public-images' if is_verbatim(card) else 'synthetic'}, differential-privacy]",
-        f"size_categories: [{json.dumps(_size(count))}]",
+        f"size_categories: [{json.dumps(next((name for limit, name in _SIZES if count < limit), '1M<n<10M'))}]",
         "configs:",
         "- config_name: default",
         "  data_files:",
@@ -182,10 +182,6 @@ def _plugin(card: Mapping[str, Any]) -> str:
     """A word about a method that is not the product's own."""
     plugin = card.get("plugin")
     return "" if plugin is None else f", a plug-in of {plugin['distribution']} {plugin['version']}"
-
-
-def _size(count: int) -> str:
-    return next((name for limit, name in _SIZES if count < limit), "1M<n<10M")
 
 
 def _plain(name: str) -> str:

@@ -16,10 +16,9 @@ from typing import Any, Final
 
 from datalens_service.data.export import WRITERS, ArchivePlace
 from datalens_service.data.export.croissant import DataFile, croissant
-from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.licence import describe_licence, licence_text
 from datalens_service.data.export.pages import SAMPLES, dataset_card, datasheet, description
-from datalens_service.data.export.provenance import is_verbatim, provenance
+from datalens_service.data.export.writer import fixed_entry, is_verbatim, provenance
 from datalens_service.signatures import SigningKey
 
 SUMS: Final = "SHA256SUMS"
@@ -53,11 +52,8 @@ def write_bundle(
     further: Mapping[str, bytes],
     key: SigningKey,
 ) -> None:
-    """Write the zip; equal input gives equal bytes.
-
-    Args:
-        further: More public files by name, `privacy.json`, the proof of the job, among them.
-    """
+    """Write the zip; `further` are more public files by name, `privacy.json`, the job's proof, too. Equal input gives
+    equal bytes."""
     place = WRITERS[format].archive_place
     sums = _digests(images, place)
     data = DataFile(place.name, place.media_type, sums.get(place.name, ""), images.stat().st_size)

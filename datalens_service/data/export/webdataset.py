@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from datalens_service.data.export.png import choose_encoder
-from datalens_service.data.export.provenance import provenance
-from datalens_service.data.export.writer import ArchivePlace, Writer, WrittenImages
+from datalens_service.data.export.writer import ArchivePlace, Writer, WrittenImages, provenance
 
 CARD: Final = "__card.json__"
 CLASSES: Final = "__classes.json__"

@@ -1,9 +1,11 @@
-"""One output format: what it is called, what its files are, and who writes them."""
+"""What all output formats share: how one is described, what its files say of themselves, and zip entries."""
 
-from collections.abc import Callable
+import json
+import zipfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,3 +55,40 @@ class Writer:
     def archive_place(self) -> ArchivePlace:
         """Its place in a release archive."""
         return self.archived_as or ArchivePlace(f"data/synthetic.{self.suffix}", self.media_type)
+
+
+_EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
+_UNIX: Final = 3
+_READABLE: Final = 0o100644 << 16
+
+
+def fixed_entry(name: str, compression: int) -> zipfile.ZipInfo:
+    """An entry without clock, user or operating system in it."""
+    entry = zipfile.ZipInfo(name, _EARLIEST)
+    entry.create_system, entry.external_attr, entry.compress_type = _UNIX, _READABLE, compression
+    return entry
+
+
+TRAINED_ALGORITHMIC_MEDIA: Final = "http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"
+"""IPTC Digital Source Type of media made by a trained model."""
+
+XMP: Final = (
+    '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>'
+    '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+    '<rdf:Description rdf:about="" xmlns:Iptc4xmpExt="http://iptc.org/std/Iptc4xmpExt/2008-02-29/">'
+    f"<Iptc4xmpExt:DigitalSourceType>{TRAINED_ALGORITHMIC_MEDIA}</Iptc4xmpExt:DigitalSourceType>"
+    '</rdf:Description></rdf:RDF></x:xmpmeta><?xpacket end="r"?>'
+)
+"""XMP packet that says the same inside a PNG."""
+
+
+def is_verbatim(card: Mapping[str, Any]) -> bool:
+    """Whether images are public ones as they are, so that no model made them."""
+    return bool((card.get("public_images") or {}).get("verbatim"))
+
+
+def provenance(card: dict[str, Any]) -> str:
+    """The card as canonical JSON, with `synthetic` and, if so, `digital_source_type` set whatever the card says."""
+    made = {} if is_verbatim(card) else {"digital_source_type": TRAINED_ALGORITHMIC_MEDIA}
+    statement = {**card, "synthetic": not is_verbatim(card), **made}
+    return json.dumps(statement, sort_keys=True, ensure_ascii=False, allow_nan=False)

@@ -20,15 +20,18 @@ from typing import Final
 from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
 from datalens_service.data.readers.groups import find_groups, persons_among, read_patients
 from datalens_service.data.readers.image_entries import (
+    LAYOUTS,
     ImageEntry,
+    by_split,
     decode_entries,
     holds_images,
     image_entries,
     is_ignored,
+    split_named,
+    without_wrapper,
 )
 from datalens_service.data.readers.labels import column_of_texts
 from datalens_service.data.readers.metadata import Metadata, note_metadata, read_metadata
-from datalens_service.data.readers.splits import LAYOUTS, by_split, split_named, without_wrapper
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.images import Patient
 from datalens_service.data.untrusted.source import Source

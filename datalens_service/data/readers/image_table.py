@@ -17,14 +17,15 @@ from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
 from datalens_service.data.readers.groups import find_groups, read_patients
 from datalens_service.data.readers.image_entries import (
     ImageEntry,
+    by_split,
     decode_entries,
     holds_images,
     image_entries,
     is_metadata,
+    without_wrapper,
 )
 from datalens_service.data.readers.labels import column_of_texts
 from datalens_service.data.readers.metadata import Metadata, note_metadata, read_metadata
-from datalens_service.data.readers.splits import by_split, without_wrapper
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.source import Source
 from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles, ValidationErrors

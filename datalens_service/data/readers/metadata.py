@@ -33,11 +33,7 @@ _BYTE_ORDER_MARKS: Final = {
 
 
 class Row(NamedTuple):
-    """What a table says of one file.
-
-    Attributes:
-        label: As text; None if the table has no labels.
-    """
+    """What a table says of one file; `label` as text, None if the table has no labels."""
 
     place: str
     label: str | None

@@ -39,9 +39,8 @@ from datalens_service.data.readers.columns import (
     is_person_column,
     refused_columns,
 )
-from datalens_service.data.readers.image_entries import is_ignored
+from datalens_service.data.readers.image_entries import TEST, TRAIN, UNUSED, is_ignored, split_named
 from datalens_service.data.readers.labels import check_one_kind, column_of_values
-from datalens_service.data.readers.splits import TEST, TRAIN, UNUSED, split_named
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Entry, refusing
 from datalens_service.data.untrusted.images import HEAD_BYTES, DecodedImages, decode_all
@@ -74,11 +73,7 @@ class _Columns(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """One file as it is stored.
-
-    Attributes:
-        groups: Of each; None if the file has no column of them.
-    """
+    """One file as it is stored; `groups` of each record, None if the file has no column of them."""
 
     name: str
     images: list[bytes]

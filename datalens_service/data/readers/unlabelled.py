@@ -21,11 +21,8 @@ _FOREIGN: Final = (
 
 
 class Unlabelled(NamedTuple):
-    """Images in the order in which they are predicted.
-
-    Attributes:
-        names: Of the files, sorted; empty for arrays and for a single picture.
-    """
+    """Images in the order in which they are predicted, and `names` of their files, sorted; none for arrays and for one
+    picture."""
 
     images: Images
     names: tuple[str, ...]

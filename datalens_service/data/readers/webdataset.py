@@ -18,13 +18,14 @@ from datalens_service.data.readers.columns import GROUP, find_column, group_word
 from datalens_service.data.readers.groups import find_groups, read_patients
 from datalens_service.data.readers.image_entries import (
     ImageEntry,
+    by_split,
     check_entry,
     decode_entries,
     holds_images,
     is_ignored,
+    without_wrapper,
 )
 from datalens_service.data.readers.labels import column_of_texts, column_of_values
-from datalens_service.data.readers.splits import by_split, without_wrapper
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Entry, refusing
 from datalens_service.data.untrusted.images import is_image_name
@@ -82,15 +83,12 @@ READER = Reader(
 def _index(
     called: str, records: list[_Record], names: ClassNames | None, source: Source, choices: ReadingChoices
 ) -> RecordIndex:
-    texts = [record.label for record in records]
-    column = column_of_texts([str(text) for text in texts]) if _all_texts(texts) else column_of_values(texts)
+    labels = [record.label for record in records]
+    texts = [label for label in labels if isinstance(label, str)]
+    column = column_of_texts(texts) if len(texts) == len(labels) else column_of_values(labels)
     reading = decode_entries(source, [record.file for record in records], choices)
     groups = partial(_groups, records, source, choices) if called == "the training split" else Groups
     return RecordIndex(called, column._replace(names=names), reading, groups)
-
-
-def _all_texts(labels: list[object]) -> bool:
-    return all(isinstance(label, str) for label in labels)
 
 
 def _records(source: Source, choices: ReadingChoices) -> list[_Record]:

@@ -38,11 +38,7 @@ TOO_SLOW: Final = "Reading the file took too long. Upload fewer or smaller image
 
 @dataclass(frozen=True)
 class Confinement:
-    """Limits of the process.
-
-    Attributes:
-        seconds: Time until it is killed, of the clock and of the processor.
-    """
+    """Limits of the process; `seconds` until it is killed, of the clock and of the processor."""
 
     memory_bytes: int
     seconds: int

@@ -158,11 +158,7 @@ def decode(data: bytes, limits: Limits) -> Picture:
 
 
 class DecodedImages(NamedTuple):
-    """Images of a split.
-
-    Attributes:
-        rows: int64 (n,), which files they are of: all, unless unreadable ones are left out.
-    """
+    """Images of a split; `rows`, int64 (n,), are the files they are of: all, unless unreadable ones are left out."""
 
     images: Images
     rows: NDArray[np.int64]

@@ -54,11 +54,7 @@ class Member:
 
 @dataclass(frozen=True)
 class ZipArchive:
-    """An open zip whose directory passed every check.
-
-    Attributes:
-        entries: Its files, without directories, in stored order.
-    """
+    """An open zip whose directory passed every check; `entries` are its files, without directories, in stored order."""
 
     file: zipfile.ZipFile
     entries: tuple[Entry, ...]
@@ -97,7 +93,9 @@ def open_archive(path: Path, limits: Limits, encoding: str | None = None) -> Ite
         infos = file.infolist()
         _check_sizes(infos, size, limits)
         members = [Member(normal(plain_name(_stored_name(info, encoding))), info) for info in infos]
-        _check_kinds(members)
+        for member in members:
+            if stat.S_IFMT(member.info.external_attr >> 16) not in _PLAIN_KINDS:
+                raise not_plain(member.filename)
         check_names(member.filename for member in members)
         files = tuple(member for member in members if not member.filename.endswith("/"))
         folders = tuple(member.filename[:-1] for member in members if member.filename.endswith("/"))
@@ -132,12 +130,6 @@ def _check_sizes(entries: Sequence[zipfile.ZipInfo], archive_bytes: int, limits:
     # Entries that share their bytes are how a small archive becomes a large one without a high ratio.
     if sum(entry.compress_size for entry in entries) > archive_bytes:
         raise InvalidDataset(DAMAGED)
-
-
-def _check_kinds(members: Sequence[Member]) -> None:
-    for member in members:
-        if stat.S_IFMT(member.info.external_attr >> 16) not in _PLAIN_KINDS:
-            raise not_plain(member.filename)
 
 
 def _stored_name(info: zipfile.ZipInfo, encoding: str | None) -> str:

@@ -124,11 +124,7 @@ class Comparison(NamedTuple):
 
 
 class Comparisons(NamedTuple):
-    """Three sets under one extractor, on one scale.
-
-    Attributes:
-        baseline: The average real image of each class.
-    """
+    """Three sets under one extractor, on one scale; `baseline` is the average real image of each class."""
 
     extractor: Extractor
     synthetic: Comparison

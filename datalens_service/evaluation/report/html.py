@@ -14,10 +14,16 @@ from datalens_service.evaluation.measures import written
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
 from datalens_service.evaluation.report.attacks import AttackFinding
-from datalens_service.evaluation.report.bars import Bar, MetricBars, accuracy_bars, metric_bars
-from datalens_service.evaluation.report.charts import Spent, epsilon_delta_curve, epsilon_over_releases
-from datalens_service.evaluation.report.galleries import neighbour_gallery, sample_gallery
-from datalens_service.evaluation.report.pictures import Pictures
+from datalens_service.evaluation.report.charts import (
+    Bar,
+    MetricBars,
+    Spent,
+    accuracy_bars,
+    epsilon_delta_curve,
+    epsilon_over_releases,
+    metric_bars,
+)
+from datalens_service.evaluation.report.pictures import Pictures, neighbour_gallery, sample_gallery
 from datalens_service.evaluation.report.privacy_statement import FormerTier, Tier, current_tier
 from datalens_service.evaluation.report.roc import roc_curve
 from datalens_service.evaluation.report.summary import right_guesses, shown

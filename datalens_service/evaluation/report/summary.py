@@ -12,11 +12,8 @@ from datalens_service.evaluation.report.result_wording import choose_wording
 def summary(
     method: str, privacy: PrivacyStatement, result: str = "generator", about_method: Sequence[str] = ()
 ) -> list[str]:
-    """What was made and why, and what is promised; public.
-
-    Args:
-        about_method: What the images look like, and how much of each is learned; empty sentences are left out.
-    """
+    """What was made and why, and what is promised; public. `about_method`: how images look, how much of each is
+    learned."""
     wording = choose_wording(result)
     headline, replaced, unit = privacy.headline, privacy.replace_one, privacy.unit
     return [

@@ -20,8 +20,7 @@ from datalens_service.methods.descent.dp_sgd_parameters import summed_units
 from datalens_service.methods.last_layer.scattering import ScatteringGradientsRun
 from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.sums.record_sums import StatelessRun
-from datalens_service.models.generators.denoiser.denoiser import Denoiser
-from datalens_service.models.generators.denoiser.denoiser_fit import BATCH, fit_denoiser, update_average
+from datalens_service.models.generators.denoiser.denoiser import BATCH, Denoiser, fit_denoiser, update_average
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
 from datalens_service.models.generators.denoiser.diffusion import pack
 from datalens_service.models.generators.generator import Generator

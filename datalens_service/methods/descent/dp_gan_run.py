@@ -19,7 +19,7 @@ from datalens_service.methods.sums.moments import Moments, MomentsRun
 from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.discriminator import image_directions, logits_of_labels
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.networks.architectures import build_network
+from datalens_service.models.generators.networks import build_network
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.models.released import select_part
 from datalens_service.models.trainer import StudentTrainer

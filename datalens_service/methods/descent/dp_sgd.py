@@ -15,10 +15,9 @@ from datalens_service.mechanisms import GradientSum, IndividualHistogram, VonMis
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
-from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters, summed_units
+from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters, plan_descent, summed_units
 from datalens_service.methods.descent.iterates import bytes_of_iterates, check_room
 from datalens_service.methods.descent.noisy_directions import PartitionedRun, drowned_directions
-from datalens_service.methods.descent.planned_descent import plan_descent
 from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_size, num_weights

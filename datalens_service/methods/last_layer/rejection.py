@@ -29,7 +29,7 @@ from datalens_service.methods.last_layer.scattering import ENCODING_LENGTH, Scat
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated
 from datalens_service.methods.sums.shapes import Shapes, ShapesRun, redraw
 from datalens_service.models.generators.outlines.level_sets import Content
-from datalens_service.models.generators.outlines.topology import TOPOLOGY_NUMBERS
+from datalens_service.models.generators.outlines.rejection import TOPOLOGY_NUMBERS
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Number
 

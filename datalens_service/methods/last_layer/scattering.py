@@ -37,7 +37,7 @@ from datalens_service.models.classifiers.sizes import MOST_FEATURES, largest_sca
 from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEncoder
 from datalens_service.models.exact_products import on_grid
 from datalens_service.models.public_source import PublicEncoder
-from datalens_service.phases import Tell, tell_part
+from datalens_service.phases import tell_part
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
@@ -242,7 +242,9 @@ class ScatteringGradientsRun(StatelessRun):
             return
         basis = self._fit_basis()
         if self._features is None:
-            self._features = self._records.map(encoded_features, basis, self._tell_of_records())
+            self._features = self._records.map(
+                encoded_features, basis, tell_part(self._options.tell, self._share_of_samples(), 1.0)
+            )
         layer = Layer(self._weights, self._parameters.error_norm)
         released = self._features.release(
             self._gradients, layer_gradients, layer, step=step, account=account, noise=noise
@@ -254,9 +256,6 @@ class ScatteringGradientsRun(StatelessRun):
         schema, parameters = self._records.schema, self._parameters
         samples = parameters.samples if parameters.warm_start is not None else 0
         return samples / (samples + schema.num_units * schema.records_per_unit)
-
-    def _tell_of_records(self) -> Tell:
-        return tell_part(self._options.tell, self._share_of_samples(), 1.0)
 
     def _classifier(self) -> Classifier:
         """The classifier with the average of its weights so far."""

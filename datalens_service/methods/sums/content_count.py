@@ -1,23 +1,45 @@
 """What images show, drawings or objects, by one noisy count: of records that are drawings, less the others.
 
-Guarantee: that of `VectorSum` (docs/mechanisms/moments.md). A record enters with 1 or -1, a function of its image alone
-(models/generators/outlines/content.py).
+Guarantee: that of `VectorSum` (docs/mechanisms/moments.md). A record enters with 1 or -1, a function of its image
+alone: whether that is a drawing, bright strokes of one brightness on a dark ground. Levels were chosen on MNIST, of
+which 97 in 100 training images are drawings by them, and on Fashion-MNIST, of which 16 are.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Schema
+from datalens_service.data.dataset import Images, Schema
 from datalens_service.mechanisms import VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.methods.sums.record_sums import calibrated
-from datalens_service.models.generators.outlines.content import are_drawings
 from datalens_service.models.generators.outlines.level_sets import Content
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
+
+_DARK, _BRIGHT = 64, 192
+_LEAST_GROUND: Final = 0.6
+"""Of all pixels, dark ones."""
+_LEAST_BRIGHT: Final = 0.5
+"""Of the pixels that are not dark, bright ones: the others are edges of strokes, or shades of objects."""
+_ROWS: Final = 4096
+
+
+def are_drawings(images: Images) -> NDArray[np.bool_]:
+    """(n,) whether images (n, height, width, channels) have a dark ground and few shades."""
+    parts = [_of_batch(images[row : row + _ROWS]) for row in range(0, len(images), _ROWS)]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+
+
+def _of_batch(images: Images) -> NDArray[Any]:
+    brightness = images.max(axis=3)
+    pixels = brightness.shape[1] * brightness.shape[2]
+    ink, bright = (brightness >= _DARK).sum(axis=(1, 2)), (brightness >= _BRIGHT).sum(axis=(1, 2))
+    # Whole numbers on both sides: no rounding decides.
+    return np.asarray((ink <= (1 - _LEAST_GROUND) * pixels) & (bright >= _LEAST_BRIGHT * ink))
+
 
 # Of μ². Of 60,000 records at ε = 1 the noise is that of 40.
 _SHARE: Final = 0.01

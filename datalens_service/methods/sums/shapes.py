@@ -94,11 +94,8 @@ class Shapes(WalledMethod):
 
 
 class Encoding(NamedTuple):
-    """What contributions are made with: public lengths, released means (classes, dimensions) and basis, how wide.
-
-    Attributes:
-        width: Columns that the mechanism sums; vectors that are shorter end in zeros.
-    """
+    """What contributions are made with: public lengths, released means (classes, dimensions) and basis, and `width`,
+    columns that the mechanism sums; vectors that are shorter end in zeros."""
 
     codec: LevelSets
     vector_norm: float

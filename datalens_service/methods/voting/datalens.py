@@ -3,21 +3,66 @@
 DataLens (CCS 2021); options of our own are marked in docs/methods.md.
 """
 
-from typing import final
+from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, final
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from datalens_service.mechanisms import AnyVotes, Threshold, TopAggParameters, VoteMechanism, VoteParameters
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
-from datalens_service.methods.voting.parameters import DataLensParameters
+from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun, named
+from datalens_service.methods.voting.voting_method import TEACHER_SHORT_NAMES, TeacherSettings, VotingMethod
 from datalens_service.privacy.randomness import TrainingRandomness
+from datalens_service.strict import Flag, Number
+from datalens_service.voices import speak
+
+
+class _VoteSettings(TeacherSettings):
+    """Before those of the student, where specs of all versions have them."""
+
+    votes: Annotated[AnyVotes, Field(discriminator="name"), BeforeValidator(named)] = Field(
+        default=TopAggParameters(), description="DataLens' own votes, those of D2P-Fed, FetchSGD, G-PATE or GS-WGAN."
+    )
+    clip: Number = Field(default=1e-5, gt=0, description="Clipping bound of a gradient coordinate.")
+    stochastic: Flag = Field(default=True, description="Stochastic signs, as in TopkStoSignGrad.")
+    threshold: Threshold = Field(default=0.7, description="β as a fraction of num_teachers, or 'none'.")
 
 
 @final
-class DataLens(DataLensParameters):
+class DataLens(VotingMethod, _VoteSettings):
     """Parameters of DataLens; the defaults are the original's for MNIST at ε = 1, with a smaller teacher.
 
     Exactly what the budget pays for is derived: with `noise_stddev` given, the number of steps; with `steps`
     given, the noise; with both, the smaller run.
     """
+
+    short_names: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "top_k": ("votes", "top_k"),
+        "levels": ("votes", "levels"),
+        "sketch_rows": ("votes", "rows"),
+        "sketch_columns": ("votes", "columns"),
+        **TEACHER_SHORT_NAMES,
+    }
+
+    name: Literal["datalens"] = "datalens"
+
+    @model_validator(mode="after")
+    def _threshold_is_a_share(self) -> DataLens:
+        if self.threshold != "none" and not 0 < self.threshold <= 1:
+            raise ValueError(speak("⟦method.threshold⟧ must be 'none' or lie in (0, 1]."))
+        return self
+
+    def vote_parameters(self) -> VoteParameters:
+        """Of the kind of vote."""
+        return self.votes
+
+    def build_votes(self, common: dict[str, Any]) -> VoteMechanism:
+        """The mechanism."""
+        return self.votes.build(
+            common | {"clip": self.clip, "stochastic": self.stochastic, "threshold": self.threshold}
+        )
 
     def start_run(
         self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions

@@ -25,7 +25,7 @@ from datalens_service.methods.voting.shard_teachers import (
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.networks.architectures import build_network
+from datalens_service.models.generators.networks import build_network
 from datalens_service.models.released import select_part
 from datalens_service.models.teachers.partitions import partition_teachers
 from datalens_service.models.trainer import StudentTrainer

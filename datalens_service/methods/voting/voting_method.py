@@ -52,11 +52,8 @@ class TeacherSettings(WalledMethod):
 
 
 class VotingMethod(TeacherSettings, ABC):
-    """Teachers, student and plan; runs and teachers depend on these alone.
-
-    Attributes:
-        short_names: Of parameters of votes and teachers: `teacher_batch` for `teacher.batch`.
-    """
+    """Teachers, student and plan; runs and teachers depend on these alone. `short_names`: `teacher_batch` for
+    `teacher.batch`."""
 
     short_names: ClassVar[Mapping[str, tuple[str, str]]] = TEACHER_SHORT_NAMES
 

@@ -108,11 +108,7 @@ class FeatureBasis:
 
 
 def as_classifier(basis: FeatureBasis, weights: Floats) -> Classifier:
-    """Features and a linear layer as one network.
-
-    Args:
-        weights: (dimensions + 1, classes); the last row is the bias.
-    """
+    """Features and a linear layer as a network with `weights` (dimensions + 1, classes); the last row is the bias."""
     network = linear_probe(basis.network, basis.schema)
     scaled = torch.from_numpy(weights / np.float32((1 + basis.constant**2) ** 0.5))
     linear = {"weight": scaled[:-1].T.contiguous(), "bias": scaled[-1] * basis.constant}

@@ -26,8 +26,7 @@ from datalens_service.models.encoders.lite0_network import (
     SameConvolution,
     UnitLength,
 )
-from datalens_service.models.encoders.onnx_network import OnnxNetwork
-from datalens_service.models.encoders.scattering_network import ScatteringNetwork
+from datalens_service.models.encoders.network import OnnxNetwork, ScatteringNetwork
 from datalens_service.models.scattering import Scattering, margins
 
 _OPSET, _IR_VERSION = 17, 8

@@ -18,7 +18,7 @@ from datalens_service.models.public_source import PublicEncoder
 from datalens_service.strict import Integer
 
 if TYPE_CHECKING:
-    from datalens_service.models.encoders.onnx_network import OnnxNetwork
+    from datalens_service.models.encoders.network import OnnxNetwork
 
 ONNX: Final = "onnx"
 _CHANNELS: Final = (1, 3)
@@ -62,7 +62,7 @@ class OnnxEncoder(Encoder):
 
     def architecture(self, schema: Schema) -> OnnxNetwork:
         """A network that has no graph yet."""
-        from datalens_service.models.encoders.onnx_network import OnnxNetwork
+        from datalens_service.models.encoders.network import OnnxNetwork
 
         return OnnxNetwork(schema.channels, self.features)
 

@@ -8,7 +8,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.models.encoders.base import Encoder
 
 if TYPE_CHECKING:
-    from datalens_service.models.encoders.scattering_network import ScatteringNetwork
+    from datalens_service.models.encoders.network import ScatteringNetwork
 
 SCATTERING_MAPS: Final = 81
 """Of one channel."""
@@ -28,6 +28,6 @@ class ScatteringEncoder(Encoder):
 
     def architecture(self, schema: Schema) -> ScatteringNetwork:
         """Filters are made, not learnt."""
-        from datalens_service.models.encoders.scattering_network import ScatteringNetwork
+        from datalens_service.models.encoders.network import ScatteringNetwork
 
         return ScatteringNetwork(schema.channels)

@@ -51,7 +51,7 @@ KINDS: dict[str, Draw] = {
     "mixture": mixture.draw,
     "pool": pool.draw,
     "evolved": pool.draw,
-    "network": _deferred("networks.architectures"),
+    "network": _deferred("networks"),
     "guided": _deferred("gaussian.guided"),
     "labelled": _deferred("gaussian.labelled"),
     "shapes": _deferred("outlines.shapes"),

@@ -1,9 +1,16 @@
-"""What a rank asks of its teachers, whether they are networks or known in closed form."""
+"""What a rank asks of its teachers, whether they are networks or known in closed form, and their tuning.
+
+All tuning for graphics processors is here, and nothing of it changes the guarantee: teachers are private and their
+votes are integers of bounded length however they were computed, so their products may be rounded as coarsely as pays.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, device
 
@@ -67,3 +74,34 @@ class TeacherBackend(ABC):
     @abstractmethod
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Continue from `state`."""
+
+
+# A block that fits the processor's cache is fastest.
+_CACHED_BYTES: Final = 2**25
+# Of a graphics processor's memory, for one block: its launches take no time then, and the teachers have room.
+_SHARE: Final = 16
+
+
+def block_bytes(device: torch.device) -> int:
+    """Memory for the activations and gradients of the teachers handled at once, by default."""
+    if device.type != "cuda":
+        return _CACHED_BYTES
+    total: int = torch.cuda.get_device_properties(device).total_memory
+    return total // _SHARE
+
+
+@contextmanager
+def reduced_precision_products(device: torch.device, enabled: bool = True) -> Iterator[None]:
+    """Within it, matrix products on a graphics processor use TF32: 10 bits of a factor's mantissa, sums in 23.
+
+    The setting belongs to the process and is restored afterwards.
+    """
+    if device.type != "cuda" or not enabled:
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -18,9 +18,8 @@ from torch.nn import functional
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import CheckpointMismatch, InvalidSpec
 from datalens_service.models.adam import AdamState, adam_step
-from datalens_service.models.teachers.base import TeacherBackend
-from datalens_service.models.teachers.device_tuning import block_bytes as usual_block_bytes
-from datalens_service.models.teachers.device_tuning import reduced_precision_products
+from datalens_service.models.teachers.base import TeacherBackend, reduced_precision_products
+from datalens_service.models.teachers.base import block_bytes as usual_block_bytes
 from datalens_service.models.teachers.networks import ARCHITECTURES, Parameters, Shape, TeacherNetwork
 from datalens_service.models.teachers.partitions import TeacherPartition, local_blocks, partition_teachers
 from datalens_service.models.teachers.tensor_store import GIBIBYTE, MEMORY_GIB, spill_to_file, total_bytes

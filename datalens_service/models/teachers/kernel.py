@@ -20,9 +20,8 @@ from torch import Tensor
 
 from datalens_service.data.shard_batches import ShardBatch
 from datalens_service.errors import CheckpointMismatch
-from datalens_service.models.teachers.base import TeacherBackend
-from datalens_service.models.teachers.device_tuning import block_bytes as usual_block_bytes
-from datalens_service.models.teachers.device_tuning import reduced_precision_products
+from datalens_service.models.teachers.base import TeacherBackend, reduced_precision_products
+from datalens_service.models.teachers.base import block_bytes as usual_block_bytes
 from datalens_service.models.teachers.partitions import TeacherPartition, local_blocks, partition_teachers
 
 _NEAREST: Final = 1e-2

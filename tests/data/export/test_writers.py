@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from datalens_service.data.export import WRITERS, WrittenImages
-from datalens_service.data.export.provenance import TRAINED_ALGORITHMIC_MEDIA
+from datalens_service.data.export.writer import TRAINED_ALGORITHMIC_MEDIA
 
 
 def npz_statement(path: Path) -> str:

@@ -64,7 +64,7 @@ if "TEST_FORK_SERVER" in os.environ:
 
 _DO_JOBS = {"deployments.fork_servers", "workers.fork_jobs", "workers.run_job", "datalens_service.cli"}
 if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
-    from datalens_service.audits import evidence
+    from datalens_service.audits import attacks
     from datalens_service.audits.inversion_figures import InversionSettings
     from datalens_service.audits.request import InversionEffort
     from datalens_service.jobs.job_watch import JobWatch
@@ -78,7 +78,7 @@ if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
     _hear_between_steps(JobWatch)
     # Who waits for a picture, or for an attack whose success is not looked at, waits beside a busy core.
     SamplePreviews.__init__.__defaults__ = (1.0,)
-    evidence._SAMPLES = 1000
+    attacks._SAMPLES = 1000
     InversionEffort.settings = lambda _effort, seed: InversionSettings(iterations=20, restarts=1, seed=seed)
 
 _WORKERS = {"workers.process.supervisor", "celery"}

@@ -18,8 +18,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from datalens_service.data.dataset import Images, Schema
-from datalens_service.models.generators.denoiser.denoiser import Denoiser
-from datalens_service.models.generators.denoiser.denoiser_fit import fit_denoiser
+from datalens_service.models.generators.denoiser.denoiser import Denoiser, fit_denoiser
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
 from datalens_service.models.generators.denoiser.diffusion import Start, Tensors, pack
 from datalens_service.phases import Tell

@@ -35,11 +35,8 @@ def pack(start: Tensors, classifier: Tensors) -> Tensors:
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples (n, d) of the Gaussians of `labels`, some with another contrast, some with a texture.
-
-    Args:
-        settings: `classifier`, of the classifier.
-    """
+    """Samples (n, d) of the Gaussians of `labels`, some with another contrast, some with a texture; `settings` of the
+    classifier."""
     images = gaussian.draw(select_part(tensors, _START), {}, schema, labels, rng)
     planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
     return np.asarray(augment_texture(planes, rng).flatten(1).numpy())

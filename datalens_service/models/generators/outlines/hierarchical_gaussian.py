@@ -47,11 +47,8 @@ class HierarchicalFit:
         self.means = middle + apart * (signal / (signal + noise + _TINY)) if len(counts) > 1 else means
 
     def estimate_shared(self, scatter: Floats, noise_stddev: float, rank: int) -> None:
-        """Directions and variances that all classes share; `rank` directions at most.
-
-        Args:
-            scatter: (d, d) noisy Σ r·rᵀ of distances from the class means.
-        """
+        """Directions and variances that all classes share, `rank` at most, from `scatter` (d, d), Σ r·rᵀ around class
+        means, noisy."""
         records = self._counts.sum()
         values, vectors = np.linalg.eigh(scatter / records)
         self.basis = vectors[:, ::-1][:, :rank]
@@ -59,11 +56,8 @@ class HierarchicalFit:
         self._variances = shrink_eigenvalues(values[::-1][:rank], edge)
 
     def estimate_classes(self, scatters: Floats, noise_stddev: float) -> None:
-        """How far the covariance of each class departs from the shared one.
-
-        Args:
-            scatters: (classes, q, q) noisy Σ r·rᵀ in the basis.
-        """
+        """How far the covariance of each class departs from the shared one, from `scatters` (classes, q, q), noisy Σ
+        r·rᵀ in the basis."""
         shared = np.diag(self._variances)
         departures = scatters / self._counts[:, None, None] - shared
         noise = float(np.mean((noise_stddev / self._counts) ** 2))

@@ -42,11 +42,7 @@ def draw(
 
 
 def tolerances(tensors: Tensors, settings: dict[str, Any], schema: Schema, accepted: float, seed: int) -> Floats:
-    """(classes,) errors that this share of the samples of a class stays below.
-
-    Args:
-        accepted: Share, in (0, 1].
-    """
+    """(classes,) errors that `accepted`, a share in (0, 1], of the samples of a class stays below."""
     if accepted == 1:
         return np.full(schema.num_classes, np.inf, dtype=np.float32)
     labels = np.repeat(np.arange(schema.num_classes), _TRIED)

@@ -1,1 +1,0 @@
-"""Generators that are one network from noise to an image."""
