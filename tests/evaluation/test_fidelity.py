@@ -54,7 +54,7 @@ class Drawn(NamedTuple):
 def quick():
     """Few steps suffice for bright corners."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{METRICS_ROOM}.domain_extractor._STEPS", 20)
+        patch.setattr(f"{METRICS_ROOM}.extractors._STEPS", 20)
         patch.setattr(fidelity_module, "_KID_SUBSETS", 3)
         yield
 
@@ -87,11 +87,11 @@ def test_one_image_over_and_over_has_no_recall_and_no_score(figures):
 
 
 def test_every_figure_says_what_it_rests_on(figures):
-    from datalens_service.evaluation.metrics import domain_extractor
+    from datalens_service.evaluation.metrics import extractors
 
     for name, measure in figures["real"].items():
         basis = measure.basis
-        assert basis.extractor == domain_extractor.NAME
+        assert basis.extractor == extractors.DOMAIN
         assert len(basis.weights_sha256) == 64
         assert basis.weights_sha256[:12] in measure.protocol
         assert (basis.synthetic_images, basis.reference_images) == (300, 300), name
@@ -136,13 +136,13 @@ def test_halves_share_no_image_and_are_the_same_every_time():
 
 
 def test_too_few_images_are_refused_before_anything_is_trained(tmp_path, monkeypatch):
-    monkeypatch.setattr(f"{METRICS_ROOM}.domain_extractor.train", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(f"{METRICS_ROOM}.extractors.train_domain", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(WorkerUnavailable, match="100 reference images"):
         compared(split(60, 2).images, Reference(split(99, 1), "public", "x"), tmp_path)
 
 
 def test_without_a_connection_the_reason_names_what_to_do(tmp_path, monkeypatch):
-    from datalens_service.evaluation.metrics.inception import weights
+    from datalens_service.evaluation.metrics.extractors import inception_weights
 
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
 
@@ -151,19 +151,19 @@ def test_without_a_connection_the_reason_names_what_to_do(tmp_path, monkeypatch)
 
     monkeypatch.setattr(httpx2, "stream", offline)
     with pytest.raises(WorkerUnavailable, match="DATALENS_INCEPTION_WEIGHTS"):
-        weights(None)
+        inception_weights(None)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("there", [False, True])
 def test_weights_that_are_not_the_published_ones_are_refused(tmp_path, there):
-    from datalens_service.evaluation.metrics.inception import weights
+    from datalens_service.evaluation.metrics.extractors import inception_weights
 
     path = tmp_path / "weights.pth"
     if there:
         path.write_bytes(b"cos\nsystem\n(S'touch canary'\ntR.")
     with pytest.raises(WorkerUnavailable, match="not the published ones" if there else "does not exist"):
-        weights(path)
+        inception_weights(path)
 
 
 def test_inception_gets_three_channels_and_its_score_alone_is_for_everybody(tmp_path, monkeypatch):
@@ -192,9 +192,9 @@ def test_inception_gets_three_channels_and_its_score_alone_is_for_everybody(tmp_
 
     if "stub" not in FEATURE_EXTRACTORS_REGISTRY:
         register_feature_extractor("stub", Stub)
-    monkeypatch.setattr(f"{METRICS_ROOM}.inception.NAME", "stub")
+    monkeypatch.setattr(f"{METRICS_ROOM}.extractors.INCEPTION", "stub")
     monkeypatch.setattr(
-        f"{METRICS_ROOM}.inception.weights", lambda _configured: (tmp_path / "w", "6726825d" + "0" * 56)
+        f"{METRICS_ROOM}.extractors.inception_weights", lambda _configured: (tmp_path / "w", "6726825d" + "0" * 56)
     )
     reference = Reference(split(160, 1), "hold-out", "the owner's 160 test images")
     found = compared(split(120, 2).images, reference, tmp_path, kind="inception")

@@ -63,16 +63,16 @@ def test_real_images_are_nearest_and_class_averages_are_far(make, tmp_path):
 
 
 def test_weights_depend_on_the_number_of_channels_alone(tmp_path):
-    from datalens_service.evaluation.metrics.random_extractor import write
+    from datalens_service.evaluation.metrics.extractors import write_random
 
-    digests = [write(channels, tmp_path / f"weights{number}") for number, channels in enumerate((1, 1, 3))]
+    digests = [write_random(channels, tmp_path / f"weights{number}") for number, channels in enumerate((1, 1, 3))]
     assert digests[0] == digests[1] != digests[2]
 
 
 def test_features_are_numbers_around_one_also_of_tiny_images(tmp_path):
-    from datalens_service.evaluation.metrics.random_extractor import RandomExtractor, write
+    from datalens_service.evaluation.metrics.extractors import RandomExtractor, write_random
 
-    write(3, tmp_path / "weights")
+    write_random(3, tmp_path / "weights")
     extractor = RandomExtractor("random", ["features"], str(tmp_path / "weights"))
     for side in (4, 7, 32):
         images = colours(32).images[:20, :side, :side].transpose(0, 3, 1, 2)

@@ -179,10 +179,10 @@ def score_alone(synthetic: Images, *, inception_weights: Path | None, device: st
     try:
         import torch_fidelity
 
-        from datalens_service.evaluation.metrics import inception
+        from datalens_service.evaluation.metrics import extractors
     except ImportError as error:
         raise WorkerUnavailable(_NOT_INSTALLED) from error
-    extractor = Extractor("inception", inception.NAME, *inception.weights(inception_weights))
+    extractor = Extractor("inception", extractors.INCEPTION, *extractors.inception_weights(inception_weights))
     score = torch_fidelity.calculate_metrics(
         input1=_tensors(synthetic, extractor), isc=True, **_options(extractor, len(synthetic), device)
     )
@@ -241,28 +241,19 @@ def _extractor(
     kind: ExtractorKind, parts: Halves, num_classes: int, path: Path, inception_weights: Path | None, device: str
 ) -> Extractor:
     try:
-        if kind == "domain":
-            from datalens_service.evaluation.metrics import domain_extractor
-
-            digest = domain_extractor.train(parts.learned, num_classes, path, seed=0, device=device)
-            return Extractor(kind, domain_extractor.NAME, path, digest)
-        if kind == "random":
-            from datalens_service.evaluation.metrics import random_extractor
-
-            return Extractor(kind, random_extractor.NAME, path, random_extractor.write(_channels(parts), path))
-        if kind in PLUGINS:
-            from datalens_service.evaluation.metrics import plugin_extractor
-
-            name, digest = plugin_extractor.register(kind)
-            return Extractor(kind, name, path, digest)
-        from datalens_service.evaluation.metrics import inception
+        from datalens_service.evaluation.metrics import extractors
     except ImportError as error:
         raise WorkerUnavailable(_NOT_INSTALLED) from error
-    return Extractor(kind, inception.NAME, *inception.weights(inception_weights))
-
-
-def _channels(parts: Halves) -> int:
-    return int(parts.compared.images.shape[3])
+    if kind == "domain":
+        digest = extractors.train_domain(parts.learned, num_classes, path, seed=0, device=device)
+        return Extractor(kind, extractors.DOMAIN, path, digest)
+    if kind == "random":
+        digest = extractors.write_random(int(parts.compared.images.shape[3]), path)
+        return Extractor(kind, extractors.RANDOM, path, digest)
+    if kind in PLUGINS:
+        name, digest = extractors.register_plugin(kind)
+        return Extractor(kind, name, path, digest)
+    return Extractor(kind, extractors.INCEPTION, *extractors.inception_weights(inception_weights))
 
 
 class _FeaturesOf:
