@@ -1,9 +1,13 @@
+import sys
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from datalens_service.data.assembly import build_upload, with_public_test
 from datalens_service.data.dataset import Dataset, Schema, Split, check_split
-from datalens_service.errors import InvalidDataset
+from datalens_service.data.digits import digits
+from datalens_service.errors import InvalidDataset, WorkerUnavailable
 
 from .builders import random_images
 
@@ -68,3 +72,58 @@ def test_a_data_set_without_a_secret_key_cannot_be_built(dataset: Dataset, key: 
 def test_printing_a_split_shows_no_record() -> None:
     split = Split(np.full((2, 6, 5, 1), 77, dtype=np.uint8), np.array([2, 2], dtype=np.int64))
     assert repr(split) == "Split(2 private images)"
+
+
+def test_shapes_range_and_classes() -> None:
+    schema, train, test = digits()
+    assert test is not None
+    assert Dataset(schema, train, test, b"k" * 32).schema.class_names == tuple("0123456789")
+    assert (schema.height, schema.width, schema.channels) == (8, 8, 1)
+    assert (len(train), len(test)) == (1438, 359)
+    assert set(np.unique(train.images)) == {round(value * 255 / 16) for value in range(17)}
+
+
+def test_the_splits_are_the_whole_set_once() -> None:
+    from sklearn.datasets import load_digits
+
+    _, train, test = digits()
+    assert test is not None
+    pixels, target = load_digits(return_X_y=True)
+    ours = np.concatenate([train.images, test.images]).reshape(1797, 64)
+    rows = np.column_stack([np.rint(ours * (16 / 255)), np.concatenate([train.labels, test.labels])])
+    theirs = np.column_stack([pixels, target])
+    assert sorted(map(tuple, rows)) == sorted(map(tuple, theirs))
+
+
+def test_the_split_is_mixed_and_repeats() -> None:
+    _, train, test = digits()
+    assert test is not None
+    assert np.bincount(test.labels, minlength=10).min() >= 20
+    np.testing.assert_array_equal(digits()[1].images, train.images)
+    # A changed split would make figures of the demo incomparable with earlier ones.
+    assert train.labels[:10].tolist() == [0, 4, 9, 5, 8, 5, 3, 3, 9, 7]
+
+
+def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(WorkerUnavailable, match=r"pip install 'datalens-service\[demo\]'"):
+        digits()
+
+
+def split(count: int, first: int) -> Split:
+    images = np.arange(first, first + count, dtype=np.uint8)[:, None, None, None] + np.zeros((1, 4, 4, 1), np.uint8)
+    return Split(images, np.arange(count, dtype=np.int64) % 2)
+
+
+def test_the_schema_says_so_and_nothing_else_changes():
+    upload = build_upload(split(20, 0), split(6, 100), ("a", "b"))
+    public = with_public_test(upload)
+    assert (upload.schema.test_is_public, public.schema.test_is_public) == (False, True)
+    assert public.schema.model_copy(update={"test_is_public": False}) == upload.schema
+    assert public.test is upload.test
+
+
+@pytest.mark.parametrize("test", [None, split(6, 15)], ids=["none", "a training image"])
+def test_what_cannot_be_public_is_refused(test):
+    with pytest.raises(InvalidDataset, match="public"):
+        with_public_test(build_upload(split(20, 0), test, ("a", "b")))

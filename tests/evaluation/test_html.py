@@ -10,6 +10,7 @@ import pytest
 
 from datalens_service.evaluation import Measure
 from datalens_service.evaluation.report.charts import Bar, accuracy_bars, epsilon_delta_curve
+from datalens_service.evaluation.report.drawing import ticks
 from datalens_service.evaluation.report.pictures import Pictures, neighbours
 from datalens_service.privacy.accounting import gaussian_delta
 from report_pages import owner_html, releasable_html
@@ -140,3 +141,11 @@ def test_the_curve_falls_through_the_marked_point(mu, epsilon):
 def test_a_job_that_charged_nothing_has_an_empty_curve():
     (line,) = elements(epsilon_delta_curve(0.0, 0.0, 1e-5), "polyline")
     assert line.attrib["points"] == ""
+
+
+def test_every_axis_has_four_to_nine_ticks() -> None:
+    for largest in [*np.geomspace(1e-4, 1e4, 2001), 8.0, 8.4, 9.999, 10.0, 80.1]:
+        found = ticks(float(largest))
+        assert 4 <= len(found) <= 9, largest
+        assert found[0] == 0
+        assert found[-1] <= largest

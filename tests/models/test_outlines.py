@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.ndimage import distance_transform_edt, gaussian_filter, zoom
 
+from datalens_service.methods.sums.content_count import are_drawings
 from datalens_service.models.generators.outlines.outlines import signed_distances
+from datalens_service.models.generators.outlines.tilting import find_level, fit_tilt, penalty
 
 
 def distances_by_scipy(ink: np.ndarray, level: float) -> np.ndarray:
@@ -60,3 +62,56 @@ def test_distances_are_pixels_from_the_outline():
     np.testing.assert_allclose(distances[10, 12:17], [-1.5, -0.5, 0.5, 1.5, 2.5], atol=0.01)
     assert distances.min() == -6
     assert distances.max() == 6
+
+
+def image(ground: int, ink: int, side: int = 28) -> np.ndarray:
+    picture = np.full((side, side, 1), ground, dtype=np.uint8)
+    picture[8:20, 12:15] = ink
+    return picture
+
+
+@pytest.mark.parametrize(
+    ("ground", "ink", "expected"), [(0, 255, True), (0, 120, False), (255, 0, False), (120, 255, False), (0, 0, True)]
+)
+def test_bright_strokes_on_a_dark_ground_are_drawings(ground: int, ink: int, expected: bool) -> None:
+    assert are_drawings(image(ground, ink)[None]).tolist() == [expected]
+
+
+def test_an_answer_is_that_of_the_image_alone() -> None:
+    rng = np.random.default_rng(0)
+    images = np.where(rng.random((5000, 6, 6, 1)) < 0.3, rng.integers(0, 256, (5000, 6, 6, 1)), 0).astype(np.uint8)
+    together = are_drawings(images)
+    assert 0 < together.mean() < 1
+    for row in (0, 17, 4095, 4096, 4999):
+        assert together[row] == are_drawings(images[row : row + 1])[0]
+
+
+def test_no_image_is_no_answer() -> None:
+    assert are_drawings(np.zeros((0, 4, 4, 1), dtype=np.uint8)).shape == (0,)
+
+
+def test_tilted_samples_have_the_mean_that_was_released() -> None:
+    rng = np.random.default_rng(0)
+    samples, mean = rng.standard_normal((20_000, 3)), np.array([0.3, 0.0, -0.2])
+    weights = fit_tilt(samples, mean, 1e-6)
+    shares = np.exp(samples @ weights)
+    np.testing.assert_allclose(shares @ samples / shares.sum(), mean, atol=0.01)
+    np.testing.assert_allclose(weights, mean, atol=0.05)
+
+
+def test_a_penalty_holds_weights_back() -> None:
+    samples, mean = np.random.default_rng(0).standard_normal((2000, 3)), np.array([0.5, 0.0, 0.0])
+    lengths = [np.linalg.norm(fit_tilt(samples, mean, strength)) for strength in (0.01, 1.0, 100.0)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[-1] < 0.01
+
+
+def test_more_noise_is_more_penalty() -> None:
+    assert penalty(0.0) == penalty(0.001) < penalty(0.01) < penalty(0.1)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
+def test_a_level_accepts_its_share(share: float) -> None:
+    scores = np.random.default_rng(0).standard_normal(5000) * 3
+    accepted = np.exp(np.minimum(0, scores - find_level(scores, share))).mean()
+    assert accepted == pytest.approx(share, abs=1e-3)

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation as Relation
 from dp_accounting.pld import privacy_loss_distribution as losses
+from dp_accounting.pld.pld_pmf import DensePLDPmf, SparsePLDPmf
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy import optimize, stats
 
-from datalens_service.errors import InfeasiblePlan, InvalidSpec
+from datalens_service.errors import InfeasiblePlan, InvalidSpec, WorkerUnavailable
 from datalens_service.privacy.accounting import (
     Charge,
     NeighboringRelation,
@@ -30,6 +32,8 @@ from datalens_service.privacy.dominance import (
     gaussian_deltas,
     poisson_gaussian_curve,
 )
+from datalens_service.privacy.loss_curves import deltas_at_multiples
+from datalens_service.privacy.sampled import LOSS_INTERVAL, poisson_sampled_losses
 
 UNITS, DELTA, SLACK = 60_000, 1e-5, Fraction(5, 10**7)
 ZERO_OUT, REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
@@ -236,3 +240,59 @@ def test_a_run_whose_tail_is_larger_than_the_slack_is_refused() -> None:
 def test_slack_must_be_above_0(slack: Fraction) -> None:
     with pytest.raises(InvalidSpec, match="slack"):
         dominating_units(SMALL.curve(), slack)
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+@pytest.mark.parametrize(("noise", "probability", "steps"), [(1.6, 0.01, 200), (0.5, 0.05, 3), (20.0, 1.0, 5)])
+def test_a_curve_is_that_of_dp_accounting(noise, probability, steps, relation):
+    losses = poisson_sampled_losses(noise, probability, steps, relation)
+    epsilons = LOSS_INTERVAL * np.arange(60_000)
+    deltas = deltas_at_multiples(losses, LOSS_INTERVAL, len(epsilons))
+    np.testing.assert_allclose(deltas, losses.get_delta_for_epsilon(epsilons), rtol=1e-9, atol=1e-13)
+
+
+def masses(count: int, infinity_mass: float = 0.0) -> np.ndarray:
+    drawn = np.random.default_rng(count).random(count)
+    return drawn / drawn.sum() * (1 - infinity_mass)
+
+
+def dense(first: int, count: int, infinity_mass: float = 0.0) -> DensePLDPmf:
+    return DensePLDPmf(LOSS_INTERVAL, first, masses(count, infinity_mass), infinity_mass, True)
+
+
+def sparse(first: int, count: int) -> SparsePLDPmf:
+    return SparsePLDPmf(dict(enumerate(masses(count), first)), LOSS_INTERVAL, 0.0, True)
+
+
+@pytest.mark.parametrize(
+    ("remove", "add"),
+    [
+        (dense(-10, 300), dense(-10, 300, 0.3)),
+        (dense(-10, 300, 0.3), dense(-10, 300)),
+        (dense(-200, 300), dense(-10, 300)),
+        (sparse(-10, 50), sparse(5, 50)),
+        (dense(7, 300), dense(40, 20)),
+        (dense(-400, 300), dense(-900, 300)),
+        (dense(0, 1), None),
+    ],
+)
+def test_either_order_and_infinite_losses_count(remove, add):
+    losses = PrivacyLossDistribution(remove, add)
+    epsilons = LOSS_INTERVAL * np.arange(500)
+    deltas = deltas_at_multiples(losses, LOSS_INTERVAL, len(epsilons))
+    np.testing.assert_allclose(deltas, losses.get_delta_for_epsilon(epsilons), rtol=1e-9, atol=1e-13)
+
+
+def test_masses_that_are_not_numbers_are_refused():
+    losses = PrivacyLossDistribution(dense(0, 300))
+    losses._pmf_remove._probs[100] = np.nan
+    with pytest.raises(WorkerUnavailable, match="not supported"):
+        deltas_at_multiples(losses, LOSS_INTERVAL, 9001)
+
+
+def test_another_dp_accounting_is_refused(monkeypatch):
+    losses = poisson_sampled_losses(2.0, 0.01, 10, NeighboringRelation.ZERO_OUT)
+    public = type(losses).get_delta_for_epsilon
+    monkeypatch.setattr(type(losses), "get_delta_for_epsilon", lambda self, epsilon: public(self, epsilon) + 1e-9)
+    with pytest.raises(WorkerUnavailable, match="not supported"):
+        deltas_at_multiples(losses, LOSS_INTERVAL, 1000)
