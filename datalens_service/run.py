@@ -20,13 +20,13 @@ from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.appearance import describe_images
 from datalens_service.methods.base import BranchingRun, Extras, step_lengths
 from datalens_service.methods.public_start import PublicImages, describe_source
+from datalens_service.models.generators.generator import Generator
 from datalens_service.models.public_source import PublicSource
 from datalens_service.phases import Phase
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import PlanSummary, TrainingSpec
 
 if TYPE_CHECKING:
-    from datalens_service.models.generators.generator import Generator
     from datalens_service.models.released import ReleasedModel
 
 
@@ -87,7 +87,6 @@ class Result:
         Raises:
             InvalidInput: The method makes another kind of model.
         """
-        from datalens_service.models.generators.generator import Generator
 
         if not isinstance(self.model, Generator):
             raise InvalidInput(f"The result of this run is a {self.model.result}, not a generator.")

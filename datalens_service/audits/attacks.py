@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from datalens_service.audits.membership import Scores
 from datalens_service.data.dataset import Images, Labels, Split
 from datalens_service.errors import InvalidInput
+from datalens_service.models.generators.generator import Generator
 
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
-    from datalens_service.models.generators.generator import Generator
     from datalens_service.models.released import ReleasedModel
 
 

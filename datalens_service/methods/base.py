@@ -15,6 +15,7 @@ from datalens_service.mechanisms import Account
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
+from datalens_service.models.generators.generator import Generator
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator
 from datalens_service.phases import Tell, be_silent
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
@@ -25,7 +26,6 @@ from datalens_service.strict import Frozen
 if TYPE_CHECKING:
     from datalens_service.checkpoint import State
     from datalens_service.data.dataset import Dataset
-    from datalens_service.models.generators.generator import Generator
     from datalens_service.models.released import ReleasedFile, ReleasedModel
 
 

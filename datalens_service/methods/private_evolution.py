@@ -21,6 +21,7 @@ from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, 
 from datalens_service.methods.public_votes import capped_shares, plan_cells
 from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
+from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.installed import InstalledGenerator, find_installed
 from datalens_service.models.generators.pool import choose
 from datalens_service.models.public_cells import PublicCells
@@ -30,7 +31,6 @@ from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
-    from datalens_service.models.generators.generator import Generator
 
 
 _DIMENSIONS: Final = 64
@@ -152,8 +152,6 @@ class PrivateEvolutionRun(StatelessRun):
 
     def result(self) -> Generator:
         """Variations of the images that were voted for last."""
-        from datalens_service.models.generators.generator import Generator
-
         count, schema = self._parameters.images, self._records.schema
         weights = np.eye(schema.num_classes, dtype=np.float32).repeat(count, axis=0)
         return Generator("evolved", schema, {}, {"images": self._vary(count, self._rounds), "weights": weights})

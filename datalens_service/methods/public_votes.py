@@ -22,6 +22,8 @@ from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, 
 from datalens_service.methods.public_start import PublicImages, check_same_size, describe_source, spread_over
 from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
+from datalens_service.models.generators.generator import Generator
+from datalens_service.models.generators.pool import pack
 from datalens_service.models.public_cells import PublicCells
 from datalens_service.models.public_source import PublicEncoder
 from datalens_service.phases import tell_part
@@ -32,7 +34,6 @@ from datalens_service.strict import Flag, Integer, Number
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
     from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
-    from datalens_service.models.generators.generator import Generator
 
 
 Floats = NDArray[np.float64]
@@ -177,9 +178,6 @@ class PublicVotesRun(StatelessRun):
 
     def result(self) -> Generator:
         """The pool, with what the votes say of its cells; if not verbatim, a denoiser behind it."""
-        from datalens_service.models.generators.generator import Generator
-        from datalens_service.models.generators.pool import pack
-
         noise = self._mechanism.noise_stddev / self._mechanism.grid
         votes = self._votes[:, : len(self._cells.centres)]
         likely = np.maximum(votes, noise / 2)

@@ -8,16 +8,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from datalens_service.data.dataset import Images, Labels
 from datalens_service.data.export.png import encode_png, encode_public_png
 from datalens_service.evaluation.report.drawing import WIDTH, Element, canvas, picture, text, xml
-
-if TYPE_CHECKING:
-    from datalens_service.models.generators.generator import Generator
+from datalens_service.models.generators.generator import Generator
 
 COLUMNS: Final = 10
 NEIGHBOURS: Final = 7

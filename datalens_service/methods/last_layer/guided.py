@@ -26,12 +26,12 @@ from datalens_service.methods.sums.mixture import Mixture, MixtureRun
 from datalens_service.methods.sums.moments import Moments, MomentsRun
 from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
 from datalens_service.models.exact_products import exact_products, on_grid
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Flag, Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.classifier import LastLayerClassifier
-    from datalens_service.models.generators.generator import Generator
 
 
 Floats = NDArray[np.float32]
@@ -151,7 +151,6 @@ class GuidedRun(StatelessRun):
     def result(self) -> Generator:
         """The released model with the classifier after the gradients so far."""
         from datalens_service.models.generators.gaussian.guided import pack
-        from datalens_service.models.generators.generator import Generator
 
         start = self._warm.result().tensors
         tensors = pack(start, self._gradient_descent().tensors())

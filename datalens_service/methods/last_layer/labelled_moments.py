@@ -10,7 +10,7 @@ synthetic data: applied evaluations and enhancements").
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -19,12 +19,9 @@ from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Extras, Plan, named
 from datalens_service.methods.last_layer.scattering import ScatteringGradients, ScatteringGradientsRun
 from datalens_service.methods.sums.pooled_moments import PooledMoments, PooledMomentsRun
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import TrainingRandomness
 from datalens_service.strict import Number
-
-if TYPE_CHECKING:
-    from datalens_service.models.generators.generator import Generator
-
 
 _TEXTURE: Final = 1.0
 """All of it: without it the classifier tells little of samples beside the class that they were drawn for."""
@@ -60,7 +57,6 @@ class LabelledMomentsRun(ScatteringGradientsRun):
     def result(self) -> Generator:
         """The moments, and the classifier with the average of its weights so far."""
         from datalens_service.models.generators.gaussian import labelled
-        from datalens_service.models.generators.generator import Generator
 
         if not isinstance(self._warm, PooledMomentsRun):
             raise TypeError("labelled moments start from pooled moments")

@@ -9,7 +9,7 @@ from public images and soft labels sees no private record.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,12 @@ from datalens_service.methods.base import ExecutionOptions, Extras, Plan, Walled
 from datalens_service.methods.last_layer.scattering import Scattering
 from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.sums.record_sums import StatelessRun
+from datalens_service.models.generators.generator import Generator
+from datalens_service.models.generators.pool import pack
 from datalens_service.models.public_source import PublicEncoder
 from datalens_service.phases import told_blocks
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.strict import Number
-
-if TYPE_CHECKING:
-    from datalens_service.models.generators.generator import Generator
 
 # Times chance: below it a classifier says nothing of an image.
 _ABOVE_CHANCE: Final = 1.5
@@ -114,9 +113,6 @@ class LabelledPoolRun(StatelessRun):
 
     def result(self) -> Generator:
         """The pool, labelled by the classifier so far."""
-        from datalens_service.models.generators.generator import Generator
-        from datalens_service.models.generators.pool import pack
-
         teacher, pool = self._teacher.result(), self._pool
         parts = [teacher.predict(pool[rows]) for rows in told_blocks(len(pool), _LABELLED_AT_ONCE, self._tell)]
         likely = np.concatenate(parts).astype(np.float64) ** (1 / self._parameters.temperature)

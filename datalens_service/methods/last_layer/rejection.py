@@ -28,6 +28,7 @@ from datalens_service.methods.base import ExecutionOptions, Plan, named
 from datalens_service.methods.last_layer.scattering import ENCODING_LENGTH, ScatteringGradients, ScatteringGradientsRun
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated
 from datalens_service.methods.sums.shapes import Shapes, ShapesRun, redraw
+from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.outlines.level_sets import Content
 from datalens_service.models.generators.outlines.rejection import TOPOLOGY_NUMBERS
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -35,7 +36,6 @@ from datalens_service.strict import Number
 
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
-    from datalens_service.models.generators.generator import Generator
 
 
 Floats = NDArray[np.float32]
@@ -149,7 +149,6 @@ class RejectionRun(ScatteringGradientsRun):
 
     def result(self) -> Generator:
         """The shapes, the tilt, and the classifier with the average of its weights so far."""
-        from datalens_service.models.generators.generator import Generator
         from datalens_service.models.generators.outlines.rejection import pack
 
         start, classifier = self.initial_generator(), self._classifier()

@@ -9,7 +9,7 @@ and of earlier releases. So it enters one block of each sum, as with moments, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +32,9 @@ from datalens_service.methods.sums.record_sums import (
     list_sums,
 )
 from datalens_service.models.generators.gaussian.mixture import MixtureFit, nearest
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
-
-if TYPE_CHECKING:
-    from datalens_service.models.generators.generator import Generator
 
 Floats = NDArray[np.float64]
 
@@ -181,8 +179,6 @@ class MixtureRun(StatelessRun):
 
     def result(self) -> Generator:
         """The class-conditional mixture."""
-        from datalens_service.models.generators.generator import Generator
-
         view = self._start.view
         tensors = view.lift(self._components.tensors(view.clip_norm))
         return Generator("mixture", self._records.schema, {}, tensors)

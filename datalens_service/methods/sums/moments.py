@@ -6,7 +6,7 @@ Whatever follows a release is post-processing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -26,11 +26,9 @@ from datalens_service.methods.sums.record_sums import (
     pooled_vectors,
 )
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
-
-if TYPE_CHECKING:
-    from datalens_service.models.generators.generator import Generator
 
 
 class Moments(SummedImages):
@@ -134,8 +132,6 @@ class MomentsRun(StatelessRun):
 
     def result(self) -> Generator:
         """The class-conditional Gaussian."""
-        from datalens_service.models.generators.generator import Generator
-
         tensors = self.view.lift(self.fit.tensors(self.view.clip_norm))
         return Generator("gaussian", self._records.schema, {}, tensors)
 

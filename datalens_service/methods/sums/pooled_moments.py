@@ -37,13 +37,13 @@ from datalens_service.methods.sums.record_sums import (
 )
 from datalens_service.models.generators.dct import lowest_of
 from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, Integers, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
-    from datalens_service.models.generators.generator import Generator
 
 _FREQUENCIES_PER_EVIDENCE, _COVARIANCE_FREQUENCIES_PER_EVIDENCE = 15.0, 5.5
 _GROWTH: Final = 0.44
@@ -223,7 +223,6 @@ class PooledMomentsRun(StatelessRun):
     def result(self) -> Generator:
         """The class-conditional Gaussian, and a denoiser behind it if there are public images."""
         from datalens_service.models.generators.denoiser.diffusion import Start
-        from datalens_service.models.generators.generator import Generator
 
         tensors = self.tensors(self._texture)
         if self._denoiser is None:

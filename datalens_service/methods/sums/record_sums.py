@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,10 @@ from datalens_service.methods.base import Extras, Plan, WalledMethod
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import LowFrequencies, count_planes
 from datalens_service.models.generators.gaussian.gaussian import around
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.strict import Integer, Number
-
-if TYPE_CHECKING:
-    from datalens_service.models.generators.generator import Generator
-
 
 Floats = NDArray[np.float64]
 GroupedSum = OuterProductSum | VectorSum

@@ -8,7 +8,7 @@ what images show, one noisy count of drawings decides. Whatever follows a releas
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +23,11 @@ from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod
 from datalens_service.methods.sums.content_count import count_drawings, plan_count, read_count
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, StatelessRun, calibrated, list_sums
 from datalens_service.models.exact_products import exact_products, on_grid
+from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.outlines.hierarchical_gaussian import HierarchicalFit
 from datalens_service.models.generators.outlines.level_sets import Content, LevelSets
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
-
-if TYPE_CHECKING:
-    from datalens_service.models.generators.generator import Generator
-
 
 Floats = NDArray[np.float64]
 
@@ -201,7 +198,6 @@ class ShapesRun(StatelessRun):
 
     def result(self) -> Generator:
         """The class-conditional Gaussian over signed distances."""
-        from datalens_service.models.generators.generator import Generator
         from datalens_service.models.generators.outlines import shapes
 
         settings: dict[str, Any] = {"content": self.codec.content, "spread": self._parameters.spread}
