@@ -25,8 +25,7 @@ from torch import nn
 from benchmarks.environment import dataset, provenance, without_test_images
 from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.mechanisms import VonMisesFisherSum
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
 from datalens_service.methods import DpSgd, ExecutionOptions, Plan
 from datalens_service.methods.descent.noisy_directions import PartitionedRun, mean_cosine
 from datalens_service.models.classifiers.architectures import build_network

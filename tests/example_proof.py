@@ -9,7 +9,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.report.build import MethodFacts, Report
 from datalens_service.evaluation.report.document import Product
 from datalens_service.evaluation.report.privacy_statement import privacy_statement
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import PlannedRelease
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.proof.hash_chain import GENESIS, Entry, EntryKind, budget_label

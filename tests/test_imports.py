@@ -38,7 +38,7 @@ BROKEN = [
     (NO_CIRCLE, "client.transport", "client.jobs"),
     (NO_CIRCLE, "cli.options", "cli.commands.train"),
     (METHODS, "methods.sums.mixture", "methods.voting.datalens"),
-    (GENERATORS, "models.generators.outlines.poses", "models.generators.denoiser.denoiser"),
+    (GENERATORS, "models.generators.outlines.outlines", "models.generators.denoiser.denoiser"),
     (NO_JOB, "api.rest.jobs", "jobs.execute"),
     (ONE_WAY, "cli.commands.serve", "api.main"),
     (ONE_WAY, "cli.commands.train", "workers.run_job"),

@@ -24,7 +24,7 @@ from datalens_service.evaluation.report.privacy_statement import (
     privacy_statement,
 )
 from datalens_service.evaluation.report.result_wording import PUBLIC_IMAGES
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import PlannedRelease
 from datalens_service.methods.sums.record_sums import describe_working_size
 from datalens_service.plugins import find_origin
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation, delta_beside, round_up

@@ -1,4 +1,11 @@
-"""The mechanisms; this union is the registry that contract tests and documentation checks walk through."""
+"""The mechanisms, and releases of them as they are planned, charged and reported.
+
+The union is the registry that contract tests and documentation checks walk through.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.mechanisms.accuracy import AccuracyCount
 from datalens_service.mechanisms.base import Account, Mechanism
@@ -21,6 +28,7 @@ from datalens_service.mechanisms.votes import (
     VoteMechanism,
     VoteParameters,
 )
+from datalens_service.privacy.accounting import Charge, NeighboringRelation
 
 AnyMechanism = (
     TopAgg
@@ -41,6 +49,38 @@ AnyMechanism = (
 
 AnyVotes = TopAggParameters | KLevelParameters | CountSketchParameters | HistogramParameters | ClippedRowsParameters
 """Ways to vote, with the parameters that each has; told apart by `name`."""
+
+
+class PlannedRelease(BaseModel):
+    """`count` equal releases of one mechanism, in the order in which they are charged."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mechanism: AnyMechanism = Field(discriminator="name")
+    count: int = Field(default=1, ge=1)
+
+    def cost(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
+        """Ledger units of all of them: what the mechanism itself charges; of sampled batches, all draws."""
+        return self.mechanism.price(self.count, relation).units
+
+    @property
+    def slack(self) -> int:
+        """What is charged beside the units, in 1e-18 of δ; 0 unless batches are sampled."""
+        return self.mechanism.price(self.count).slack
+
+    def describe(self) -> dict[str, Any]:
+        """Public parameters, with the count."""
+        return {**self.mechanism.describe(), "count": self.count}
+
+    @property
+    def label(self) -> str:
+        """Its name in the ledger."""
+        return self.mechanism.label()
+
+    def charge_after(self, made: int) -> Charge:
+        """What was charged under zero-out when `made` of them were made: of a block, all of it with the first."""
+        return self.mechanism.price(made) if made else Charge(0)
+
 
 __all__ = [
     "Account",
@@ -67,6 +107,7 @@ __all__ = [
     "Mechanism",
     "OuterProductSum",
     "PartialGradients",
+    "PlannedRelease",
     "Threshold",
     "TopAgg",
     "TopAggParameters",

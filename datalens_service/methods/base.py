@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, fin
 from pydantic import Field
 
 from datalens_service.data.dataset import Schema
-from datalens_service.mechanisms import Account
+from datalens_service.mechanisms import Account, PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
-from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator

@@ -23,8 +23,7 @@ from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.installed import InstalledGenerator, find_installed
-from datalens_service.models.generators.pool import choose
-from datalens_service.models.public_cells import PublicCells
+from datalens_service.models.generators.pool import PublicCells, choose
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number

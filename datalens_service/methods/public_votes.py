@@ -23,8 +23,7 @@ from datalens_service.methods.public_start import PublicImages, check_same_size,
 from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.pool import pack
-from datalens_service.models.public_cells import PublicCells
+from datalens_service.models.generators.pool import PublicCells, pack
 from datalens_service.models.public_source import PublicEncoder
 from datalens_service.phases import tell_part
 from datalens_service.privacy.accounting import mu_of_units

@@ -18,8 +18,7 @@ from pydantic import Field, model_validator
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec, StateConflict
-from datalens_service.mechanisms import Account, VectorSum
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import Account, PlannedRelease, VectorSum
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Extras, Plan, TrainingRun, WalledMethod, step_lengths
 from datalens_service.methods.descent.diffusion import Diffusion

@@ -13,17 +13,17 @@ import operator
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.evaluation.report.build import Report
 from datalens_service.evaluation.report.card import Card
 from datalens_service.evaluation.report.document import Product
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import PlannedRelease
 from datalens_service.privacy.accounting import Charge as AccountCharge
 from datalens_service.privacy.accounting import epsilon_of_charge, round_up
 from datalens_service.proof.hash_chain import Balance, Entry, follow
 from datalens_service.proof.job_charges import LARGEST_UNITS, SPENDS, Charge, chain_charges
-from datalens_service.signatures import Signature
+from datalens_service.signatures import PublicKey, Signature, SignatureInvalid, signer
 from datalens_service.strict import Finite
 
 PROOF_FORMAT: Final = "datalens-bundle/2"
@@ -163,3 +163,60 @@ def build_account_proof(
         account=AccountFacts.from_balance(journal[0].account_id, epsilon, delta, follow(journal)),
         entries=journal,
     )
+
+
+SIGNATURE: Final = "signature"
+Status = Literal["holds", "contradiction", "not checked"]
+
+
+class Line(BaseModel):
+    """One claim of a proof and what came of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    check: str
+    status: Status
+    finding: str
+
+
+class ExpectedKey(NamedTuple):
+    """A key that has to have signed something. If no reader named it (`given`), it signed the proof in the same
+    archive, and nobody vouched for it."""
+
+    key: PublicKey
+    given: bool = True
+
+
+def signature_line(content: bytes, expected: ExpectedKey | None) -> Line:
+    """Who signed a document, and whether that is who had to.
+
+    Args:
+        content: Of the file; it may come from anybody.
+        expected: Who has to have signed it; None accepts anybody, and nobody.
+    """
+    try:
+        signing_key = signer(content)
+    except SignatureInvalid as error:
+        return Line(check=SIGNATURE, status="contradiction", finding=str(error))
+    if expected is None:
+        return _line_of_anybody(signing_key)
+    if signing_key is None:
+        reason = "a key was given" if expected.given else "the proof is signed"
+        return Line(check=SIGNATURE, status="contradiction", finding=f"Not signed, though {reason}.")
+    if signing_key != expected.key:
+        other = "the given one" if expected.given else "that of the proof"
+        finding = f"Signed by key {signing_key.key_id}, not by {other}, {expected.key.key_id}."
+        return Line(check=SIGNATURE, status="contradiction", finding=finding)
+    return Line(check=SIGNATURE, status="holds", finding=_name_signer(expected))
+
+
+def _line_of_anybody(key: PublicKey | None) -> Line:
+    if key is None:
+        return Line(check=SIGNATURE, status="not checked", finding="Not signed: anybody may have made it.")
+    finding = f"Signed by key {key.key_id}. Nobody vouched for it: no --key was given."
+    return Line(check=SIGNATURE, status="holds", finding=finding)
+
+
+def _name_signer(expected: ExpectedKey) -> str:
+    key_id = expected.key.key_id
+    return f"Signed by the given key, {key_id}." if expected.given else f"Signed by key {key_id}, as the proof is."

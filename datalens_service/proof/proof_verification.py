@@ -23,9 +23,8 @@ from datalens_service.evaluation.report.privacy_statement import (
     current_tier,
     first_releases,
 )
-from datalens_service.mechanisms import AnyMechanism, IndividualHistogram
+from datalens_service.mechanisms import AnyMechanism, IndividualHistogram, PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
-from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation, delta_beside
 from datalens_service.privacy.poisson_sampling import PoissonSampling
@@ -41,8 +40,18 @@ from datalens_service.privacy.recomputation import (
 from datalens_service.proof.hash_chain import budget_label, follow
 from datalens_service.proof.input_file import proof_in
 from datalens_service.proof.job_charges import check_charges
-from datalens_service.proof.job_proof import ACCOUNT_FORMAT, PROOF_FORMAT, AccountProof, JobProof, Payment, Proof
-from datalens_service.proof.signature_check import SIGNATURE, ExpectedKey, Line, signature_line
+from datalens_service.proof.job_proof import (
+    ACCOUNT_FORMAT,
+    PROOF_FORMAT,
+    SIGNATURE,
+    AccountProof,
+    ExpectedKey,
+    JobProof,
+    Line,
+    Payment,
+    Proof,
+    signature_line,
+)
 from datalens_service.signatures import PublicKey
 
 _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE

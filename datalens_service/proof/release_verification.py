@@ -13,8 +13,8 @@ from datalens_service.errors import ReportIncomplete
 from datalens_service.evaluation.report import document
 from datalens_service.proof import proof_verification
 from datalens_service.proof.input_file import read_content
+from datalens_service.proof.job_proof import SIGNATURE, ExpectedKey, Line, signature_line
 from datalens_service.proof.proof_verification import Verdict
-from datalens_service.proof.signature_check import SIGNATURE, ExpectedKey, Line, signature_line
 from datalens_service.signatures import PublicKey, SignatureInvalid, signer
 
 FILES: Final = "files"

@@ -13,8 +13,7 @@ from datalens_service.evaluation.measures import Measurements
 from datalens_service.evaluation.report.build import MethodFacts, Report
 from datalens_service.evaluation.report.document import Product
 from datalens_service.evaluation.report.privacy_statement import Lifetime, PrivacyStatement, privacy_statement
-from datalens_service.mechanisms import OuterProductSum, TopAgg
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import OuterProductSum, PlannedRelease, TopAgg
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import limit_units
 

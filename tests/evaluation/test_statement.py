@@ -17,8 +17,7 @@ from datalens_service.evaluation.report.privacy_statement import (
     true_positive_rate,
 )
 from datalens_service.evaluation.report.summary import right_guesses, shown
-from datalens_service.mechanisms import GradientSum, OuterProductSum, TopAgg
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import GradientSum, OuterProductSum, PlannedRelease, TopAgg
 from datalens_service.privacy.accounting import (
     Charge,
     NeighboringRelation,

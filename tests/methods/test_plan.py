@@ -7,8 +7,7 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Upload
 from datalens_service.errors import JobStopped
-from datalens_service.mechanisms import GradientSum, VectorSum
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import GradientSum, PlannedRelease, VectorSum
 from datalens_service.methods import (
     AnyMethod,
     Diffusion,

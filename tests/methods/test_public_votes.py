@@ -14,7 +14,7 @@ from datalens_service.methods import PublicVotes
 from datalens_service.methods.public_votes import capped_shares, plan_cells
 from datalens_service.models.generators.denoiser import public_denoiser
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.public_cells import PublicCells
+from datalens_service.models.generators.pool import PublicCells
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.run import run

@@ -5,13 +5,13 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.models.generators.outlines.level_sets import LevelSets
-from datalens_service.models.generators.outlines.outlines import signed_distances
-from datalens_service.models.generators.outlines.poses import (
+from datalens_service.models.generators.outlines.outlines import (
     apply_poses,
     measure_pose,
     normalize_pose,
     pose_coordinates,
     poses_from,
+    signed_distances,
 )
 
 

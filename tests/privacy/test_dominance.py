@@ -27,12 +27,12 @@ from datalens_service.privacy.accounting import (
 from datalens_service.privacy.dominance import (
     PrivacyCurve,
     _largest_dip,
+    deltas_at_multiples,
     dominates,
     dominating_units,
     gaussian_deltas,
     poisson_gaussian_curve,
 )
-from datalens_service.privacy.loss_curves import deltas_at_multiples
 from datalens_service.privacy.sampled import LOSS_INTERVAL, poisson_sampled_losses
 
 UNITS, DELTA, SLACK = 60_000, 1e-5, Fraction(5, 10**7)

@@ -31,7 +31,7 @@ from datalens_service.methods.voting.shard_teachers import Question, image_votes
 from datalens_service.models.encoders.network import EncoderNetwork
 from datalens_service.models.generators import pool
 from datalens_service.models.generators.installed import InstalledGenerator
-from datalens_service.models.public_cells import PublicCells
+from datalens_service.models.generators.pool import PublicCells
 from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness
 from datalens_service.privacy.randomness import NoiseSource

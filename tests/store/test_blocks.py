@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StaleLease, StateConflict
-from datalens_service.mechanisms import GradientSum
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import GradientSum, PlannedRelease
 from datalens_service.methods import Plan
 from datalens_service.privacy.accounting import (
     NeighboringRelation,

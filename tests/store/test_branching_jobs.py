@@ -10,7 +10,7 @@ from datalens_service.errors import BudgetExceeded
 from datalens_service.evaluation.report.build import MethodFacts, Report
 from datalens_service.evaluation.report.document import Product
 from datalens_service.evaluation.report.privacy_statement import first_releases, privacy_statement
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import PlannedRelease
 from datalens_service.methods import Plan
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.proof.hash_chain import EntryKind

@@ -18,8 +18,7 @@ from datalens_service.evaluation.report import privacy_statement as statements
 from datalens_service.evaluation.report.build import MethodFacts, Report
 from datalens_service.evaluation.report.document import Product
 from datalens_service.evaluation.report.privacy_statement import first_releases, privacy_statement
-from datalens_service.mechanisms import BoundedSum, Mechanism, base
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import BoundedSum, Mechanism, PlannedRelease, base
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import Charge as AccountCharge
 from datalens_service.privacy.accounting import cost_units, epsilon_of_charge, mu_of_units, round_up

@@ -13,8 +13,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy.engine import Connection
 
 from datalens_service.errors import StateConflict, StoreUnavailable
+from datalens_service.mechanisms import PlannedRelease
 from datalens_service.mechanisms.moments import VectorSum
-from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods import Plan
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database, _scripts

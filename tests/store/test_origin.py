@@ -17,9 +17,9 @@ from datalens_service.errors import InvalidInput
 from datalens_service.evaluation.report.build import releasable_view
 from datalens_service.evaluation.report.document import compute_seal
 from datalens_service.proof.job_charges import Charge, genesis
+from datalens_service.proof.job_proof import SIGNATURE
 from datalens_service.proof.proof_verification import Verdict, verify
 from datalens_service.proof.release_verification import FILES, SUMS_LINE, verify_path
-from datalens_service.proof.signature_check import SIGNATURE
 from datalens_service.signatures import MEMBER, SigningKey, unsigned
 from datalens_service.store.database import Database
 from datalens_service.store.installation import signing_key

@@ -45,8 +45,8 @@ from datalens_service.evaluation.report.privacy_statement import (
 from datalens_service.evaluation.report.result_wording import PUBLIC_IMAGES, choose_wording
 from datalens_service.evaluation.report.summary import summary, usefulness
 from datalens_service.evaluation.report.verdict import Figures, judge
+from datalens_service.mechanisms import PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
-from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator, PublicSource
 from datalens_service.plugins import PluginOrigin
 from datalens_service.strict import Frozen

@@ -15,8 +15,8 @@ from datalens_service.evaluation.report.build import Report
 from datalens_service.evaluation.report.document import Product
 from datalens_service.evaluation.report.privacy_statement import FormerTier, Tier
 from datalens_service.evaluation.report.result_wording import choose_wording
+from datalens_service.mechanisms import PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
-from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator, PublicSource
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.budget import Block

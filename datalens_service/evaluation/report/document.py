@@ -33,8 +33,8 @@ from datalens_service.evaluation.report.disclosures import (
     Recomputation,
 )
 from datalens_service.evaluation.report.privacy_statement import PrivacyFigures
+from datalens_service.mechanisms import PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
-from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.signatures import MEMBER, Signature, SignatureInvalid, signer

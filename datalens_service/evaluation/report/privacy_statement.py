@@ -20,8 +20,7 @@ from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report import phrases
 from datalens_service.evaluation.report.result_wording import choose_wording
 from datalens_service.evaluation.report.spending import CurvePoint, SpendPoint, curve, spend_path
-from datalens_service.mechanisms import VonMisesFisherSum
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator, PublicSource
 from datalens_service.privacy.accounting import (
     SLACK_UNITS_PER_DELTA,

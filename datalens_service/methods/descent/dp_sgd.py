@@ -11,8 +11,7 @@ from typing import Final, Self
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
-from datalens_service.mechanisms import GradientSum, IndividualHistogram, VonMisesFisherSum
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import GradientSum, IndividualHistogram, PlannedRelease, VonMisesFisherSum
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters, plan_descent, summed_units

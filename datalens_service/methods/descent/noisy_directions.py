@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
-from datalens_service.mechanisms import VonMisesFisherSum
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import GRID, direction_radius
 from datalens_service.methods.base import Plan
 from datalens_service.privacy.accounting import (

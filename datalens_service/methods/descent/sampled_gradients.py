@@ -12,8 +12,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.errors import InfeasiblePlan
-from datalens_service.mechanisms import GradientSum
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import GradientSum, PlannedRelease
 from datalens_service.methods.base import Plan
 from datalens_service.privacy.accounting import (
     MINIMUM_NOISE_STDDEV,

@@ -22,8 +22,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import Account, CrossProductSum
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import Account, CrossProductSum, PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, named
 from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dead_leaves

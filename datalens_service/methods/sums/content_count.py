@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Images, Schema
-from datalens_service.mechanisms import VectorSum
+from datalens_service.mechanisms import PlannedRelease, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.generators.outlines.level_sets import Content

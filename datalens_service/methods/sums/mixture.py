@@ -17,9 +17,8 @@ from pydantic import Field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
+from datalens_service.mechanisms import Account, OuterProductSum, PlannedRelease, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import ExecutionOptions, Plan
 from datalens_service.methods.sums.moments import Moments, MomentsRun

@@ -11,9 +11,15 @@ from pydantic import Field
 
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.errors import InfeasiblePlan
-from datalens_service.mechanisms import CellVotes, CrossProductSum, GradientSum, OuterProductSum, VectorSum
+from datalens_service.mechanisms import (
+    CellVotes,
+    CrossProductSum,
+    GradientSum,
+    OuterProductSum,
+    PlannedRelease,
+    VectorSum,
+)
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.methods.base import Extras, Plan, WalledMethod
 from datalens_service.models.exact_products import exact_products, on_grid

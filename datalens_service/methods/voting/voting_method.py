@@ -14,8 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
-from datalens_service.mechanisms import AnyVotes, VoteMechanism, VoteParameters
-from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.mechanisms import AnyVotes, PlannedRelease, VoteMechanism, VoteParameters
 from datalens_service.methods.base import Plan, WalledMethod, named
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.methods.voting.teachers import AnyTeacher, DenseTeacher

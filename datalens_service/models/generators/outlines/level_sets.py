@@ -19,14 +19,15 @@ from scipy.ndimage import gaussian_filter
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import dct_basis
-from datalens_service.models.generators.outlines.outlines import SIDE, signed_distances
-from datalens_service.models.generators.outlines.poses import (
+from datalens_service.models.generators.outlines.outlines import (
     POSE_NUMBERS,
+    SIDE,
     apply_poses,
     measure_pose,
     normalize_pose,
     pose_coordinates,
     poses_from,
+    signed_distances,
 )
 
 Floats = NDArray[np.float64]

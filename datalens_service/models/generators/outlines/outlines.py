@@ -1,8 +1,11 @@
-"""Signed distances to the outline of ink, of many planes at once, each a function of its own plane alone.
+"""Geometry of ink: signed distances to its outline, and its pose; each a function of its own image alone.
 
 Distances are decided in whole numbers on a grid three times as fine, up to where they no longer matter: the lower
 envelope of parabolas (Felzenszwalb and Huttenlocher 2012, "Distance Transforms of Sampled Functions"), tried one by
 one. Planes lie side by side in memory, so that every step is one of a whole row of them.
+
+A pose says where ink lies, how wide and high it is and how far it leans; drawings are moved to a common one. Sums over
+pixels are sums of integers, so they are exact.
 """
 
 import math
@@ -10,7 +13,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt
+from scipy.ndimage import affine_transform, distance_transform_edt
 
 Floats = NDArray[np.float64]
 
@@ -94,3 +97,91 @@ def _distances_by_scipy(inside: NDArray[np.bool_], cap: int) -> Floats:
     if inside.all():
         return np.full(inside.shape, float(cap))
     return np.asarray(np.minimum(distance_transform_edt(inside), cap))
+
+
+POSE_NUMBERS: Final = 5
+
+# Shares of a side. A common drawing is so wide and so high, as standard deviations of its ink.
+_WIDTH, _HEIGHT = 0.15, 0.2
+_LOWEST = np.array([-1 / 7, -1 / 7, -0.8, math.log(0.085 / _WIDTH), math.log(0.125 / _HEIGHT)])
+_HIGHEST = np.array([1 / 7, 1 / 7, 0.8, math.log(0.215 / _WIDTH), math.log(0.285 / _HEIGHT)])
+_USUAL = np.array([0.0, 0.0, 0.1, 0.0, 0.0])
+# One unit of each number moves about as much of a drawing as one unit of its field.
+_WEIGHTS = np.array([84.0, 84.0, 20.0, 20.0, 20.0])
+_LEAST_VARIANCE = 1e-6
+
+
+def measure_pose(ink: NDArray[np.uint8]) -> Floats:
+    """(5,) centre right and down, lean, log of width, log of height, of one plane (height, width).
+
+    The lean is in pixels right for each one down, everything else in shares of a side.
+
+    A plane without ink has the pose of a common drawing.
+    """
+    mass, down, right = _coordinates(ink)
+    total = int(mass.sum())
+    if total == 0:
+        return np.zeros(POSE_NUMBERS)
+    centre_x, centre_y = (int((mass * axis).sum()) / total for axis in (right, down))
+    pairs = (right, right), (down, down), (right, down)
+    moments = [int((mass * first * second).sum()) / total for first, second in pairs]
+    tall = max(moments[1] - centre_y**2, _LEAST_VARIANCE)
+    shared = moments[2] - centre_x * centre_y
+    # Coordinates are odd numbers of half pixels.
+    rows, columns = 2 * ink.shape[0], 2 * ink.shape[1]
+    lean = min(max(shared / tall, _LOWEST[2]), _HIGHEST[2])
+    wide = max(moments[0] - centre_x**2 - lean * shared, _LEAST_VARIANCE)
+    widths = math.log(math.sqrt(wide) / columns / _WIDTH), math.log(math.sqrt(tall) / rows / _HEIGHT)
+    return np.array([centre_x / columns, centre_y / rows, lean, *widths]).clip(_LOWEST, _HIGHEST)
+
+
+def pose_coordinates(poses: Floats) -> Floats:
+    """Poses (…, 5) as numbers that may be compared with those of a field."""
+    return np.asarray((poses - _USUAL) * _WEIGHTS)
+
+
+def poses_from(coordinates: Floats) -> Floats:
+    """What `pose_coordinates` was given, within the limits of a measured pose."""
+    return np.asarray((coordinates / _WEIGHTS + _USUAL).clip(_LOWEST, _HIGHEST))
+
+
+def normalize_pose(plane: Floats, pose: Floats) -> Floats:
+    """One plane (height, width) of a drawing, moved from its pose into the common one; the rim goes on outside."""
+    forward, offset = _affine(pose, plane.shape)
+    return np.asarray(affine_transform(plane, forward, offset, order=1, mode="nearest"))
+
+
+def apply_poses(planes: Floats, poses: Floats) -> NDArray[np.float32]:
+    """float32 planes (n, channels, height, width) in the common pose, moved into poses (n, 5)."""
+    import torch
+    from torch.nn import functional
+
+    width, height = np.exp(poses[:, 3]), np.exp(poses[:, 4])
+    maps = np.zeros((len(poses), 3, 3))
+    # Half a side is 1 here, and a lean is one of pixels.
+    leans = poses[:, 2] * (planes.shape[2] / planes.shape[3])
+    maps[:, 0, 0], maps[:, 0, 1], maps[:, 1, 1], maps[:, 2, 2] = width, leans * height, height, 1
+    maps[:, :2, 2] = 2 * poses[:, :2]
+    inverse = torch.from_numpy(np.linalg.inv(maps)[:, :2]).float()
+    images = torch.from_numpy(planes).float()
+    grid = functional.affine_grid(inverse, list(images.shape), align_corners=False)
+    moved: NDArray[np.float32] = functional.grid_sample(
+        images, grid, padding_mode="border", align_corners=False
+    ).numpy()
+    return moved
+
+
+def _coordinates(ink: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Ink, and distances down and right of the middle in half pixels, as integers."""
+    down, right = (2 * axis - (size - 1) for axis, size in zip(np.indices(ink.shape), ink.shape, strict=True))
+    return ink.astype(np.int64), down, right
+
+
+def _affine(pose: Floats, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """Matrix and offset, in rows and columns, from the common pose to where the plane is read."""
+    rows, columns = shape
+    width, height = math.exp(pose[3]), math.exp(pose[4])
+    matrix = np.array([[height, 0.0], [pose[2] * height, width]])
+    middle = np.array([(rows - 1) / 2, (columns - 1) / 2])
+    offset = middle + np.array([pose[1] * rows, pose[0] * columns]) - matrix @ middle
+    return matrix, offset
