@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, Charge, NeighboringRelation, cost_units
-from datalens_service.privacy.budget import Block
+from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.privacy.poisson_sampling import continuous_multiplier
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, Booleans, Integers, NoiseSource
 

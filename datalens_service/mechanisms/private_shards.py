@@ -21,7 +21,7 @@ from torch import Tensor
 
 from datalens_service.checkpoint import Sealed
 from datalens_service.data.dataset import Dataset, Schema, Upload
-from datalens_service.data.privacy_units import assign_shards, members
+from datalens_service.data.partition import assign_shards, members
 from datalens_service.data.shard_batches import ShardBatch, ShardSampler
 from datalens_service.errors import CheckpointMismatch, InvalidInput
 from datalens_service.mechanisms.base import Account

@@ -29,7 +29,7 @@ from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.outlines.level_sets import Content
 from datalens_service.privacy.accounting import compute_slack, delta_beside, limit_units
-from datalens_service.privacy.budget import Block
+from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.privacy.randomness import Integers, NoiseSource, TrainingRandomness
 from datalens_service.voices import speak
 

@@ -7,11 +7,7 @@ from numpy.typing import NDArray
 
 from datalens_service.errors import BudgetExceeded, StateConflict
 from datalens_service.privacy.accounting import units_held_for_slack
-from datalens_service.privacy.partitioned_passes import PartitionedPasses
-from datalens_service.privacy.poisson_sampling import PoissonSampling
-
-Block = PoissonSampling | PartitionedPasses
-"""Told apart by their fields; each has `num_units`, `draws`, `slack`, `charge`, `check_price` and `draw_batch`."""
+from datalens_service.privacy.partitioned_passes import Block
 
 
 @final

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from datalens_service.errors import InvalidSpec
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, Charge, NeighboringRelation
-from datalens_service.privacy.poisson_sampling import LARGEST_UNITS
+from datalens_service.privacy.poisson_sampling import LARGEST_UNITS, PoissonSampling
 from datalens_service.privacy.randomness import Booleans, NoiseSource
 
 _MOST_BATCHES: Final = 1_000_000
@@ -127,3 +127,7 @@ def partition_units(noise_multiplier: float, passes: int, relation: NeighboringR
     """Ledger units of `passes` releases of one unit, rounded up; replacing it moves it twice as far."""
     factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1
     return math.ceil(factor * passes * UNITS_PER_MU_SQUARED / Fraction(noise_multiplier) ** 2)
+
+
+Block = PoissonSampling | PartitionedPasses
+"""Told apart by their fields; each has `num_units`, `draws`, `slack`, `charge`, `check_price` and `draw_batch`."""

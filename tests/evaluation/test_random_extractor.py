@@ -106,7 +106,7 @@ def blind(reference, num_classes, path, **_settings):
 
 
 def test_a_blind_extractor_gives_no_figures(tmp_path, monkeypatch):
-    monkeypatch.setattr("datalens_service.evaluation.metrics.domain_extractor.train", blind)
+    monkeypatch.setattr("datalens_service.evaluation.metrics.extractors.train_domain", blind)
     reference = Reference(split(400, 1), "public", "public images")
     with pytest.raises(WorkerUnavailable, match="Fidelity is unknown"):
         compare(

@@ -81,7 +81,7 @@ def test_a_file_is_read_back_and_foreign_files_are_refused(tmp_path):
         Generator.load(tmp_path / "other.safetensors")
 
 
-CLASSES, D, COUNT = 4, 6, 3000
+CLASSES, D, RECORDS = 4, 6, 3000
 
 
 def covariances() -> np.ndarray:
@@ -93,7 +93,7 @@ def covariances() -> np.ndarray:
 def fitted(scatters: np.ndarray, noise_stddev: float = 0.0, rank: int = D) -> HierarchicalFit:
     """As a run does it, the records' number and the means being known."""
     fit = HierarchicalFit()
-    fit.estimate_means(np.full(CLASSES, COUNT), np.zeros((CLASSES, D)), 0.0)
+    fit.estimate_means(np.full(CLASSES, RECORDS), np.zeros((CLASSES, D)), 0.0)
     fit.estimate_shared(scatters.sum(axis=0), noise_stddev, rank)
     fit.estimate_classes(fit.basis.T @ scatters @ fit.basis, noise_stddev)
     return fit
@@ -105,15 +105,15 @@ def products(fit: HierarchicalFit) -> np.ndarray:
 
 
 def test_without_noise_covariances_are_those_of_the_classes():
-    np.testing.assert_allclose(products(fitted(covariances() * COUNT)), covariances(), atol=1e-8)
+    np.testing.assert_allclose(products(fitted(covariances() * RECORDS)), covariances(), atol=1e-8)
 
 
 def test_where_noise_drowns_a_class_it_has_what_all_share():
     shared = np.diag([9.0, 8, 7, 6, 5, 4])
-    noise = np.random.default_rng(1).standard_normal((CLASSES, D, D)) * COUNT * 0.3
-    scatters = shared * COUNT + (noise + noise.swapaxes(1, 2)) / np.sqrt(2)
-    noisy = scatters / COUNT - shared
-    fit = fitted(scatters, noise_stddev=COUNT * 0.3)
+    noise = np.random.default_rng(1).standard_normal((CLASSES, D, D)) * RECORDS * 0.3
+    scatters = shared * RECORDS + (noise + noise.swapaxes(1, 2)) / np.sqrt(2)
+    noisy = scatters / RECORDS - shared
+    fit = fitted(scatters, noise_stddev=RECORDS * 0.3)
     assert np.linalg.norm(products(fit) - shared) < 0.7 * np.linalg.norm(noisy)
 
 
@@ -121,7 +121,7 @@ def test_means_without_evidence_lie_in_the_middle():
     fit, means = HierarchicalFit(), np.zeros((CLASSES, D))
     means[:, 0] = np.arange(CLASSES)
     means[:, 1:] += np.random.default_rng(0).standard_normal((CLASSES, D - 1)) * 0.1
-    fit.estimate_means(np.full(CLASSES, COUNT), means * COUNT, sum_stddev=COUNT * 0.2)
+    fit.estimate_means(np.full(CLASSES, RECORDS), means * RECORDS, sum_stddev=RECORDS * 0.2)
     np.testing.assert_allclose(fit.means[:, 0], np.arange(CLASSES), atol=0.1)
     assert np.ptp(fit.means[:, 1:], axis=0).max() < 1e-9
 

@@ -263,6 +263,7 @@ def test_calls_that_overlap_share_neither_weights_nor_inputs() -> None:
 _IMPORTED_LATE = """
 import torch
 torch.ones(32, 7) @ torch.ones(7, 3)
+from tests.models.test_per_record import rows_of_moved_records
 print(torch.equal(*rows_of_moved_records()))
 """
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datalens_service.data import privacy_units
+from datalens_service.data import partition
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import DistributedGradients, GradientChunk, PartialGradients
 from datalens_service.methods import AnyMethod
@@ -23,7 +23,7 @@ def teachers_of(method: AnyMethod, dataset: Dataset, unit: int) -> set[int]:
     labels = dataset.train.labels[dataset.train.unit_ids == unit]
     apart = labels if method.shards == "class_pure" else None
     units = np.full(len(labels), unit)
-    shards = privacy_units.assign_shards(
+    shards = partition.assign_shards(
         dataset.partition_key, units, method.num_teachers, apart, dataset.schema.num_classes
     )
     return set(shards.tolist())

@@ -24,7 +24,8 @@ from datalens_service.methods import (
 from datalens_service.methods.voting.rivals import build_rival
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
-from datalens_service.privacy.budget import Block, MemoryAccount
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec

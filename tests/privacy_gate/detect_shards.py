@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datalens_service.data import privacy_units
+from datalens_service.data import partition
 from datalens_service.data import privacy_units as unit_names
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.shard_batches import ShardSampler
@@ -80,7 +80,7 @@ def teachers_do_not_see_each_other(rng: np.random.Generator) -> None:
     images = rng.integers(0, 256, (_RECORDS, _SIDE, _SIDE, 1)).astype(np.uint8)
     labels = rng.integers(0, _CLASSES, _RECORDS)
     owners = rng.permutation(np.arange(_RECORDS) % _TEACHERS)
-    shards = privacy_units.members(owners, _TEACHERS)
+    shards = partition.members(owners, _TEACHERS)
     before = _trained(images, labels, shards)
     for teacher, change in itertools.product(range(_TEACHERS), (_other_image, _other_label, _emptied)):
         after = _trained(*change(images, labels, shards, int(rng.choice(np.flatnonzero(owners == teacher)))))
@@ -94,7 +94,7 @@ def teachers_without_records_say_nothing(rng: np.random.Generator) -> None:
     """An empty shard votes zero, so that emptying the last record of a shard is covered as well."""
     images = rng.integers(0, 256, (_RECORDS, _SIDE, _SIDE, 1)).astype(np.uint8)
     owners = np.arange(_RECORDS) % (_TEACHERS - 1)
-    trained = _trained(images, np.zeros(_RECORDS, dtype=np.int64), privacy_units.members(owners, _TEACHERS))
+    trained = _trained(images, np.zeros(_RECORDS, dtype=np.int64), partition.members(owners, _TEACHERS))
     expect(not trained["gradients"][-1].any(), "a teacher without records has gradient zero")
 
 
@@ -129,7 +129,7 @@ def removed_units_change_one_teachers_batches(rng: np.random.Generator) -> None:
 
 def _batches(images: np.ndarray, units: NDArray[np.int64]) -> list[np.ndarray]:
     """Every teacher's images over some steps."""
-    shards = privacy_units.members(privacy_units.assign_shards(b"k" * 32, units, _SHARDS), _SHARDS)
+    shards = partition.members(partition.assign_shards(b"k" * 32, units, _SHARDS), _SHARDS)
     sampler = ShardSampler(images, np.zeros(len(units), dtype=np.int64), shards, batch_size=4, seed=1)
     steps = [sampler.batch(step).images.numpy() for step in range(_STEPS)]
     return [np.stack([step[teacher] for step in steps]) for teacher in range(_SHARDS)]
@@ -185,8 +185,8 @@ def _emptied(
 
 def _contents(key: bytes, units: NDArray[np.int64], labels: NDArray[np.int64] | None) -> Contents:
     """Units of every shard."""
-    shards = privacy_units.assign_shards(key, units, _SHARDS, labels, _CLASSES)
-    return [tuple(units[rows].tolist()) for rows in privacy_units.members(shards, _SHARDS)]
+    shards = partition.assign_shards(key, units, _SHARDS, labels, _CLASSES)
+    return [tuple(units[rows].tolist()) for rows in partition.members(shards, _SHARDS)]
 
 
 def _changed(before: Contents, after: Contents) -> int:

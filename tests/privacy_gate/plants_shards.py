@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.data import dataset, privacy_units, shard_batches
+from datalens_service.data import dataset, partition, privacy_units, shard_batches
 from datalens_service.data.dataset import Split
 from datalens_service.models.adam import AdamState
 from datalens_service.models.teachers import ensemble
@@ -18,7 +18,7 @@ from .plant import Plant
 
 def shards_wrap_around(patch: pytest.MonkeyPatch) -> None:
     """Small shards are filled up with records of the next one."""
-    members = privacy_units.members
+    members = partition.members
 
     def filled(assigned: np.ndarray, num_shards: int) -> list[np.ndarray]:
         found = members(assigned, num_shards)
@@ -28,7 +28,7 @@ def shards_wrap_around(patch: pytest.MonkeyPatch) -> None:
             for index, rows in enumerate(found)
         ]
 
-    patch.setattr(privacy_units, "members", filled)
+    patch.setattr(partition, "members", filled)
 
 
 def shards_are_cut_by_position(patch: pytest.MonkeyPatch) -> None:
@@ -37,12 +37,12 @@ def shards_are_cut_by_position(patch: pytest.MonkeyPatch) -> None:
     def cut(key: bytes, unit_ids: np.ndarray, num_shards: int, *_: Any) -> np.ndarray:
         return np.arange(len(unit_ids)) * num_shards // len(unit_ids)
 
-    patch.setattr(privacy_units, "assign_shards", cut)
+    patch.setattr(partition, "assign_shards", cut)
 
 
 def shards_are_balanced_between_classes(patch: pytest.MonkeyPatch) -> None:
     """Dealt in turn per class: another record's label moves all that follow it."""
-    assign = privacy_units.assign_shards
+    assign = partition.assign_shards
 
     def dealt(key: bytes, units: np.ndarray, num_shards: int, labels: Any = None, num_classes: int = 1) -> np.ndarray:
         if labels is None:
@@ -51,17 +51,17 @@ def shards_are_balanced_between_classes(patch: pytest.MonkeyPatch) -> None:
         turn = np.array([(labels[:index] == label).sum() for index, label in enumerate(labels)])
         return np.asarray(labels * per_class + turn % per_class)
 
-    patch.setattr(privacy_units, "assign_shards", dealt)
+    patch.setattr(partition, "assign_shards", dealt)
 
 
 def shards_depend_on_how_many_there_are(patch: pytest.MonkeyPatch) -> None:
     """The number of units enters the hash."""
-    assign = privacy_units.assign_shards
+    assign = partition.assign_shards
 
     def counted(key: bytes, unit_ids: np.ndarray, *others: Any) -> np.ndarray:
         return assign(key + len(unit_ids).to_bytes(4, "big"), unit_ids, *others)
 
-    patch.setattr(privacy_units, "assign_shards", counted)
+    patch.setattr(partition, "assign_shards", counted)
 
 
 def records_of_a_unit_are_dealt_apart(patch: pytest.MonkeyPatch) -> None:

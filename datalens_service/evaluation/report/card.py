@@ -19,7 +19,7 @@ from datalens_service.mechanisms import PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator, PublicSource
 from datalens_service.plugins import PluginOrigin
-from datalens_service.privacy.budget import Block
+from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.strict import Finite
 
 FORMAT: Final = "datalens-card/1"

@@ -151,27 +151,27 @@ class MetricBars(NamedTuple):
         return f"{self.title}: {', '.join(rows)}"
 
 
-_ROW, _TOP, _LEFT, _LENGTH = 40, 4, 268, 380
+_ROW, _BARS_TOP, _BARS_LEFT, _LENGTH = 40, 4, 268, 380
 
 
 def accuracy_bars(bars: Sequence[Bar]) -> str:
     """Horizontal bars from 0 to 100 percent, with the spread as a whisker."""
-    height = _TOP + _ROW * len(bars) + 26
+    height = _BARS_TOP + _ROW * len(bars) + 26
     named = "; ".join(f"{bar.label}: {bar.value:.1f} %" for bar in bars)
     svg = canvas("accuracy", height, "Accuracy on real test images", named)
     for tick in range(0, 101, 25):
-        x = _LEFT + _LENGTH * tick / 100
-        line(svg, "grid", x, _TOP, x, height - 22)
+        x = _BARS_LEFT + _LENGTH * tick / 100
+        line(svg, "grid", x, _BARS_TOP, x, height - 22)
         text(svg, "tick", x, height - 6, f"{tick} %", "middle")
     for index, bar in enumerate(bars):
-        _accuracy_bar(svg, bar, _TOP + _ROW * index, _LENGTH / 100)
+        _accuracy_bar(svg, bar, _BARS_TOP + _ROW * index, _LENGTH / 100)
     return xml(svg)
 
 
 def _accuracy_bar(svg: Element, bar: Bar, top: float, per_percent: float) -> None:
-    middle, end = top + 18, _LEFT + bar.value * per_percent
-    text(svg, "label", _LEFT - 12, middle + 5, bar.label, "end")
-    rectangle(svg, f"bar {bar.kind}", _LEFT, top + 5, end - _LEFT, 26)
+    middle, end = top + 18, _BARS_LEFT + bar.value * per_percent
+    text(svg, "label", _BARS_LEFT - 12, middle + 5, bar.label, "end")
+    rectangle(svg, f"bar {bar.kind}", _BARS_LEFT, top + 5, end - _BARS_LEFT, 26)
     reach = (bar.spread or 0.0) * per_percent
     if reach:
         line(svg, "whisker", end - reach, middle, end + reach, middle)
@@ -197,6 +197,6 @@ def _metric(svg: Element, metric: MetricBars, top: float, thin: float) -> None:
     for index, (bar, value) in enumerate(zip(metric.rows, metric.values, strict=True)):
         y = top + 6 + thin * index
         width = max(0.0, bar.value) / longest * (_LENGTH - 90)
-        text(svg, "tick", _LEFT + 78, y + 13, bar.label, "end")
-        rectangle(svg, f"bar {bar.kind}", _LEFT + 90, y, max(width, 1.0), thin - 6)
-        text(svg, "value", _LEFT + 98 + width, y + 13, value, "start")
+        text(svg, "tick", _BARS_LEFT + 78, y + 13, bar.label, "end")
+        rectangle(svg, f"bar {bar.kind}", _BARS_LEFT + 90, y, max(width, 1.0), thin - 6)
+        text(svg, "value", _BARS_LEFT + 98 + width, y + 13, value, "start")

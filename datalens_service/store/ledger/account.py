@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import InsufficientStorage
-from datalens_service.privacy.budget import Block
+from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.privacy.randomness import Integers
 from datalens_service.proof.hash_chain import Entry
 from datalens_service.store.charge_log import LogLine

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.errors import BudgetExceeded
 from datalens_service.privacy.accounting import Charge
-from datalens_service.privacy.budget import Block
+from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store.ledger import ledger
 from datalens_service.store.tables import LedgerEntryRow
