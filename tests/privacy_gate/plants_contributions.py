@@ -412,7 +412,7 @@ def images_that_voted_join_the_pool(patch: pytest.MonkeyPatch) -> None:
         )
 
     patch.setattr(public_votes, "nearest_cells", remembered_cells)
-    patch.setattr(pool, "pack", joined)
+    patch.setattr(public_votes, "pack", joined)
 
 
 def remembered_candidates(rows: Rows, candidates: private_evolution.Candidates) -> Votes:
