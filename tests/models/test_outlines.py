@@ -1,4 +1,4 @@
-"""Distances of many planes at once are those that SciPy finds plane by plane, each a function of its own plane."""
+"""Signed distances are those that SciPy finds plane by plane; what tells drawings; pieces and holes; tilted samples."""
 
 import math
 
@@ -8,6 +8,7 @@ from scipy.ndimage import distance_transform_edt, gaussian_filter, zoom
 
 from datalens_service.methods.sums.content_count import are_drawings
 from datalens_service.models.generators.outlines.outlines import signed_distances
+from datalens_service.models.generators.outlines.rejection import topology
 from datalens_service.models.generators.outlines.tilting import find_level, fit_tilt, penalty
 
 
@@ -115,3 +116,33 @@ def test_a_level_accepts_its_share(share: float) -> None:
     scores = np.random.default_rng(0).standard_normal(5000) * 3
     accepted = np.exp(np.minimum(0, scores - find_level(scores, share))).mean()
     assert accepted == pytest.approx(share, abs=1e-3)
+
+
+def drawn(*rows: str) -> np.ndarray:
+    return np.array([[255 if pixel == "#" else 0 for pixel in row] for row in rows], dtype=np.uint8)[..., None]
+
+
+NONE = drawn("....", "....", "....", "....")
+BAR = drawn("#...", "#...", "#...", "#...")
+RING = drawn("###.", "#.#.", "###.", "....")
+DIAGONAL = drawn("#...", ".#..", "..#.", "...#")
+TWO = drawn("#..#", "#..#", "....", "....")
+FOUR = drawn("#..#", "....", "....", "#..#")
+EIGHT = drawn("#####", "#.#.#", "#####", ".....", ".....")
+
+
+@pytest.mark.parametrize(
+    ("picture", "pieces", "holes"),
+    [(NONE, 1, 0), (BAR, 1, 0), (RING, 1, 1), (DIAGONAL, 1, 0), (TWO, 2, 0), (FOUR, 3, 0), (EIGHT, 1, 2)],
+)
+def test_pieces_and_holes_are_counted(picture: np.ndarray, pieces: int, holes: int) -> None:
+    (numbers,) = topology(picture[None], 0.35)
+    expected = np.zeros(6)
+    expected[[pieces - 1, 3 + holes]] = 1
+    np.testing.assert_array_equal(numbers, expected)
+
+
+def test_grey_is_ink_from_its_level() -> None:
+    grey = (RING * 0.3).astype(np.uint8)[None]
+    assert topology(grey, 0.35)[0, 3] == 1
+    assert topology(grey, 0.07)[0, 4] == 1
