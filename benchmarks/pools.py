@@ -126,8 +126,8 @@ def main() -> None:
     parser.add_argument("--pool", default="other", choices=["other", "same"])
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--images", type=int, default=10_000)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--set", dest="settings", action="append", default=[])
     print_result({**provenance(), **measure(parser.parse_args())})
 

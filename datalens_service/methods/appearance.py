@@ -63,8 +63,8 @@ _SENTENCES: Final[dict[Looks, str]] = {
     "same place, as rough shapes and tones. " + _BLURRED + ", and many images do not show the class of their label.",
     "recognisable": "Outlines are recognisable: with about {units}, this budget shows shapes. Texture is rough, "
     "rare kinds are missing, and not every image shows the class of its label.",
-    "like photographs": "The images are public ones, unchanged, and look as they did. Labels were learned from about "
-    "{units}, and some are wrong.",
+    "like photographs": "The images are public ones, or parts of them, and look as they did. Labels were learned "
+    "from about {units}, and some are wrong.",
 }
 _EVOLVED: Final = (
     "The images look as the generator {name} makes them. Which of them are released was learned from about {units}."

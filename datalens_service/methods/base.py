@@ -239,7 +239,7 @@ class Method(Frozen, ABC):
 
     @property
     def releases_public_images(self) -> bool:
-        """Whether its generators hand public images out as they are."""
+        """Whether its generators hand out public images, or parts of them."""
         return self.needs_public_images
 
     def max_ranks(self, schema: Schema) -> int:

@@ -156,7 +156,7 @@ class PublicVotesRun(StatelessRun):
         self._view.fit(seen, 0.0, self._randomness.seed("basis"))
         features = self._view.features(self._pool, tell_part(options.tell, 0.0, _EMBEDDING))
         self._cells = PublicCells.fit(features, self._mechanism.cells, self._randomness.seed("cells"))
-        self._members = self._cells.nearest(features)
+        self._features, self._members = features, self._cells.nearest(features)
         if not self._parameters.verbatim:
             from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
 
@@ -177,15 +177,16 @@ class PublicVotesRun(StatelessRun):
 
     def result(self) -> Generator:
         """The pool, with what the votes say of its cells; if not verbatim, a denoiser behind it."""
+        from datalens_service.models.vote_labels import label_softly
+
         noise = self._mechanism.noise_stddev / self._mechanism.grid
         votes = self._votes[:, : len(self._cells.centres)]
-        likely = np.maximum(votes, noise / 2)
-        soft = (likely / likely.sum(axis=0)).T
-        # A cell that many classes vote for tells little of any.
-        shares = soft * capped_shares(votes, self._parameters.threshold * noise, self._parameters.cap).T
+        soft = label_softly(self._features, self._cells.centres, votes)
+        shares = capped_shares(votes, self._parameters.threshold * noise, self._parameters.cap).T
         sizes = np.bincount(self._members, minlength=len(shares))
-        weights = (shares / np.maximum(sizes, 1)[:, None])[self._members]
-        tensors = pack(self._pool, weights.astype(np.float32), soft[self._members].astype(np.float32))
+        # An image that could be of many classes tells little of any.
+        weights = soft * (shares / np.maximum(sizes, 1)[:, None])[self._members]
+        tensors = pack(self._pool, weights.astype(np.float32), soft)
         if self._denoiser is None:
             return Generator("pool", self._records.schema, {}, tensors)
         from datalens_service.models.generators.denoiser.diffusion import Start

@@ -18,7 +18,7 @@ class PublicSource(Frozen):
         default="", exclude_if=operator.not_, description="As the owner declared it, in words; empty if none was."
     )
     verbatim: bool = Field(
-        default=False, exclude_if=operator.not_, description="Whether these are what is released, as they are."
+        default=False, exclude_if=operator.not_, description="Whether these, or parts of them, are what is released."
     )
     held: bool = Field(
         default=False, exclude_if=operator.not_, description="Whether the released model holds some of them, unchanged."

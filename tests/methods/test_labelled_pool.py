@@ -49,7 +49,9 @@ def test_the_pool_is_released_with_labels_of_the_classifier_at_its_price() -> No
     assert account.charges == charges
     tensors = released.generator.tensors
     said = teacher.model.predict(public.train.images)
-    np.testing.assert_allclose(tensors["soft_labels"], said[said.max(axis=1) >= 0.75], rtol=1e-5, atol=1e-6)
+    tempered = np.sqrt(said[said.max(axis=1) >= 0.75])
+    tempered /= tempered.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(tensors["soft_labels"], tempered, rtol=1e-5, atol=1e-6)
     assert [file.name for file in released.extras.files] == ["classifier.safetensors", "classifier.onnx"]
     assert released.public_source.verbatim
     assert not teacher.public_source.verbatim
@@ -71,6 +73,7 @@ def test_labels_that_the_pool_has_are_not_looked_at() -> None:
 
 def test_an_encoder_serves_the_classifier_and_is_named() -> None:
     encoded = LabelledPool.model_validate({"classifier": {"name": "scattering", "encoder": "imagenet-lite0"}})
+    assert (encoded.crops, LabelledPool().crops) == (True, False)
     assert encoded.classifier.warm_start is None
     assert encoded.public_encoder() is not None
     assert LabelledPool().public_encoder() is None
@@ -96,6 +99,20 @@ def test_images_of_which_nothing_is_said_are_not_drawn() -> None:
     soft_labels = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
     np.testing.assert_allclose(tell_apart(soft_labels), [[0.9, 0], [0, 0], [0, 0.8]])
     np.testing.assert_allclose(tell_apart(soft_labels[:2]), [[0.9, 0.1], [0, 0.4]])
+
+
+def test_crops_are_handed_out_with_labels_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LabelledPool, "crops", True)
+    private = stripes()
+    public, account = pool(private), MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
+    whole = {image.tobytes() for image in public.train.images}
+    released = made(LabelledPool(classifier=TEACHER), private, public, account)
+    said = made(TEACHER, private, public, account).model.predict(released.generator.tensors["images"])
+    likeliest = released.generator.tensors["soft_labels"].argmax(axis=1)
+    np.testing.assert_array_equal(likeliest, said.argmax(axis=1))
+    crops = [image.tobytes() not in whole for image in released.generator.tensors["images"]]
+    assert 0.7 < np.mean(crops) < 0.8
+    assert "mirrored parts" in LabelledPool(classifier=TEACHER).warnings(released.plan, private.schema)[0]
 
 
 def test_a_lower_temperature_makes_labels_sharper() -> None:

@@ -15,6 +15,7 @@ from datalens_service.methods.public_votes import capped_shares, plan_cells
 from datalens_service.models.generators.denoiser import public_denoiser
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.pool import PublicCells
+from datalens_service.models.vote_labels import label_softly
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.run import run
@@ -85,3 +86,13 @@ def test_few_votes_are_noise_and_no_cell_gives_more_than_its_cap() -> None:
     np.testing.assert_allclose(shares[0], [0.503, 0.382, 0.115, 0, 0], atol=0.001)
     np.testing.assert_allclose(shares[1], [1, 0, 0, 0, 0])
     np.testing.assert_allclose(capped_shares(-votes[1:], 5.0, 0.4).sum(axis=1), 1)
+
+
+def test_soft_labels_are_what_many_cells_say_together_of_an_image() -> None:
+    angles = np.linspace(0, np.pi / 2, 9)
+    features = np.stack([np.cos(angles), np.sin(angles), np.ones(9)], axis=1).astype(np.float32) / np.float32(2**0.5)
+    votes = np.linspace(40, 0, 9) + np.array([0, 0, -25, 0, 0, 0, 0, 0, 0])
+    soft = label_softly(features, features, np.stack([votes, np.linspace(0, 40, 9)]))
+    np.testing.assert_allclose(soft.sum(axis=1), 1, rtol=1e-5)
+    assert np.all(np.diff(soft[:, 0]) < 0), "the one cell that lacks votes is between others that have them"
+    np.testing.assert_allclose(label_softly(features, features, np.full((2, 9), -1.0)), 0.5, atol=0.01)

@@ -3,7 +3,12 @@
 import numpy as np
 import torch
 
-from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
+from datalens_service.models.generators.augmentation import (
+    augment_affine,
+    augment_texture,
+    crop_photographs,
+    random_affine_maps,
+)
 
 GREY = torch.full((3000, 1, 28, 28), 0.5)
 
@@ -83,3 +88,17 @@ def test_texture_of_strips_is_as_strong_as_that_of_squares():
     for shape in ((8, 98), (98, 8)):
         images = torch.full((3000, 1, *shape), 0.5)
         assert 0.4 < float(_relative_texture(augment_texture(images, np.random.default_rng(0))).max()) < 0.65
+
+
+def test_crops_are_parts_of_the_image_and_half_of_them_mirrored():
+    rows, columns = np.mgrid[:32, :32] * 8
+    image = np.stack([rows, columns, np.full((32, 32), 100)], axis=2).astype(np.uint8)
+    crops = crop_photographs(np.repeat(image[None], 400, axis=0), np.random.default_rng(0)).astype(float)
+    inside = crops[:, 1:-1, 1:-1]
+    np.testing.assert_array_equal(inside[..., 2], 100)
+    mirrored = inside[:, 0, 0, 1] > inside[:, 0, -1, 1]
+    assert 0.42 < mirrored.mean() < 0.58
+    assert np.all(inside[:, 0, 0, 0] < inside[:, -1, 0, 0])
+    high, wide = (abs(inside[:, -1, -1, axis] - inside[:, 0, 0, axis]) / 29 / 8 for axis in (0, 1))
+    assert 0.48 < (high * wide).min() < 0.6 < 0.9 < (high * wide).max() < 1.02
+    assert inside[..., :2].max() <= 248

@@ -110,7 +110,8 @@ def croissant(card: Mapping[str, Any], file: DataFile, *, name: str, spdx: str, 
 def _responsible_use(card: Mapping[str, Any]) -> Json:
     privacy = card["privacy"]
     return {
-        "rai:dataCollection": "The images are public ones, unchanged; their labels were learned from private images."
+        "rai:dataCollection": "The images are public ones, unchanged or cropped and mirrored; their labels were "
+        "learned from private images."
         if is_verbatim(card)
         else "No image was collected: all were drawn from a generator.",
         "rai:dataLimitations": f"{usefulness(card)} Rare cases may be missing. Not covered by the guarantee: "

@@ -31,9 +31,9 @@ def description(card: Mapping[str, Any], count: int) -> str:
     if is_verbatim(card):
         return (
             f"{count:,} draws with replacement from {card['public_images']['images']:,} public images of "
-            f"{images['width']} by {images['height']} pixels, as they were uploaded, with labels of "
-            f"{len(images['class_names'])} classes that were learned from private images with ({privacy['epsilon']}, "
-            f"{privacy['delta']})-differential privacy for one {privacy['unit']}."
+            f"{images['width']} by {images['height']} pixels, as they were uploaded or cropped and mirrored, "
+            f"with labels of {len(images['class_names'])} classes that were learned from private images with "
+            f"({privacy['epsilon']}, {privacy['delta']})-differential privacy for one {privacy['unit']}."
         )
     return (
         f"{count:,} synthetic images of {images['width']} by {images['height']} pixels in {len(images['class_names'])} "
@@ -154,7 +154,7 @@ def _public(card: Mapping[str, Any]) -> list[str]:
     name = f" of “{source['name']}”" if source["name"] else ""
     said = _plain(describe_public_images(f"{source['images']:,} images{name}", source.get("license", "")))
     if is_verbatim(card):
-        used = "The images are public ones, unchanged, some or all of these, and their own licence holds"
+        used = "The images are public ones, unchanged or cropped and mirrored, and their own licence holds. They are of"
     else:
         used = "Public images were used beside the private ones"
     return [f"- {used}: {said}, SHA-256 {source['sha256']}. {OF_PUBLIC_IMAGES}"]

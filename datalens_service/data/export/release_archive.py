@@ -34,9 +34,9 @@ _NOTICE: Final = (
 
 
 _PUBLIC_NOTICE: Final = (
-    "The images in this data set are public ones, as they were uploaded; no model made them. Their labels were\n"
-    "learned from private images under differential privacy. README.md names where they come from: that licence holds\n"
-    "({licence}).\n"
+    "The images in this data set are public ones, as they were uploaded or cropped and mirrored; no model made\n"
+    "them. Their labels were learned from private images under differential privacy. README.md names where they come\n"
+    "from: that licence holds ({licence}).\n"
 )
 
 

@@ -83,7 +83,7 @@ XMP: Final = (
 
 
 def is_verbatim(card: Mapping[str, Any]) -> bool:
-    """Whether images are public ones as they are, so that no model made them."""
+    """Whether images are public ones or parts of them, so that no model made them."""
     return bool((card.get("public_images") or {}).get("verbatim"))
 
 

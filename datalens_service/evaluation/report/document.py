@@ -195,7 +195,7 @@ class ReportDocument(Finite):
     view: Public[Literal["owner", "releasable"]]
     synthetic: Public[bool] = Field(description="Whether synthetic images are released; false for a classifier.")
     public_images: Public[Literal[True] | None] = Field(
-        default=None, description="Public images are released as they are; left out where they are not."
+        default=None, description="Public images, or parts of them, are released; left out where they are not."
     )
     product: Public[Product]
     date: Public[datetime.date]

@@ -100,7 +100,8 @@ PUBLIC_GENERATOR: Final = (
 )
 
 LABELLED_PUBLIC: Final = (
-    "The released images are public ones, unchanged: {source}, with the classes {classes}, SHA-256 {sha256}, or some "
+    "The released images are public ones, unchanged, or cropped and mirrored: {source}, with the classes "
+    "{classes}, SHA-256 {sha256}, or some "
     f"of them. Only their new labels come from private images. {OF_PUBLIC_IMAGES}"
 )
 

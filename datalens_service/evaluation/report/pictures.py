@@ -50,7 +50,7 @@ class Pictures:
     labels: Labels
     neighbours: tuple[NeighbourRow, ...]
     public: bool = False
-    """Whether these are public images as they are."""
+    """Whether these are public images, or parts of them."""
 
     @property
     def kind(self) -> str:

@@ -37,7 +37,8 @@ _GENERATOR: Final = ResultWording(
 )
 _PUBLIC_IMAGES: Final = ResultWording(
     synthetic=False,
-    made="These are public images, as they were uploaded, with new labels. Which label belongs to which was learned",
+    made="These are public images, as they were uploaded or cropped and mirrored, with new labels. Which label "
+    "belongs to which was learned",
     studied="the labels, and everything that is released with them,",
     covered=(
         "Labels: everything that labels, and the choice of images, tell of private images came out of the releases "
@@ -55,7 +56,7 @@ _PUBLIC_IMAGES: Final = ResultWording(
         phrases.NOT_COVERED[5],
     ),
     released=(
-        "Public images, unchanged, with labels.",
+        "Public images, unchanged or cropped and mirrored, with labels.",
         "The classifier that labelled them, if one did.",
         phrases.RELEASED[2],
     ),
@@ -91,7 +92,7 @@ _CLASSIFIER: Final = ResultWording(
 )  # fmt: skip
 
 PUBLIC_IMAGES: Final = "public images"
-"""What a generator is called that hands out public images as they are."""
+"""What a generator is called that hands out public images, or parts of them."""
 
 _WORDING: Final = {"generator": _GENERATOR, PUBLIC_IMAGES: _PUBLIC_IMAGES, "classifier": _CLASSIFIER}
 _MODEL: Final = ResultWording(

@@ -13,10 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from datalens_service.data.dataset import Images
+
 Floats = NDArray[np.float32]
 
 # Largest changes: radians, fractions of size, shear, and fractions of half a side.
 _ROTATION, _SIZE, _SHEAR, _SHIFT = math.radians(12), 0.10, 0.15, 0.107
+
+_LEAST_PART, _LONGEST = 0.5, 4 / 3
+"""Of an image's area that a crop shows, and of its longer side over the other, beside that of the image."""
 
 _CHANGED: Final = np.float32(0.7)
 """Share of images whose contrast changes, and of those whose texture does."""
@@ -49,6 +54,31 @@ def augment_affine(images: Tensor, maps: Floats) -> Tensor:
     theta = torch.from_numpy(maps * aspect).to(images.device)
     grid = functional.affine_grid(theta, list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, align_corners=False)
+
+
+def crop_photographs(images: Images, rng: np.random.Generator) -> Images:
+    """As many images: of each a part as large as the whole, mirrored or not.
+
+    Args:
+        images: uint8 (n, height, width, channels).
+    """
+    blocks = [images[row : row + _BLOCK] for row in range(0, len(images), _BLOCK)]
+    return np.concatenate([_cropped(block, random_crops(len(block), rng)) for block in blocks])
+
+
+def _cropped(images: Images, maps: Floats) -> Images:
+    planes = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).float()
+    return augment_affine(planes, maps).round_().to(torch.uint8).permute(0, 2, 3, 1).numpy()
+
+
+def random_crops(n: int, rng: np.random.Generator) -> Floats:
+    """(n, 2, 3) maps for `augment_affine`, each to a part inside of the old image, half of them mirrored."""
+    area, stretch = rng.uniform(_LEAST_PART, 1, n), _LONGEST ** rng.uniform(-1, 1, n)
+    wide, high = (np.minimum(np.sqrt(size), 1) for size in (area * stretch, area / stretch))
+    right, down = (1 - wide) * rng.uniform(-1, 1, n), (1 - high) * rng.uniform(-1, 1, n)
+    zeros, mirrored = np.zeros(n), np.where(rng.random(n) < 0.5, -1, 1)
+    rows = np.stack([wide * mirrored, zeros, right], axis=1), np.stack([zeros, high, down], axis=1)
+    return np.stack(rows, axis=1).astype(np.float32)
 
 
 def augment_texture(images: Tensor, rng: np.random.Generator) -> Tensor:

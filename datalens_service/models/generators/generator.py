@@ -116,7 +116,7 @@ class Generator:
 
     @property
     def verbatim(self) -> bool:
-        """Whether its images are public ones as they are, and no model made them."""
+        """Whether its images are public ones or parts of them, and no model made them."""
         return self.kind == "pool"
 
     def soft_labels(self, n: int, *, seed: int = 0) -> NDArray[np.float32] | None:

@@ -1,4 +1,4 @@
-"""Public images as they are: what is learnt from private records is which of them stand for which class.
+"""Public images: what is learnt from private records is which of them stand for which class.
 
 An image of a class is drawn in proportion to its weight in that class, and it has a soft label: how likely it is of
 every class. Cells of a pool are images that lie next to each other, by what a public encoder says of them.
