@@ -19,7 +19,7 @@ from datalens_service.methods import (
 )
 from datalens_service.methods.last_layer.dead_leaves import DeadLeaves
 from datalens_service.methods.voting.teachers import ConvTeacher
-from datalens_service.models.encoders import ImagenetLite0, imagenet_lite0
+from datalens_service.models.encoders import ImagenetLite0, ScatteringEncoder, imagenet_lite0
 from datalens_service.planning.presets import PRESETS, Purpose, count_teachers, plan_named, preset
 from datalens_service.spec import TrainingSpec
 
@@ -250,6 +250,7 @@ def test_features_of_photographs_are_for_colours_and_large_images_where_their_we
             assert on_photographs == (installed and one in photographs)
             if isinstance(chosen, Scattering) and not on_photographs:
                 assert isinstance(chosen.warm_start, DeadLeaves if one.channels > 1 else Moments | PooledMoments)
+                assert chosen.encoder == ScatteringEncoder(colours="opponent" if one.channels == 3 else "separate")
                 assert plan_named(Scattering(), one, 1.0) == chosen
             assert isinstance(labelled, LabelledPool) == isinstance(chosen, Scattering)
             assert not isinstance(labelled, LabelledPool) or labelled.classifier == chosen

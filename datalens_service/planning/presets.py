@@ -52,6 +52,7 @@ from datalens_service.methods.voting.rivals import build_rival
 from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher
 from datalens_service.models.classifiers.sizes import fits_scattering
 from datalens_service.models.encoders.imagenet_lite0 import ImagenetLite0, takes_photographs
+from datalens_service.models.encoders.scattering import RGB, ScatteringEncoder
 from datalens_service.privacy.accounting import default_delta, mu_for_epsilon
 
 Purpose = Literal["look", "teach"]
@@ -405,7 +406,13 @@ def _on_wavelets(schema: Schema, epsilon: float) -> Scattering:
     if schema.channels == 1:
         few = _evidence(schema, epsilon) / schema.num_classes < _EVIDENCE_FOR_COVARIANCES
         return Scattering(warm_start=PooledMoments(), gradient_share=_SHARE_OF_FEW) if few else Scattering()
-    return Scattering(warm_start=DeadLeaves(), dimensions=_DIRECTIONS_IN_COLOUR, samples=_DRAWINGS)
+    colours: Literal["separate", "opponent"] = "opponent" if schema.channels == RGB else "separate"
+    return Scattering(
+        encoder=ScatteringEncoder(colours=colours),
+        warm_start=DeadLeaves(),
+        dimensions=_DIRECTIONS_IN_COLOUR,
+        samples=_DRAWINGS,
+    )
 
 
 def _class_pure(schema: Schema) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Scattering features and a linear layer: plans, charges, resumption, and that it learns."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from pydantic import ValidationError
@@ -15,9 +17,10 @@ from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dea
 from datalens_service.methods.last_layer.scattering import ScatteringRun, choose_learning_rate
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
-from datalens_service.models.classifiers.encoded_features import FeatureBasis
+from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.classifiers.encoded_features import FeatureBasis, as_classifier
 from datalens_service.models.encoders import ImagenetLite0, ScatteringEncoder
-from datalens_service.models.encoders.network import ScatteringNetwork
+from datalens_service.models.encoders.network import OpponentColours, ScatteringNetwork
 from datalens_service.models.scattering import Scattering as Features
 from datalens_service.models.scattering import planes_at_once
 from datalens_service.privacy.accounting import limit_units
@@ -32,6 +35,7 @@ METHOD = Scattering(warm_start=Moments(subspace_dimensions=8), steps=10, samples
 AT_ONCE = Scattering(warm_start=None, steps=10)
 """All of the budget for gradients on the features of an encoder."""
 DRAWINGS = METHOD.model_copy(update={"warm_start": DeadLeaves(), "dimensions": 100})
+WAVELETS, OPPONENT = ScatteringEncoder(), ScatteringEncoder(colours="opponent")
 each_start = pytest.mark.parametrize("method", [METHOD, DRAWINGS, AT_ONCE], ids=["samples", "drawings", "none"])
 
 
@@ -58,8 +62,8 @@ class Known(ImagenetLite0):
         pass
 
 
-def basis_of(schema: Schema, samples: np.ndarray) -> FeatureBasis:
-    basis = FeatureBasis.from_encoder(ScatteringEncoder(), schema, "cpu", 5)
+def basis_of(schema: Schema, samples: np.ndarray, encoder: ScatteringEncoder = WAVELETS) -> FeatureBasis:
+    basis = FeatureBasis.from_encoder(encoder, schema, "cpu", 5)
     basis.fit(samples, 0.25, seed=0)
     return basis
 
@@ -157,13 +161,41 @@ def test_features_are_those_of_their_own_image() -> None:
     np.testing.assert_allclose(np.linalg.norm(before, axis=1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("size", [(1, 28, 28), (3, 8, 8), (3, 12, 9)], ids=str)
-def test_features_do_not_depend_on_the_place_in_a_batch(size: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    ("size", "encoder"),
+    [((1, 28, 28), WAVELETS), ((3, 8, 8), WAVELETS), ((3, 12, 9), WAVELETS), ((3, 12, 9), OPPONENT)],
+)
+def test_features_do_not_depend_on_the_place_in_a_batch(size: tuple[int, int, int], encoder: ScatteringEncoder) -> None:
     """To the last bit: a record that is left out moves the others."""
     schema = Schema(channels=size[0], height=size[1], width=size[2], class_names=("a", "b"), num_units=300)
     images = np.random.default_rng(0).integers(0, 256, (300, *size[1:], size[0]), dtype=np.uint8)
-    basis = basis_of(schema, images[:20])
+    basis = basis_of(schema, images[:20], encoder)
     np.testing.assert_array_equal(basis.features(images)[1:], basis.features(images[1:]))
+
+
+def test_opponent_colours_are_apart_and_of_rgb_images_alone() -> None:
+    """A grey edge is in brightness alone, one from red to blue in the first difference and not in brightness."""
+    grey, colours = torch.zeros(1, 3, 8, 8), torch.zeros(1, 3, 8, 8)
+    grey[..., 4:], colours[:, 0, :, 4:], colours[:, 2, :, :4] = 1, 1, 1
+    varies = OpponentColours()(torch.cat([grey, colours])).flatten(2).std(dim=2) > 1e-6
+    assert varies.tolist() == [[True, False, False], [False, True, False]]
+    with pytest.raises(InvalidSpec, match="not of 1 channels"):
+        Scattering(encoder=OPPONENT, warm_start=DeadLeaves()).plan(stripes().schema, UNITS)
+
+
+def test_a_released_classifier_keeps_its_colours(tmp_path: Path) -> None:
+    schema = Schema(channels=3, height=8, width=12, class_names=("a", "b"), num_units=300)
+    images = np.random.default_rng(0).integers(0, 256, (30, 8, 12, 3), dtype=np.uint8)
+    basis = basis_of(schema, images, OPPONENT)
+    weights = np.random.default_rng(1).normal(size=(6, 2)).astype(np.float32)
+    as_classifier(basis, weights).save(tmp_path / "classifier.safetensors")
+    loaded = Classifier.load(tmp_path / "classifier.safetensors")
+    loaded.save_onnx(tmp_path / "classifier.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "classifier.onnx", providers=["CPUExecutionProvider"])
+    (by_graph,) = session.run(["probabilities"], {"images": images})
+    expected = torch.from_numpy(basis.features(images) @ weights).softmax(dim=1).numpy()
+    for probabilities in (loaded.predict(images), by_graph):
+        np.testing.assert_allclose(probabilities, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3])

@@ -63,7 +63,8 @@ _RATE_WITHOUT_SAMPLES: Final = 0.012 * math.sqrt(10)
 
 def _is_scattering(encoder: Any) -> bool:
     """Whether it is, as a request names it or already read."""
-    return isinstance(encoder, ScatteringEncoder) or named(encoder) == {"name": "scattering"}
+    stated = named(encoder)
+    return isinstance(encoder, ScatteringEncoder) or (isinstance(stated, dict) and stated.get("name") == "scattering")
 
 
 class ScatteringGradients(WalledMethod):
@@ -131,7 +132,7 @@ class Scattering(ScatteringGradients):
     name: Literal["scattering"] = "scattering"
     encoder: Annotated[AnyEncoder, Field(discriminator="name"), BeforeValidator(named)] = Field(
         default=ScatteringEncoder(),
-        exclude_if=_is_scattering,
+        exclude_if=lambda encoder: encoder == ScatteringEncoder(),
         description="Public function that makes features of an image. With another than `scattering`, `warm_start` "
         "is null unless named: all of μ² is for the gradients.",
     )

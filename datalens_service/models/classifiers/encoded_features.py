@@ -81,7 +81,7 @@ class FeatureBasis:
     def settings(self) -> dict[str, Any]:
         """What `build_network` makes a classifier on these features from."""
         dimensions = self.network.width if self.network.has_basis else None
-        if dimensions is not None and isinstance(self.encoder, ScatteringEncoder):
+        if dimensions is not None and self.encoder == ScatteringEncoder():
             return {"architecture": "scattering", "dimensions": dimensions}
         encoder = self.encoder.model_dump(mode="json")
         return {"architecture": "linear_probe", "encoder": encoder, "dimensions": dimensions}

@@ -26,7 +26,7 @@ from datalens_service.models.encoders.lite0_network import (
     SameConvolution,
     UnitLength,
 )
-from datalens_service.models.encoders.network import OnnxNetwork, ScatteringNetwork
+from datalens_service.models.encoders.network import MIDDLE, OnnxNetwork, OpponentColours, ScatteringNetwork
 from datalens_service.models.scattering import Scattering, margins
 
 _OPSET, _IR_VERSION = 17, 8
@@ -177,7 +177,8 @@ def _global_average(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
 
 
 def _scattering_network(graph: Graph, layer: ScatteringNetwork, schema: Schema) -> None:
-    """Scattering, then mean and deviation of each group of channels, then one vector."""
+    """Colours, scattering, mean and deviation of each group of channels, then one vector."""
+    _sequential(graph, layer.colours, schema)
     _scattering(graph, layer.scattering, schema)
     groups = graph.constant(np.array([0, layer.normalise.num_groups, -1], dtype=np.int64))
     grouped = graph.add("Reshape", graph.last, groups)
@@ -187,6 +188,11 @@ def _scattering_network(graph: Graph, layer: ScatteringNetwork, schema: Schema) 
     graph.add("Flatten", graph.add("Div", centered, deviation), axis=1)
     height, width = (-(-side // 4) for side in (schema.height, schema.width))
     graph.add("Div", graph.last, graph.number((layer.normalise.num_channels * height * width) ** 0.5))
+
+
+def _opponent_colours(graph: Graph, layer: OpponentColours, _schema: Schema) -> None:
+    centered = graph.add("Sub", graph.last, graph.number(MIDDLE))
+    graph.add("Conv", centered, graph.constant(layer.mixture.numpy()))
 
 
 def _onnx(graph: Graph, _layer: OnnxNetwork, _schema: Schema) -> None:
@@ -247,6 +253,7 @@ _WRITERS: dict[type[nn.Module], Callable[[Graph, Any, Schema], None]] = {
     Residual: _residual,
     nn.ReLU6: _relu6,
     nn.AdaptiveAvgPool2d: _global_average,
+    OpponentColours: _opponent_colours,
     ScatteringNetwork: _scattering_network,
     Lite0Network: _lite0,
     OnnxNetwork: _onnx,

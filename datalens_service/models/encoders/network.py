@@ -40,6 +40,9 @@ class EncoderNetwork(nn.Module):
 
 
 _GROUPS: Final = 27
+_OPPONENT: Final = ((1 / 3, 1 / 3, 1 / 3), (1 / 2, 0, -1 / 2), (-1 / 4, 1 / 2, -1 / 4))
+"""Of red, green and blue."""
+MIDDLE: Final = 0.5
 
 
 class ScatteringNetwork(EncoderNetwork):
@@ -47,16 +50,35 @@ class ScatteringNetwork(EncoderNetwork):
 
     images_at_once: ClassVar[int] = 256
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, *, opponent: bool = False) -> None:
         super().__init__()
+        self.colours = nn.Sequential(OpponentColours()) if opponent else nn.Sequential()
         self.scattering = Scattering()
         self.normalise = nn.GroupNorm(_GROUPS, MAPS * channels, affine=False)
 
     def forward(self, images: Tensor) -> Tensor:
         """(n, features), at most 1 long: the mean square of a group is 1 before the division, or less."""
-        normalised = self.normalise(self.scattering(images)).flatten(start_dim=1)
+        normalised = self.normalise(self.scattering(self.colours(images))).flatten(start_dim=1)
         features: Tensor = normalised / normalised.shape[1] ** 0.5
         return features
+
+
+class OpponentColours(nn.Module):
+    """Brightness about a middle one, red against blue, and green against both.
+
+    Beside averages that are all positive a group's normalisation leaves little of how they differ; and what colours
+    share hides how they do.
+    """
+
+    mixture: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mixture", torch.tensor(_OPPONENT)[:, :, None, None], persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Of RGB images (n, 3, height, width) in [0, 1]; of the same shape."""
+        return nn.functional.conv2d(images - MIDDLE, self.mixture)
 
 
 class OnnxNetwork(EncoderNetwork):

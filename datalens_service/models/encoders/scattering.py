@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
+from pydantic import Field
+
 from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidSpec
 from datalens_service.models.encoders.base import Encoder
 
 if TYPE_CHECKING:
@@ -12,15 +15,23 @@ if TYPE_CHECKING:
 
 SCATTERING_MAPS: Final = 81
 """Of one channel."""
+RGB: Final = 3
 
 
 class ScatteringEncoder(Encoder):
     """Two scales and eight angles; built in, without weights."""
 
     name: Literal["scattering"] = "scattering"
+    colours: Literal["separate", "opponent"] = Field(
+        default="separate",
+        exclude_if=lambda colours: colours == "separate",
+        description="Wavelets see each channel, or of RGB images brightness and two differences of colours.",
+    )
 
     def check(self, schema: Schema) -> None:
-        """It takes every image."""
+        """It takes every image, and differences of colours of RGB ones."""
+        if self.colours == "opponent" and schema.channels != RGB:
+            raise InvalidSpec(f"Opponent colours are those of RGB images, not of {schema.channels} channels.")
 
     def dimensions(self, schema: Schema) -> int:
         """Maps of each channel, on a grid four times as coarse as the image."""
@@ -30,4 +41,4 @@ class ScatteringEncoder(Encoder):
         """Filters are made, not learnt."""
         from datalens_service.models.encoders.network import ScatteringNetwork
 
-        return ScatteringNetwork(schema.channels)
+        return ScatteringNetwork(schema.channels, opponent=self.colours == "opponent")
