@@ -201,6 +201,20 @@ def test_planned_memory_is_that_of_measured_jobs() -> None:
     assert len({(job["records"], job["side"]) for job in measured}) >= 3
 
 
+def test_planned_memory_of_methods_is_that_of_measured_jobs() -> None:
+    """The newest of each kind."""
+    rows = map(json.loads, (ROOT / "benchmarks/results/memory.jsonl").read_text().splitlines())
+    jobs = [(row["spec"], job) for row in rows for job in row.get("jobs", ())]
+    measured = {(json.dumps(spec), job["job"]): (spec, job) for spec, job in jobs}
+    for spec, job in measured.values():
+        height, width, channels, records = map(int, re.split("[x:]", job["job"]))
+        size = {"channels": channels, "height": height, "width": width, "num_units": records}
+        schema = GREY.model_copy(update=size)
+        method = RequestedSpec.model_validate({"epsilon": 1.0, **spec}).resolve(schema).method
+        assert 1 / 1.5 < resources.expect_memory(method, schema) / 2**30 / job["peak_gib"] < 1.5, job
+    assert len({job["method"] for _, job in measured.values()}) >= 8
+
+
 def test_times_of_methods_are_those_of_this_machine() -> None:
     schema = GREY.model_copy(update={"num_units": 2_000})
     usual, slow = (compare(planned(schema, 1.0), schema, seconds).methods for seconds in (0.002, 0.006))

@@ -9,6 +9,7 @@ from typing import Final
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import Mixture, Moments, PooledMoments
 from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.methods.voting.voting_method import TeacherSettings
 from datalens_service.planning.curves import like_measured, nearest_shape
 from datalens_service.planning.reached import Measured
 from datalens_service.spec import TrainingSpec
@@ -34,6 +35,12 @@ _BYTES_OF_A_DRAWN_NUMBER: Final = 20_000
 _BYTES_OF_A_FREQUENCY, _MOST_FREQUENCIES = 24, 1024
 """Of each record, while it is summed; images whose numbers are fewer have no more."""
 _NETWORKS: Final = {"datalens": (0.2, 8e4), "pate_gan": (0.2, 8e4), "dp_gan": (0.2, 8e4), "dp_sgd": (0.2, 8e4)}
+_WEIGHTS_OF_A_TEACHER: Final = {"dense": 16, "conv": 700}
+"""For each pixel, and for each channel of dense ones; others have none."""
+_BYTES_OF_A_WEIGHT: Final = 24
+"""With its optimiser, and both once more in a checkpoint: `python -m benchmarks.memory`."""
+_LARGEST_ENSEMBLE: Final = 16 * _GIB
+"""In bytes of these; a larger one lies on a disk."""
 _DESCENT: Final = (0.4, 1.7e5)
 """GiB, and bytes per pixel and channel, beside the program: read off `python -m benchmarks.images`."""
 _FAMILIES: Final = {
@@ -74,4 +81,15 @@ def expect_memory(method: RegisteredMethod, schema: Schema) -> int:
         summed = _BYTES_OF_A_FREQUENCY * schema.num_units * min(frequencies, schema.dimensions)
         return round(_PROGRAM + 2 * pixels + max(summed, _BYTES_OF_A_DRAWN_NUMBER * schema.dimensions))
     gib, each = _FAMILIES.get(method.name, (0.0, 0.0))
-    return round(_PROGRAM + max(gib * _GIB + each * schema.dimensions, _BYTES_OF_A_PIXEL * pixels))
+    networks = gib * _GIB + each * schema.dimensions + _expect_teachers(method, schema)
+    return round(_PROGRAM + max(networks, _BYTES_OF_A_PIXEL * pixels))
+
+
+def _expect_teachers(method: RegisteredMethod, schema: Schema) -> int:
+    """Bytes of all networks that vote."""
+    if not isinstance(method, TeacherSettings):
+        return 0
+    kind = method.teacher.name
+    numbers = schema.dimensions if kind == "dense" else schema.height * schema.width
+    weights = method.num_teachers * _WEIGHTS_OF_A_TEACHER.get(kind, 0) * numbers
+    return weights * _BYTES_OF_A_WEIGHT if weights * _BYTES_OF_A_WEIGHT <= _LARGEST_ENSEMBLE else 0
