@@ -29,8 +29,7 @@ from benchmarks.directions import directions, train_without_books
 from benchmarks.environment import PARTITION_KEY, dataset, provenance
 from benchmarks.kept_results import print_result
 from datalens_service.audits.audit import AuditSettings, Train
-from datalens_service.audits.contributions import observe_gradients
-from datalens_service.audits.inversion import invert_gradients, squared_errors
+from datalens_service.audits.inversion import invert_gradients, observe_gradients, squared_errors
 from datalens_service.audits.inversion_figures import InversionSettings
 from datalens_service.audits.rehearsal import rehearse
 from datalens_service.audits.unprotected import train_unprotected

@@ -14,8 +14,7 @@ from datalens_service.cli import options
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import PooledMoments
 from datalens_service.planning import expectations, resources
-from datalens_service.planning.advice import is_of_little_use
-from datalens_service.planning.expectations import compare, expect, measure_machine, read_table
+from datalens_service.planning.expectations import compare, expect, is_of_little_use, measure_machine, read_table
 from datalens_service.planning.job_names import OFFERED, POOL
 from datalens_service.planning.presets import preset
 from datalens_service.planning.reached import Measured

@@ -15,7 +15,7 @@ from api.schemas.jobs import CloneRequest, JobRead
 from api.schemas.labels import JobChanges
 from datalens_service.errors import InvalidInput
 from datalens_service.gateways.startup import check_disks
-from datalens_service.planning.advice import check_utility
+from datalens_service.planning.expectations import check_utility
 from datalens_service.services import encoders, pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.submit_job import submit_job

@@ -1,18 +1,32 @@
 """Gradient inversion: the search for images that would have produced the gradients an attacker sees.
 
-Geiping et al. 2020, "Inverting Gradients". The attacker knows network, weights and label of a record.
+Geiping et al. 2020, "Inverting Gradients". The attacker knows network, weights and label of a record, and sees
+its gradient, raw or as a method releases it in a batch of one. The noise simulates a release that nobody makes: what is
+seen here goes to the owner of the records alone.
 """
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Final
+from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from datalens_service.audits.inversion_figures import InversionSettings
+from datalens_service.mechanisms.gradient_sum import GradientChunk
+from datalens_service.methods.descent.unit_gradients import class_loss
+from datalens_service.models.per_record import PerRecordGradients
+from datalens_service.privacy.randomness import NoiseSource
+
+if TYPE_CHECKING:
+    from datalens_service.mechanisms.base import Mechanism
+
 
 _STEP_CUTS: Final = (3 / 8, 5 / 8, 7 / 8)
 _TINY: Final = 1e-12
@@ -94,3 +108,21 @@ def _descend(
         schedule.step()
         images.data.clamp_(0, 1)
     return images.detach(), distance.of_all(images.detach(), observed, labels).detach()
+
+
+def observe_gradients(network: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """(n, weights) gradients of single records as they are, without clipping and noise."""
+    return torch.cat(list(PerRecordGradients(network, class_loss).chunks([images, labels])))
+
+
+def observe_releases(mechanism: Mechanism[Any, Any], contributions: Iterator[Tensor]) -> Tensor:
+    """(n, weights) what a mechanism would hand out of each unit by itself: clip, grid and noise are its own.
+
+    Nothing is charged, because nothing of it leaves the owner.
+    """
+    noise, alone, unit = NoiseSource(), np.array([True]), torch.zeros(1, dtype=torch.int64)
+    rows = []
+    for gradient in itertools.chain.from_iterable(contributions):
+        noisy = mechanism.noisy_sum([GradientChunk(gradient[None], unit)], alone, noise)
+        rows.append(mechanism.decode(noisy))
+    return torch.from_numpy(np.stack(rows)).to(torch.float32)

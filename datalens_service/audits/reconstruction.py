@@ -116,13 +116,13 @@ class _Search:
 
     def raw(self) -> Tensor:
         """Gradients as they are."""
-        from datalens_service.audits.contributions import observe_gradients
+        from datalens_service.audits.inversion import observe_gradients
 
         return observe_gradients(self._network, self.images, self._labels)
 
     def released(self) -> Tensor:
         """The same as the method would release each, in a batch of one."""
-        from datalens_service.audits.contributions import observe_releases
+        from datalens_service.audits.inversion import observe_releases
         from datalens_service.methods.descent.unit_gradients import choose_question, image_gradients
 
         if self._method is None or self._plan is None:

@@ -1,4 +1,4 @@
-"""Measures a generator: walks the registry of metrics and computes those that the settings ask for.
+"""Measures a generator by the metrics that the settings ask for, and a released classifier on the owner's test images.
 
 What reads private images here is not charged and goes to the owner alone; what a metric reads decides that. What the
 observer hears (steps done, steps in all) depends on settings and public numbers only.
@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from datalens_service import logs
-from datalens_service.data.dataset import Labels
+from datalens_service.data.dataset import Dataset, Images, Labels
 from datalens_service.disclosure import Private
-from datalens_service.errors import WorkerUnavailable
-from datalens_service.evaluation.measures import ClassFigure, Measure, Measurements, Unavailable, measured
+from datalens_service.errors import InvalidSpec, WorkerUnavailable
+from datalens_service.evaluation.measures import (
+    ClassFigure,
+    ConfusionTable,
+    Measure,
+    Measurements,
+    Unavailable,
+    measured,
+)
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.accuracy import REAL, SYNTHETIC
 from datalens_service.evaluation.metrics.classifier_benchmark import Observe, Progress
@@ -25,6 +33,8 @@ from datalens_service.evaluation.metrics.classifiers import CLASSIFIERS
 from datalens_service.evaluation.metrics.context import Context, Sources, Subject
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import Outcome, Standing
+from datalens_service.evaluation.metrics.reference import Reference, test_reference
+from datalens_service.evaluation.metrics.released_classifier import ACCURACY
 from datalens_service.evaluation.settings import EvaluationSettings
 
 FAILED: Final = "It could not be computed. The log of the worker says where in the program it failed."
@@ -197,3 +207,75 @@ def _mistaken(predictions: Sequence[Labels], labels: Labels, index: int, names: 
     counts = np.bincount(given, minlength=len(names))
     counts[index] = 0
     return names[int(counts.argmax())] if counts.any() else None
+
+
+PROTOCOL: Final = "labels of highest probability given by the released classifier"
+
+
+@runtime_checkable
+class Predicts(Protocol):
+    """What is measured."""
+
+    def predict(self, images: Images) -> NDArray[np.float32]:
+        """(n, classes) probabilities of uint8 images (n, height, width, channels)."""
+
+
+def predicting(model: object) -> Predicts:
+    """A released model as one that predicts.
+
+    Raises:
+        InvalidSpec: It does not.
+    """
+    if not isinstance(model, Predicts):
+        raise InvalidSpec("This model predicts no classes, so its accuracy cannot be measured.")
+    return model
+
+
+def evaluate_classifier(
+    classifier: Predicts, dataset: Dataset, settings: EvaluationSettings, observe: Observe
+) -> Evaluation:
+    """Measure what the data set allows; without a test split, nothing."""
+    tested = test_reference(dataset)
+    if tested is None or not settings.enabled:
+        return NOTHING
+    progress = Progress(observe, 1)
+    names = dataset.schema.class_names
+    outcome = attempted(ACCURACY.title, lambda: _tested(classifier, tested, names), progress)
+    progress.step()
+    if isinstance(outcome, Unavailable):
+        return NOTHING.with_outcome(outcome)
+    measure, table = outcome
+    return Evaluation.from_measurements(Measurements(measures=(measure,), confusion=table))
+
+
+def _tested(classifier: Predicts, tested: Reference, names: tuple[str, ...]) -> tuple[Measure, ConfusionTable]:
+    labels = tested.split.labels
+    predicted = classifier.predict(tested.split.images).argmax(axis=1)
+    accuracy = 100 * float(np.mean(predicted == labels))
+    outcome = Outcome((accuracy,), f"{PROTOCOL}; tested on {tested.name}")
+    measure = measured(ACCURACY, outcome, Standing(tested.audience, tested.status))
+    return measure, confusion_table(labels, predicted, names, tested.name)
+
+
+MOST_CLASSES: Final = 100
+"""A table of more is no help to anybody."""
+
+
+def confusion_table(labels: Labels, predicted: Labels, class_names: Sequence[str], reference: str) -> ConfusionTable:
+    """Count the test images of each class by the class they were given: private as they are, for the owner alone.
+
+    Args:
+        labels: (m,) true labels.
+        predicted: (m,) labels that were given.
+        class_names: Declared classes; only the first 100 are counted.
+        reference: What the images are, for the reader.
+    """
+    classes = min(len(class_names), MOST_CLASSES)
+    counts = np.zeros((classes, classes), dtype=np.int64)
+    inside = (labels < classes) & (predicted < classes)
+    np.add.at(counts, (labels[inside], predicted[inside]), 1)
+    return ConfusionTable(
+        class_names=tuple(class_names[:classes]),
+        counts=tuple(tuple(int(count) for count in row) for row in counts),
+        reference=reference,
+    )

@@ -13,7 +13,7 @@ from datalens_service.data.dataset import Labels, Upload
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import NotFound
 from datalens_service.evaluation import EvaluationSettings, Measure
-from datalens_service.evaluation.classification import PROTOCOL, predicting
+from datalens_service.evaluation.evaluate import PROTOCOL, predicting
 from datalens_service.evaluation.metrics import classifiers, downstream
 from datalens_service.evaluation.metrics.classifier_benchmark import trained_by
 from datalens_service.mechanisms import AccuracyCount

@@ -21,8 +21,15 @@ from datalens_service.errors import (
     StoreUnavailable,
 )
 from datalens_service.evaluation import Measure, Unavailable
-from datalens_service.evaluation.classification import evaluate_classifier, predicting
-from datalens_service.evaluation.evaluate import FAILED, NOTHING, Evaluation, Subject, evaluate
+from datalens_service.evaluation.evaluate import (
+    FAILED,
+    NOTHING,
+    Evaluation,
+    Subject,
+    evaluate,
+    evaluate_classifier,
+    predicting,
+)
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.jobs.holdout import holdout_accuracy, open_holdout
 from datalens_service.jobs.job_watch import ShutdownRequested

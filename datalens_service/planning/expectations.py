@@ -2,27 +2,112 @@
 
 The table is `expectations.json`, made by `benchmarks/expectations.py`: grey images of 28×28 pixels of an easy and a
 hard data set, photographs in colour and grey faces. `curves.py` reads accuracy off it, `resources.py` time and memory.
+Advice says in a sentence what a job is good for, and what would change that; seconds of each phase are weights of a
+job's progress.
 """
+
+from __future__ import annotations
 
 import functools
 import json
+import math
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import DatalensError
+from datalens_service.errors import DatalensError, LowUtility
 from datalens_service.methods import AnyMethod
-from datalens_service.methods.appearance import judge_looks
+from datalens_service.methods.appearance import FAIR_EVIDENCE, LEAST_EVIDENCE, Looks, judge_looks
+from datalens_service.phases import Phase
 from datalens_service.planning import curves, resources
-from datalens_service.planning.advice import advise
+from datalens_service.planning.curves import count_planned_evidence
 from datalens_service.planning.job_names import OFFERED, POOL, TITLES, choose
 from datalens_service.planning.presets import DEFAULT_PRESET, explain_auto, preset
-from datalens_service.planning.reached import Alternative, Comparison, Expectation, Measured
+from datalens_service.planning.reached import Alternative, Comparison, Expectation, Measured, tell_range
+from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.spec import PlanSummary, TrainingSpec
+from datalens_service.voices import speak
+
+_BETTER: Final = 5
+"""Points by which a classifier is better than images, to be named."""
+_SEEN: Final[dict[Looks, str]] = {
+    "noise": "Not good for looking at: mostly noise.",
+    "soft": "Good for rough shapes and tones of what images of a class have at the same place, not for detail.",
+    "recognisable": "Good for looking at shapes, less at texture.",
+    "like photographs": "Good for looking at: public images, with labels that were learned.",
+}
+_SCARCE: Final = "Good for rough tones of a class at most, hardly for looking at."
+
+
+def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Expectation | None) -> dict[str, Any]:
+    """Members `looks`, `verdict` and `warning` of an expectation; `labels` is what is expected of a classifier instead
+    of images."""
+    looks = judge_looks(spec.method, schema, spec.limit_units(schema))
+    if is_of_little_use(spec, schema):
+        verdict = speak(_say_little(spec, schema))
+        return {"looks": looks, "verdict": verdict, "warning": verdict}
+    if spec.method.result != "generator":
+        return {"looks": looks, "verdict": _say_labels(expected)}
+    scarce = looks == "soft" and count_planned_evidence(spec, schema) < FAIR_EVIDENCE
+    seen = [_SCARCE] if scarce else [_SEEN[looks]] if looks else []
+    return {"looks": looks, "verdict": " ".join([*seen, *_say_accuracy(expected, labels)])}
+
+
+def is_of_little_use(spec: TrainingSpec, schema: Schema) -> bool:
+    """Whether the budget drowns what the images of a class have in common, whatever the method."""
+    return count_planned_evidence(spec, schema) < LEAST_EVIDENCE
+
+
+def check_utility(spec: TrainingSpec, schema: Schema) -> None:
+    """Refuse what is of little use.
+
+    Raises:
+        LowUtility: It is; the sentence says what would change that.
+    """
+    if is_of_little_use(spec, schema):
+        raise LowUtility(f"{_say_little(spec, schema)} To go on all the same, ⟦accept_low_utility⟧.")
+
+
+def _say_little(spec: TrainingSpec, schema: Schema) -> str:
+    per_class = max(1, schema.num_units // schema.num_classes)
+    needed = FAIR_EVIDENCE * schema.num_classes / mu_for_epsilon(spec.epsilon, spec.delta_at(schema))
+    digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
+    return (
+        f"Of little use: about {per_class:,} {schema.unit}{'' if per_class == 1 else 's'} of a class tell little more "
+        f"than noise at this ⟦spec.epsilon⟧. About {math.ceil(needed / digits) * digits:,} {schema.unit}s in all would "
+        "do, or a larger ⟦spec.epsilon⟧, fewer classes, or public images of a similar kind."
+    )
+
+
+def _say_labels(expected: Expectation) -> str:
+    return (
+        f"Good for labels: {_reach(expected)} are expected to be right; by guessing, where classes are equal, "
+        f"{expected.guessing:.0f} %."
+    )
+
+
+def _say_accuracy(expected: Expectation, labels: Expectation | None) -> Iterator[str]:
+    yield f"Classifiers that learn from such images are expected to reach {_reach(expected)}."
+    yield (
+        f"Noisy class averages would reach perhaps "
+        f"{tell_range(expected.class_averages_low, expected.class_averages_high)}; guessing, where classes are equal, "
+        f"{expected.guessing:.0f} %."
+    )
+    if not expected.measured and expected.accuracy_high < expected.class_averages_high:
+        yield "By these figures such images may teach no better than class averages."
+    if labels is not None and labels.middle > expected.middle + _BETTER:
+        yield f"Labels only? A classifier is expected to reach {_reach(labels)}."
+
+
+def _reach(expected: Expectation) -> str:
+    guessed = "" if expected.measured else " (a guess)"
+    return f"{tell_range(expected.accuracy_low, expected.accuracy_high)}{guessed}"
+
 
 TABLE: Final = Path(__file__).with_name("expectations.json")
 _BASIS: Final = (
@@ -159,3 +244,53 @@ def _work(matrix: np.ndarray, images: np.ndarray) -> float:
     total = (matrix @ matrix).sum() + np.abs(np.fft.rfft2(images)).sum() + np.exp(matrix).sum()
     taken = time.thread_time() - began
     return taken if np.isfinite(total) else np.inf
+
+
+_CALIBRATION: Final = 0.0018
+"""Of the machine that the constants below were measured on, as of `measure_machine`."""
+_DIMENSIONS: Final = 28 * 28
+_SMALL: Final = 32 * 32
+_DRAWN_IMAGE: Final = 1e-4
+_CHOSEN_IMAGE: Final = {
+    "shapes": 1.3e-3, "rejection": 2.5e-3, "diffusion": 2.5e-3, "rejection_or_diffusion": 2.5e-3, "guided": 3e-3,
+    "labelled_moments": 6e-4,
+}  # fmt: skip
+"""Seconds per image of 28×28 pixels, of most methods, and of those that choose among proposals or follow a path."""
+_TRAINED_IMAGE: Final = 2.1e-4
+"""Seconds of the standard CNN per image and pass."""
+_STRONGER: Final = 6
+_FIDELITY_SECONDS: Final = 10.0
+_FILES_SECONDS: Final = 3.0
+
+
+def expect_phases(spec: TrainingSpec, schema: Schema) -> dict[str, float]:
+    """By the name of a phase; those that a job leaves out are missing."""
+    slower = measure_machine() / _CALIBRATION
+    training = resources.expect_seconds(spec, schema, read_table(), measure_machine())
+    drawing = _expect_drawing(spec, schema) * slower
+    phases = {Phase.TRAINING: training, Phase.FITTING: 0.01 * training, Phase.DRAWING: drawing}
+    phases[Phase.PACKAGING] = _FILES_SECONDS * slower
+    if spec.evaluation.enabled:
+        phases[Phase.EVALUATING] = _expect_evaluation(spec, schema) * slower
+        # The images are remembered.
+        phases[Phase.REPORTING] = _FILES_SECONDS * slower
+    return {phase.value: round(seconds, 1) for phase, seconds in phases.items()}
+
+
+def _expect_drawing(spec: TrainingSpec, schema: Schema) -> float:
+    if spec.method.result != "generator":
+        return 0.0
+    each = _CHOSEN_IMAGE.get(spec.method.name, _DRAWN_IMAGE)
+    return each * spec.synthetic_images * schema.dimensions / _DIMENSIONS
+
+
+def _expect_evaluation(spec: TrainingSpec, schema: Schema) -> float:
+    """Of the training of classifiers on synthetic images, on those of simpler releases and on real ones."""
+    if spec.method.result != "generator":
+        return _FILES_SECONDS
+    settings = spec.evaluation.bounded_for(schema)
+    networks = 1 + settings.floors * 2 + settings.ceiling
+    seen = settings.synthetic_images * settings.epochs * settings.repetitions * networks
+    seen *= 1 + _STRONGER * settings.stronger_classifier
+    pixels = min(schema.height * schema.width, _SMALL) / _DIMENSIONS
+    return _TRAINED_IMAGE * seen * pixels + _FIDELITY_SECONDS * len(settings.fidelity)

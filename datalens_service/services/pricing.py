@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta, StateConflict
 from datalens_service.methods import Plan
-from datalens_service.planning.durations import expect_phases
+from datalens_service.planning.expectations import expect_phases
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, mu_of_units, round_up
 from datalens_service.services import public_data

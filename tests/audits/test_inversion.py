@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from datalens_service.audits.contributions import observe_gradients
-from datalens_service.audits.inversion import invert_gradients, squared_errors
+from datalens_service.audits.inversion import invert_gradients, observe_gradients, squared_errors
 from datalens_service.audits.inversion_figures import InversionSettings
 from datalens_service.data.dataset import Schema
 from datalens_service.models.classifiers.architectures import build_network

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from datalens_service.audits.contributions import observe_releases
+from datalens_service.audits.inversion import observe_releases
 from datalens_service.audits.inversion_figures import InversionFigures, InversionSettings, measure_errors
 from datalens_service.audits.reconstruction import Reconstruction, check_invertible, invert_records
 from datalens_service.data.dataset import Dataset, Schema, Split

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.jobs import traced_spec
 from datalens_service.data.dataset import Schema
 from datalens_service.phases import Phase
-from datalens_service.planning import durations
+from datalens_service.planning import expectations
 from datalens_service.store.jobs.remaining_time import seconds_left
 
 RECORDED = Path(__file__).parents[2] / "benchmarks" / "results" / "progress.jsonl"
@@ -20,9 +20,9 @@ RUNS = [json.loads(line) for line in RECORDED.read_text().splitlines() if line]
 
 def expect(run: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """What a plan says today, of the machine that recorded the run, which packed no files."""
-    monkeypatch.setattr(durations, "measure_machine", lambda: run["measured_machine"])
+    monkeypatch.setattr(expectations, "measure_machine", lambda: run["measured_machine"])
     schema = Schema.model_validate(run["schema"])
-    expected = durations.expect_phases(traced_spec(run["row"], run["epsilon"], schema), schema)
+    expected = expectations.expect_phases(traced_spec(run["row"], run["epsilon"], schema), schema)
     return expected | {Phase.PACKAGING: 0.1}
 
 

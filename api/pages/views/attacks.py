@@ -9,7 +9,7 @@ from api.deps import Services
 from api.pages.views.visitor import Visitor
 from api.schemas.audits import PrivacyAuditRead
 from datalens_service.audits.audit import AttackResult
-from datalens_service.evaluation.report.roc import roc_curve
+from datalens_service.evaluation.report.attacks import roc_curve
 from datalens_service.services import audits as services_audits
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.jobs import audits

@@ -1,6 +1,6 @@
 """Accuracy of a released classifier, and accuracies that a job pays for on a data set that was set aside.
 
-`evaluation/classification.py` and the hold-out of a job measure them.
+`evaluation/evaluate.py` and the hold-out of a job measure them.
 """
 
 from typing import Final

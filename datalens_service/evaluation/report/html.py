@@ -13,7 +13,7 @@ from markupsafe import Markup
 from datalens_service.evaluation.measures import written
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
-from datalens_service.evaluation.report.attacks import AttackFinding
+from datalens_service.evaluation.report.attacks import AttackFinding, roc_curve
 from datalens_service.evaluation.report.charts import (
     Bar,
     MetricBars,
@@ -25,7 +25,6 @@ from datalens_service.evaluation.report.charts import (
 )
 from datalens_service.evaluation.report.pictures import Pictures, neighbour_gallery, sample_gallery
 from datalens_service.evaluation.report.privacy_statement import FormerTier, Tier, current_tier
-from datalens_service.evaluation.report.roc import roc_curve
 from datalens_service.evaluation.report.summary import right_guesses, shown
 from datalens_service.evaluation.settings import ExtractorKind
 

@@ -14,9 +14,9 @@ from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.mechanisms.unit_records import UnitRecords
 from datalens_service.methods.base import ExecutionOptions, Plan, step_lengths
 from datalens_service.methods.descent.denoiser_gradients import NoisyCopies, denoiser_gradients
-from datalens_service.methods.descent.descent_state import copy_array, descent_state, restore_descent
 from datalens_service.methods.descent.diffusion_parameters import DiffusionParameters
 from datalens_service.methods.descent.dp_sgd_parameters import summed_units
+from datalens_service.methods.descent.iterates import copy_array, descent_state, restore_descent
 from datalens_service.methods.last_layer.scattering import ScatteringGradientsRun
 from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.sums.record_sums import StatelessRun

@@ -12,9 +12,9 @@ from torch.nn import functional
 from datalens_service.mechanisms import Account
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import ExecutionOptions, Plan
-from datalens_service.methods.descent.descent_state import descent_state, restore_descent
 from datalens_service.methods.descent.dp_sgd import DpSgd
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.iterates import descent_state, restore_descent
 from datalens_service.methods.sums.moments import Moments, MomentsRun
 from datalens_service.methods.sums.record_sums import StatelessRun
 from datalens_service.models.discriminator import image_directions, logits_of_labels

@@ -13,10 +13,15 @@ from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.mechanisms.unit_records import UnitRecords
 from datalens_service.methods.base import ExecutionOptions, Extras, Plan
-from datalens_service.methods.descent.descent_state import descent_state, restore_descent
 from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters, summed_units
 from datalens_service.methods.descent.individual_norms import Looking, individual_epsilons
-from datalens_service.methods.descent.iterates import ITERATES_FILE, KeptIterates, write_iterates
+from datalens_service.methods.descent.iterates import (
+    ITERATES_FILE,
+    KeptIterates,
+    descent_state,
+    restore_descent,
+    write_iterates,
+)
 from datalens_service.methods.descent.unit_gradients import (
     choose_question,
     class_loss,
