@@ -1,7 +1,4 @@
-"""The mechanisms, and releases of them as they are planned, charged and reported.
-
-The union is the registry that contract tests and documentation checks walk through.
-"""
+"""The mechanisms and their planned releases; the union is the registry that tests of contracts and documents walk."""
 
 from typing import Any
 
