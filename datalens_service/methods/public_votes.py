@@ -73,7 +73,7 @@ class PublicVotes(WalledMethod):
     verbatim: Flag = Field(
         default=True,
         exclude_if=bool,
-        description="Hand out public images as they are. If not, each that was chosen is hidden in noise, and a "
+        description="Hand out public images, or parts of them. If not, each that was chosen is hidden in noise, and a "
         "denoiser that learned from all of them draws another in its place, without a soft label.",
     )
 
@@ -91,6 +91,11 @@ class PublicVotes(WalledMethod):
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
         return Plan(releases=(calibrated(votes, units),))
+
+    @property
+    def crops(self) -> bool:
+        """Whether parts of public images are handed out beside them: where a network of photographs sees them."""
+        return self.verbatim and self.public_encoder() is not None
 
     def public_encoder(self) -> PublicEncoder | None:
         """The encoder, if it has weights."""
@@ -145,10 +150,13 @@ class PublicVotesRun(StatelessRun):
     def start_from(self, public: PublicImages) -> None:
         """Cut the pool into cells; labels of it are not looked at."""
         from datalens_service.models.classifiers.encoded_features import FeatureBasis
+        from datalens_service.models.generators.augmentation import with_crops
 
         schema = self._records.schema
         check_same_size(schema, public.schema)
         self._pool = np.asarray(public.images)
+        if self._parameters.crops:
+            self._pool = with_crops(self._pool, self._randomness.numpy("crops"))
         seen = spread_over(public, _FITTED).images
         encoder, options = self._parameters.encoder, self._options
         dimensions = min(_DIMENSIONS, len(seen), encoder.dimensions(schema))

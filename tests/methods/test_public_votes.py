@@ -40,6 +40,20 @@ def test_private_records_choose_public_images_that_look_like_them() -> None:
     np.testing.assert_allclose(soft.sum(axis=1), 1, rtol=1e-5)
 
 
+def test_crops_are_in_cells_and_handed_out_with_labels_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PublicVotes, "crops", True)
+    private, method = stripes(), PublicVotes(cells=20)
+    spec = TrainingSpec(method=method, epsilon=20.0, delta=1e-4, public_data="ds_1")
+    account = MemoryAccount(spec.limit_units(private.schema))
+    released = run(spec, private, account=account, public=pool(private)).generator
+    whole = {image.tobytes() for image in pool(private).train.images}
+    crops = [image.tobytes() not in whole for image in released.tensors["images"]]
+    assert 0.5 < np.mean(crops) < 0.9
+    images, labels = released.sample(200)
+    above, below = (half.mean(axis=(1, 2, 3)) for half in np.array_split(images, 2, axis=1))
+    assert np.mean((above > below) == (labels == 0)) > 0.7
+
+
 def test_if_not_verbatim_a_denoiser_of_the_pool_draws_others_in_their_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -64,6 +78,15 @@ def test_if_not_verbatim_a_denoiser_of_the_pool_draws_others_in_their_place(
     assert released.generator.soft_labels(100) is None
     released.generator.save(tmp_path / "generator.safetensors")
     np.testing.assert_array_equal(Generator.load(tmp_path / "generator.safetensors").sample(100)[0], images)
+
+
+def test_only_verbatim_and_on_an_encoder_with_weights_there_are_crops() -> None:
+    encoded = PublicVotes.model_validate({"encoder": "imagenet-lite0"})
+    assert (encoded.crops, encoded.model_copy(update={"verbatim": False}).crops, PublicVotes().crops) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_cells_are_a_tenth_of_the_records_of_a_class_over_the_noise() -> None:

@@ -35,8 +35,6 @@ from datalens_service.strict import Number
 # Times chance: below it a classifier says nothing of an image.
 _ABOVE_CHANCE: Final = 1.5
 _LABELLED_AT_ONCE: Final = 2048
-_CROPS, _MOST_NUMBERS = 3, 2**26
-"""Of an image, and of a pool with all of them: 21,845 images of 32×32 in colour."""
 
 
 class LabelledPool(WalledMethod):
@@ -101,14 +99,12 @@ class LabelledPoolRun(StatelessRun):
 
     def start_from(self, public: PublicImages) -> None:
         """Take the pool without its labels; features of wavelets are fitted to it, too."""
-        from datalens_service.models.generators.augmentation import crop_photographs
+        from datalens_service.models.generators.augmentation import with_crops
 
         images = np.asarray(public.images)
         schema = public.schema.model_copy(update={"class_names": ("image",)})
         self._teacher.start_from(PublicImages(schema, images, np.zeros(len(images), dtype=np.int64)))
-        crops = min(_CROPS, _MOST_NUMBERS // images.size - 1) if self._parameters.crops else 0
-        rng = self._randomness.numpy("crops")
-        self._pool = np.concatenate([images, *(crop_photographs(images, rng) for _ in range(crops))])
+        self._pool = with_crops(images, self._randomness.numpy("crops")) if self._parameters.crops else images
 
     @property
     def steps(self) -> int:

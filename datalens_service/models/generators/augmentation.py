@@ -20,6 +20,8 @@ Floats = NDArray[np.float32]
 # Largest changes: radians, fractions of size, shear, and fractions of half a side.
 _ROTATION, _SIZE, _SHEAR, _SHIFT = math.radians(12), 0.10, 0.15, 0.107
 
+_CROPS, _MOST_NUMBERS = 3, 2**26
+"""Of an image, and of a pool with all of them: 21,845 images of 32×32 in colour."""
 _LEAST_PART, _LONGEST = 0.5, 4 / 3
 """Of an image's area that a crop shows, and of its longer side over the other, beside that of the image."""
 
@@ -54,6 +56,12 @@ def augment_affine(images: Tensor, maps: Floats) -> Tensor:
     theta = torch.from_numpy(maps * aspect).to(images.device)
     grid = functional.affine_grid(theta, list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, align_corners=False)
+
+
+def with_crops(images: Images, rng: np.random.Generator) -> Images:
+    """The same, and behind them three crops of each, or as many as there is room for; in their order."""
+    crops = min(_CROPS, _MOST_NUMBERS // images.size - 1)
+    return np.concatenate([images, *(crop_photographs(images, rng) for _ in range(crops))])
 
 
 def crop_photographs(images: Images, rng: np.random.Generator) -> Images:
