@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from datalens_service.data.dataset import Schema
-from datalens_service.methods import Mixture, Moments, PooledMoments
+from datalens_service.methods import LabelledPool, Mixture, Moments, PooledMoments, Scattering
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.methods.voting.voting_method import TeacherSettings
 from datalens_service.planning.curves import like_measured, nearest_shape
@@ -41,6 +41,8 @@ _BYTES_OF_A_WEIGHT: Final = 24
 """With its optimiser, and both once more in a checkpoint: `python -m benchmarks.memory`."""
 _LARGEST_ENSEMBLE: Final = 16 * _GIB
 """In bytes of these; a larger one lies on a disk."""
+_BYTES_OF_A_FITTED_PIXEL: Final = 72
+"""Of each image that wavelets are fitted to: `python -m benchmarks.memory`."""
 _DESCENT: Final = (0.4, 1.7e5)
 """GiB, and bytes per pixel and channel, beside the program: read off `python -m benchmarks.images`."""
 _FAMILIES: Final = {
@@ -82,7 +84,7 @@ def expect_memory(method: RegisteredMethod, schema: Schema) -> int:
         return round(_PROGRAM + 2 * pixels + max(summed, _BYTES_OF_A_DRAWN_NUMBER * schema.dimensions))
     gib, each = _FAMILIES.get(method.name, (0.0, 0.0))
     networks = gib * _GIB + each * schema.dimensions + _expect_teachers(method, schema)
-    return round(_PROGRAM + max(networks, _BYTES_OF_A_PIXEL * pixels))
+    return round(_PROGRAM + max(networks, _expect_fit(method, schema), _BYTES_OF_A_PIXEL * pixels))
 
 
 def _expect_teachers(method: RegisteredMethod, schema: Schema) -> int:
@@ -93,3 +95,12 @@ def _expect_teachers(method: RegisteredMethod, schema: Schema) -> int:
     numbers = schema.dimensions if kind == "dense" else schema.height * schema.width
     weights = method.num_teachers * _WEIGHTS_OF_A_TEACHER.get(kind, 0) * numbers
     return weights * _BYTES_OF_A_WEIGHT if weights * _BYTES_OF_A_WEIGHT <= _LARGEST_ENSEMBLE else 0
+
+
+def _expect_fit(method: RegisteredMethod, schema: Schema) -> int:
+    """Bytes of what wavelets are fitted to: released samples, and as many images of a pool."""
+    if isinstance(method, LabelledPool):
+        return 2 * _expect_fit(method.classifier, schema)
+    if not isinstance(method, Scattering) or method.warm_start is None:
+        return 0
+    return _BYTES_OF_A_FITTED_PIXEL * method.samples * schema.dimensions
