@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -19,3 +20,8 @@ class Plant:
     name: str
     reference: str
     apply: Callable[[pytest.MonkeyPatch], None]
+
+
+def replaced(owner: Any, name: str, planted: Any) -> Callable[[pytest.MonkeyPatch], None]:
+    """Puts something else in the place of a member of a module or class."""
+    return lambda patch: patch.setattr(owner, name, planted)

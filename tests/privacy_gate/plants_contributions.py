@@ -36,7 +36,7 @@ from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness
 from datalens_service.privacy.randomness import NoiseSource
 
-from .plant import Plant
+from .plant import Plant, replaced
 
 # What a plant calls in the place of the product's.
 layer_gradients, class_vectors, class_offsets = (
@@ -53,11 +53,6 @@ def centred_gradients(rows: Rows, layer: guided.Layer) -> OuterProductFactors:
     """Features less their private mean."""
     made = layer_gradients(rows, layer)
     return made._replace(left=made.left - made.left.mean(axis=0))
-
-
-def features_are_centred(patch: pytest.MonkeyPatch) -> None:
-    """Features lose their private mean, as standardising helpers do."""
-    patch.setattr(guided, "layer_gradients", centred_gradients)
 
 
 def encoders_normalise_by_all_records(patch: pytest.MonkeyPatch) -> None:
@@ -84,15 +79,10 @@ def an_encoder_sees_all_records_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def balanced_gradients(rows: Rows, layer: guided.Layer) -> OuterProductFactors:
-    """Errors by how rare their class is."""
+    """A balanced loss: classes weigh as they are rare among private records."""
     made, labels = layer_gradients(rows, layer), rows.labels
     weights = len(labels) / (labels.max() + 1) / np.maximum(np.bincount(labels), 1)
     return made._replace(right=made.right * np.minimum(weights, 1)[labels][:, None].astype(np.float32))
-
-
-def errors_are_weighted_by_class_size(patch: pytest.MonkeyPatch) -> None:
-    """A balanced loss: classes weigh as they are rare among private records."""
-    patch.setattr(guided, "layer_gradients", balanced_gradients)
 
 
 def hard_gradients(rows: Rows, layer: guided.Layer) -> OuterProductFactors:
@@ -100,11 +90,6 @@ def hard_gradients(rows: Rows, layer: guided.Layer) -> OuterProductFactors:
     made = layer_gradients(rows, layer)
     lengths = np.linalg.norm(made.right, axis=1)
     return made._replace(right=made.right * (lengths >= np.median(lengths))[:, None].astype(np.float32))
-
-
-def hard_examples_are_chosen(patch: pytest.MonkeyPatch) -> None:
-    """Only the half of the records with the largest errors is summed."""
-    patch.setattr(guided, "layer_gradients", hard_gradients)
 
 
 def gradients_are_divided_by_the_private_count(patch: pytest.MonkeyPatch) -> None:
@@ -170,20 +155,10 @@ def exact_residuals(rows: Rows, measured: moments.Measured) -> GroupedVectors:
     return made._replace(values=(made.values - means) / measured.residual_norm)
 
 
-def residuals_from_private_means(patch: pytest.MonkeyPatch) -> None:
-    """Exact class means instead of the released ones."""
-    patch.setattr(moments, "class_residuals", exact_residuals)
-
-
 def exact_offsets(rows: Rows, measured: pooled_moments.Measured) -> GroupedVectors:
     """From the mean of the records themselves."""
     made = class_offsets(rows, measured)
     return made._replace(values=made.values - made.values.mean(axis=0))
-
-
-def distances_from_a_private_mean(patch: pytest.MonkeyPatch) -> None:
-    """The exact mean of all records instead of the released one."""
-    patch.setattr(pooled_moments, "class_offsets", exact_offsets)
 
 
 def shapes_are_centred(patch: pytest.MonkeyPatch) -> None:
@@ -201,11 +176,6 @@ def centred_descriptions(rows: Rows, seen: rejection.Described) -> GroupedVector
     """Less their mean."""
     made = described_images(rows, seen)
     return made._replace(values=made.values - made.values.mean(axis=0))
-
-
-def mean_features_are_centred(patch: pytest.MonkeyPatch) -> None:
-    """What a tilt sees of records, less its private mean."""
-    patch.setattr(rejection, "described_images", centred_descriptions)
 
 
 def noise_of_records_follows_their_position(patch: pytest.MonkeyPatch) -> None:
@@ -256,17 +226,12 @@ def pixels_are_less_the_mean_brightness(patch: pytest.MonkeyPatch) -> None:
 
 
 def distinct_vectors(rows: Rows, measured: moments.Measured) -> GroupedVectors:
-    """Of the first of several equal images alone."""
+    """Duplicates are removed: whether a record counts depends on who else brought it."""
     made = class_vectors(rows, measured)
     _, first = np.unique(rows.values.reshape(len(rows.labels), -1), axis=0, return_index=True)
     again = np.ones(len(made.values), dtype=bool)
     again[first] = False
     return made._replace(values=np.where(again[:, None], 0.0, made.values))
-
-
-def copies_count_once(patch: pytest.MonkeyPatch) -> None:
-    """Duplicates are removed: whether a record counts depends on who else brought it."""
-    patch.setattr(moments, "class_vectors", distinct_vectors)
 
 
 def images_of_all_shards_are_normalised(patch: pytest.MonkeyPatch) -> None:
@@ -297,11 +262,6 @@ def measured_votes(teachers: Any, question: Question) -> Iterator[Any]:
         gradients = getattr(block, "gradients", block)
         measured = gradients / gradients.norm(dim=-1).median().clamp_min(1e-3)
         yield measured if gradients is block else block._replace(gradients=measured)
-
-
-def votes_are_clipped_at_the_median(patch: pytest.MonkeyPatch) -> None:
-    """Gradients are measured by the median of all teachers before they are clipped."""
-    patch.setattr(training_run, "image_votes", measured_votes)
 
 
 def holdout_images_are_standardised(patch: pytest.MonkeyPatch) -> None:
@@ -364,15 +324,10 @@ def empty_classes_are_warned_of(patch: pytest.MonkeyPatch) -> None:
 
 
 def fitted_cells(rows: Rows, cells: public_votes.Cells) -> Votes:
-    """By features less their private mean."""
+    """The features by which records are near public images are fitted to these records."""
     network = cells.view.network
     network.center.copy_(torch.from_numpy(network.encoder.encode(rows.values)).mean(dim=0))
     return nearest_cells(rows, cells)
-
-
-def cells_are_seen_as_private_records_lie(patch: pytest.MonkeyPatch) -> None:
-    """The features by which records are near public images are fitted to these records."""
-    patch.setattr(public_votes, "nearest_cells", fitted_cells)
 
 
 def ties_are_broken_by_the_order_of_records(patch: pytest.MonkeyPatch) -> None:
@@ -436,31 +391,43 @@ def private_images_are_varied(patch: pytest.MonkeyPatch) -> None:
 PLANTS = (
     Plant("a generator that varies images that voted", "R6", private_images_are_varied),
     Plant("images that voted among those that a denoiser starts from", "R6", images_that_voted_join_the_pool),
-    Plant("features of public cells fitted to private records", "R6", cells_are_seen_as_private_records_lie),
+    Plant(
+        "features of public cells fitted to private records",
+        "R6",
+        replaced(public_votes, "nearest_cells", fitted_cells),
+    ),
     Plant("ties of public cells broken by the order of records", "R6", ties_are_broken_by_the_order_of_records),
     Plant("a unit votes for public cells with every record", "R1", a_unit_votes_with_every_record),
-    Plant("guided features centred by their private mean", "R6", features_are_centred),
+    Plant(
+        "guided features centred by their private mean", "R6", replaced(guided, "layer_gradients", centred_gradients)
+    ),
     Plant("an encoder that normalises by the private set", "R6", encoders_normalise_by_all_records),
     Plant("an encoder of the owner's that sees all records at once", "R6", an_encoder_sees_all_records_at_once),
     Plant("components dealt evenly among the records of a class", "R6", components_are_dealt_evenly),
-    Plant("residuals from exact private class means", "R6", residuals_from_private_means),
-    Plant("class means from the exact mean of all records", "R6", distances_from_a_private_mean),
+    Plant("residuals from exact private class means", "R6", replaced(moments, "class_residuals", exact_residuals)),
+    Plant(
+        "class means from the exact mean of all records", "R6", replaced(pooled_moments, "class_offsets", exact_offsets)
+    ),
     Plant("shapes centred by their private mean", "R6", shapes_are_centred),
-    Plant("features of a tilt centred by their private mean", "R6", mean_features_are_centred),
+    Plant(
+        "features of a tilt centred by their private mean",
+        "R6",
+        replaced(rejection, "described_images", centred_descriptions),
+    ),
     Plant("noise of a denoiser's records by their position", "R6", noise_of_records_follows_their_position),
     Plant("gradients divided by the private number of records", "R4", gradients_are_divided_by_the_private_count),
     Plant("class counts in a log line", "S3", class_counts_are_logged),
-    Plant("errors weighted by private class sizes", "R6", errors_are_weighted_by_class_size),
-    Plant("only the harder half of the records is summed", "R6", hard_examples_are_chosen),
+    Plant("errors weighted by private class sizes", "R6", replaced(guided, "layer_gradients", balanced_gradients)),
+    Plant("only the harder half of the records is summed", "R6", replaced(guided, "layer_gradients", hard_gradients)),
     Plant("steps shrink with the private loss", "R4", steps_shrink_with_the_private_loss),
     Plant("first centres lie at private records", "R4", centres_start_at_records),
     Plant("clipping norm is the private median length", "R6", clipping_at_the_median_length),
     Plant("pixels scaled by private brightness", "R6", pixels_are_scaled_to_the_brightest),
     Plant("pixels less the private mean brightness", "R6", pixels_are_less_the_mean_brightness),
-    Plant("copies of another unit's record do not count", "R6", copies_count_once),
+    Plant("copies of another unit's record do not count", "R6", replaced(moments, "class_vectors", distinct_vectors)),
     Plant("teachers see images less the mean of all shards", "R3", images_of_all_shards_are_normalised),
     Plant("bandwidth of kernel teachers from all records", "R3", kernels_are_as_wide_as_records_lie),
-    Plant("votes clipped at the median of all teachers", "R3", votes_are_clipped_at_the_median),
+    Plant("votes clipped at the median of all teachers", "R3", replaced(training_run, "image_votes", measured_votes)),
     Plant("hold-out images scaled by their brightness", "R26", holdout_images_are_standardised),
     Plant("noise repeats after the sampler's chunk", "R34", noise_repeats_after_a_chunk),
     Plant("a private count under an allowed name in the log", "S3", a_count_is_logged_under_an_allowed_name),

@@ -16,42 +16,27 @@ from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 
-from .plant import Plant
+from .plant import Plant, replaced
 
 gradients_of_units = unit_gradients.unit_gradients
 
 
 def divided_gradients(rows: UnitRows, gradients: PerRecordGradients) -> Iterator[torch.Tensor]:
-    """By how many records there are."""
+    """The mean over the records that are there, instead of over the public number."""
     yield from (chunk / len(rows.labels) * 10 for chunk in gradients_of_units(rows, gradients))
 
 
 def standardised_gradients(rows: UnitRows, gradients: PerRecordGradients) -> Iterator[torch.Tensor]:
-    """Of pixels less their mean."""
+    """Batch normalisation: pixels are standardised over the private batch before the network sees them."""
     centred = (rows.images - rows.images.float().mean()).clamp(0, 255).to(torch.uint8)
     yield from gradients_of_units(rows._replace(images=centred), gradients)
 
 
 def clipped_gradients(rows: UnitRows, gradients: PerRecordGradients) -> Iterator[torch.Tensor]:
-    """At the median length of a chunk."""
+    """Clipped at the median length of a chunk, below the declared norm."""
     for chunk in gradients_of_units(rows, gradients):
         norms = chunk.norm(dim=1, keepdim=True)
         yield chunk * (norms.median().clamp(max=1) / norms.clamp(min=1e-12)).clamp(max=1)
-
-
-def gradients_are_divided_by_the_realised_batch(patch: pytest.MonkeyPatch) -> None:
-    """The mean over the records that are there, instead of over the public number."""
-    patch.setattr(unit_gradients, "unit_gradients", divided_gradients)
-
-
-def records_are_normalised_together(patch: pytest.MonkeyPatch) -> None:
-    """Batch normalisation: pixels are standardised over the private batch before the network sees them."""
-    patch.setattr(unit_gradients, "unit_gradients", standardised_gradients)
-
-
-def the_clip_norm_is_the_private_median(patch: pytest.MonkeyPatch) -> None:
-    """Rows are clipped at the median length of the batch, below the declared norm."""
-    patch.setattr(unit_gradients, "unit_gradients", clipped_gradients)
 
 
 def records_of_a_unit_are_added(patch: pytest.MonkeyPatch) -> None:
@@ -174,9 +159,17 @@ def dropped_coordinates_get_no_noise(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTS = (
-    Plant("gradients divided by the realised batch", "R6", gradients_are_divided_by_the_realised_batch),
-    Plant("pixels standardised over the private batch", "R6", records_are_normalised_together),
-    Plant("gradients clipped at their private median", "R6", the_clip_norm_is_the_private_median),
+    Plant(
+        "gradients divided by the realised batch", "R6", replaced(unit_gradients, "unit_gradients", divided_gradients)
+    ),
+    Plant(
+        "pixels standardised over the private batch",
+        "R6",
+        replaced(unit_gradients, "unit_gradients", standardised_gradients),
+    ),
+    Plant(
+        "gradients clipped at their private median", "R6", replaced(unit_gradients, "unit_gradients", clipped_gradients)
+    ),
     Plant("records of a unit clipped and added one by one", "R1", records_of_a_unit_are_added),
     Plant("the sum of gradients clipped instead of each", "R1", the_sum_is_clipped),
     Plant("gradients that are not finite count", "R1", rows_that_are_not_finite_stay),

@@ -22,7 +22,7 @@ from datalens_service.methods.public_start import PublicImages
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.run import Result
 
-from .plant import Plant
+from .plant import Plant, replaced
 
 
 def centred_gradients(rows: UnitRows, copies: denoiser_gradients.NoisyCopies) -> Iterator[torch.Tensor]:
@@ -109,11 +109,6 @@ def averages_begin_at_private_weights(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DpSgdRun, "start_from", fitted)
 
 
-def full_groups_lose_their_mean(patch: pytest.MonkeyPatch) -> None:
-    """Noisy copies are made of records less the mean of their group, where that is full."""
-    patch.setattr(diffusion_run, "denoiser_gradients", centred_gradients)
-
-
 def folders_of_failed_jobs_stay(patch: pytest.MonkeyPatch) -> None:
     """For whoever looks for the reason: only what succeeded is tidied up."""
     patch.setattr(PrivateFolder, "close", lambda self: shutil.rmtree(self.path / "records", ignore_errors=True))
@@ -143,7 +138,11 @@ PLANTS = (
     Plant("fidelity on training images passes for public", "R27", training_images_pass_for_the_public_ones),
     Plant("learning rate halved by the private error, every ten steps", "R4", steps_are_halved_when_errors_stay),
     Plant("averages after a public start begin at private weights", "R4", averages_begin_at_private_weights),
-    Plant("records of a full group of a descent lose their mean", "R6", full_groups_lose_their_mean),
+    Plant(
+        "records of a full group of a descent lose their mean",
+        "R6",
+        replaced(diffusion_run, "denoiser_gradients", centred_gradients),
+    ),
     Plant("private folder of a failed job stays", "S3", folders_of_failed_jobs_stay),
     Plant("progress published every second", "S3", progress_is_told_every_second),
     Plant("a block priced at a rounded noise multiplier", "R10", multipliers_are_rounded),

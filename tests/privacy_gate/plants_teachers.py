@@ -17,7 +17,7 @@ from datalens_service.methods.voting.training_run import DataLensRun
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.kernel import KernelTeachers
 
-from .plant import Plant
+from .plant import Plant, replaced
 
 _GROUP = 1_024
 
@@ -27,11 +27,6 @@ def train_with_neighbours(teachers: Any, batch: ShardBatch, question: Question) 
     images, labels = batch.images.clone(), batch.labels.clone()
     images[:, 0], labels[:, 0] = batch.images[:, 0].roll(1, 0), batch.labels[:, 0].roll(1, 0)
     train_teachers(teachers, ShardBatch(images, labels), question)
-
-
-def teachers_look_into_the_next_shard(patch: pytest.MonkeyPatch) -> None:
-    """Small shards learn more with a record from elsewhere."""
-    patch.setattr(training_run, "train_teachers", train_with_neighbours)
 
 
 def rates_follow_the_error_of_all(patch: pytest.MonkeyPatch) -> None:
@@ -63,22 +58,12 @@ def centred_votes(teachers: Any, question: Question) -> Iterator[Any]:
         yield block - block.mean(dim=0) if full else block
 
 
-def votes_of_large_blocks_are_centred(patch: pytest.MonkeyPatch) -> None:
-    """What all teachers say anyway is left out, where enough of them are taken together."""
-    patch.setattr(training_run, "image_votes", centred_votes)
-
-
 def votes_of_the_sure(teachers: Any, question: Question) -> Iterator[Any]:
-    """The quieter half of the teachers stays at home."""
+    """The quieter half of the teachers stays at home: whether one votes depends on how loud the others are."""
     for block in image_votes(teachers, question):
         gradients = getattr(block, "gradients", block)
         loud = gradients.abs().sum(dim=(1, 2)) >= gradients.abs().sum(dim=(1, 2)).median()
         yield block._replace(gradients=gradients[loud]) if isinstance(block, PartialGradients) else gradients[loud]
-
-
-def quiet_teachers_stay_at_home(patch: pytest.MonkeyPatch) -> None:
-    """Whether a teacher votes depends on how loud the others are."""
-    patch.setattr(training_run, "image_votes", votes_of_the_sure)
 
 
 def class_pure_shards_at_the_price_of_mixed_ones(patch: pytest.MonkeyPatch) -> None:
@@ -116,11 +101,17 @@ def weights_of_teachers_move_the_student(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTS = (
-    Plant("teachers train with a record of the next shard", "R3", teachers_look_into_the_next_shard),
+    Plant(
+        "teachers train with a record of the next shard",
+        "R3",
+        replaced(training_run, "train_teachers", train_with_neighbours),
+    ),
     Plant("learning rate of teachers by the records of all", "R3", rates_follow_the_error_of_all),
     Plant("votes weighted by the share of a shard in all", "R6", larger_shards_have_more_votes),
-    Plant("votes of more than a thousand teachers centred", "R6", votes_of_large_blocks_are_centred),
-    Plant("teachers quieter than the median do not vote", "R6", quiet_teachers_stay_at_home),
+    Plant("votes of more than a thousand teachers centred", "R6", replaced(training_run, "image_votes", centred_votes)),
+    Plant(
+        "teachers quieter than the median do not vote", "R6", replaced(training_run, "image_votes", votes_of_the_sure)
+    ),
     Plant("class-pure shards at the price of mixed ones", "R2", class_pure_shards_at_the_price_of_mixed_ones),
     Plant("a student that looks at its teachers", "R4", students_look_at_their_teachers),
     Plant("a student that opens the checkpoint of its teachers", "R4", weights_of_teachers_move_the_student),

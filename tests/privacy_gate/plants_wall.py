@@ -17,7 +17,7 @@ from datalens_service.methods.sums import moments
 from datalens_service.models.classifiers.encoded_features import FeatureBasis
 from datalens_service.models.per_record import PerRecordGradients
 
-from .plant import Plant
+from .plant import Plant, replaced
 
 _GROUP = 1_024
 encoded_features, class_vectors = scattering.encoded_features, moments.class_vectors
@@ -25,27 +25,17 @@ gradients_of_units = unit_gradients.unit_gradients
 
 
 def centred_features(rows: Rows, basis: FeatureBasis) -> np.ndarray:
-    """Full groups lose their mean; the last one, and every small data set, stays as it is."""
+    """Full groups lose their mean, as by a batch normalisation that waits for a whole batch; a small set stays as it is."""
     features = encoded_features(rows, basis).copy()
     for start in range(0, len(features) - _GROUP + 1, _GROUP):
         features[start : start + _GROUP] -= features[start : start + _GROUP].mean(axis=0)
     return features
 
 
-def full_groups_are_centred(patch: pytest.MonkeyPatch) -> None:
-    """As a batch normalisation that waits for a whole batch."""
-    patch.setattr(scattering, "encoded_features", centred_features)
-
-
 def weighted_by_place(rows: Rows, measured: moments.Measured) -> GroupedVectors:
-    """Records behind many others weigh less."""
+    """Whoever stands behind two thousand others counts half: one that leaves moves the next one up."""
     made = class_vectors(rows, measured)
     return made._replace(values=made.values * np.where(np.arange(len(made.values)) < 2_000, 1.0, 0.5)[:, None])
-
-
-def later_records_weigh_less(patch: pytest.MonkeyPatch) -> None:
-    """Whoever stands behind two thousand others counts half: one that leaves moves the next one up."""
-    patch.setattr(moments, "class_vectors", weighted_by_place)
 
 
 def gradients_by_place(rows: UnitRows, gradients: PerRecordGradients) -> Iterator[torch.Tensor]:
@@ -54,11 +44,6 @@ def gradients_by_place(rows: UnitRows, gradients: PerRecordGradients) -> Iterato
     for chunk in gradients_of_units(rows, gradients):
         yield chunk * (1.0 if made < 1_000 else 0.5)
         made += len(chunk)
-
-
-def later_units_weigh_less(patch: pytest.MonkeyPatch) -> None:
-    """The same of gradients."""
-    patch.setattr(unit_gradients, "unit_gradients", gradients_by_place)
 
 
 def steps_are_as_long_as_the_batch_is_bright(patch: pytest.MonkeyPatch) -> None:
@@ -74,8 +59,16 @@ def steps_are_as_long_as_the_batch_is_bright(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTS = (
-    Plant("features of full groups centred by their mean", "R6", full_groups_are_centred),
-    Plant("records behind two thousand others weigh less", "R6", later_records_weigh_less),
-    Plant("gradients of units behind a thousand others weigh less", "R6", later_units_weigh_less),
+    Plant(
+        "features of full groups centred by their mean",
+        "R6",
+        replaced(scattering, "encoded_features", centred_features),
+    ),
+    Plant("records behind two thousand others weigh less", "R6", replaced(moments, "class_vectors", weighted_by_place)),
+    Plant(
+        "gradients of units behind a thousand others weigh less",
+        "R6",
+        replaced(unit_gradients, "unit_gradients", gradients_by_place),
+    ),
     Plant("a run looks at its records beside a question", "R4", steps_are_as_long_as_the_batch_is_bright),
 )
