@@ -11,23 +11,13 @@ from PIL import Image
 from datalens_service.audits.inversion import observe_releases
 from datalens_service.audits.inversion_figures import InversionFigures, InversionSettings, measure_errors
 from datalens_service.audits.reconstruction import Reconstruction, check_invertible, invert_records
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd, Moments
 
 RECORDS = 6
 SEARCH = InversionSettings(iterations=60, restarts=1)
-
-
-@pytest.fixture(scope="module")
-def digits() -> Dataset:
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    images, labels = (bunch.images[..., None] * 15).astype(np.uint8), bunch.target.astype(np.int64)
-    schema = Schema(channels=1, height=8, width=8, class_names=tuple("0123456789"), num_units=len(labels))
-    return Dataset(schema, Split(images, labels), None, b"k" * 32)
 
 
 def inverted(dataset: Dataset, **settings: object) -> Reconstruction:

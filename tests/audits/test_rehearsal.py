@@ -8,7 +8,7 @@ import pytest
 
 from datalens_service.audits.audit import AuditSettings, take_units
 from datalens_service.audits.rehearsal import rehearse
-from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split
+from datalens_service.data.dataset import Dataset, Images, Labels, Split
 from datalens_service.errors import InvalidInput
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.privacy.budget import UnchargedAccount
@@ -16,19 +16,6 @@ from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
 SETTINGS = AuditSettings(references=3)
-
-
-@pytest.fixture(scope="module")
-def digits() -> Dataset:
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    images = (bunch.images[..., None] * 15).astype(np.uint8)
-    split = Split(images, bunch.target.astype(np.int64))
-    names = tuple(map(str, range(10)))
-    return Dataset(
-        Schema(channels=1, height=8, width=8, class_names=names, num_units=len(split)), split, None, b"k" * 32
-    )
 
 
 class Copies:

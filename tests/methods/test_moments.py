@@ -13,14 +13,9 @@ from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import TrainingSpec
 
+from .test_datalens import NoNoise
+
 CLASSES, SIDE, COUNT = 3, 6, 600
-
-
-class NoNoise:
-    """For comparing with the textbook; a job cannot be given one."""
-
-    def discrete_gaussian(self, shape, noise_stddev):
-        return np.zeros(shape, dtype=np.int64)
 
 
 def blobs(seed: int = 0) -> Dataset:

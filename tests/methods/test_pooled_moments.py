@@ -14,7 +14,8 @@ from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import TrainingSpec
 
-from .test_moments import CLASSES, COUNT, SIDE, NoNoise, blobs
+from .test_datalens import NoNoise
+from .test_moments import CLASSES, COUNT, SIDE, blobs
 
 
 def fitted(dataset: Dataset, noise, method: PooledMoments, epsilon: float) -> tuple[PooledMomentsRun, MemoryAccount]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import AnyMethod, DataLens, DpGan, ExecutionOptions, PateGan
 from datalens_service.methods.voting.rivals import RIVALS as RIVALS_OF_DATALENS
@@ -16,7 +16,8 @@ from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import TrainingSpec
 
-CLASSES, SIDE, COUNT = 2, 8, 120
+from .test_datalens import stripes
+
 MNIST = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
 UNITS = limit_units(8.0, 1e-3)
 
@@ -43,17 +44,6 @@ RIVALS = [
     build_rival("gs_wgan", teacher="dense", shards="mixed", vote_basis="pixels", student="deconv", **SMALL),
 ]
 each_rival = pytest.mark.parametrize("method", RIVALS, ids=lambda method: f"{method.name}")
-
-
-def stripes(seed: int = 0) -> Dataset:
-    """Class 0 is bright above, class 1 below."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(CLASSES, size=COUNT)
-    images = rng.integers(0, 60, (COUNT, SIDE, SIDE, 1))
-    images[labels == 0, :4] += 150
-    images[labels == 1, 4:] += 150
-    schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("up", "down"), num_units=COUNT)
-    return Dataset(schema, Split(images.astype(np.uint8), labels), None, b"k" * 32)
 
 
 def trained(method: AnyMethod, dataset: Dataset, account: MemoryAccount, steps: int | None = None) -> np.ndarray:

@@ -1,5 +1,6 @@
 """DP-SGD on Poisson-sampled batches: what is planned, charged, computed and divided by, and how a run goes on."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,22 +21,16 @@ from datalens_service.privacy.randomness import Booleans, NoiseSource, TrainingR
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
-COUNT, SIDE, EPSILON, DELTA = 400, 12, 2.0, 1e-4
+from . import test_dp_sgd
+from .test_dp_sgd import COUNT, SIDE
+
+EPSILON, DELTA = 2.0, 1e-4
 
 
 def stripes(seed: int = 0, records_per_unit: int = 1) -> Dataset:
-    """Class 0 is bright above, class 1 below; units have names that are no positions."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(2, size=COUNT)
-    images = rng.integers(0, 80, (COUNT, SIDE, SIDE, 1))
-    images[labels == 0, : SIDE // 2] += 120
-    images[labels == 1, SIDE // 2 :] += 120
-    units = rng.permutation(np.arange(COUNT) // records_per_unit) * 10**12 + 5
-    schema = Schema(
-        channels=1, height=SIDE, width=SIDE, class_names=("up", "down"), num_units=COUNT // records_per_unit,
-        records_per_unit=records_per_unit, classes_per_unit=min(2, records_per_unit),
-    )  # fmt: skip
-    return Dataset(schema, Split(images.astype(np.uint8), labels, units), None, b"k" * 32)
+    """Units have names that are no positions."""
+    dataset = test_dp_sgd.stripes(seed, records_per_unit)
+    return replace(dataset, train=replace(dataset.train, units=dataset.train.unit_ids * 10**12 + 5))
 
 
 def sampled(**changes: Any) -> DpSgd:

@@ -25,7 +25,7 @@ gradients_of_units = unit_gradients.unit_gradients
 
 
 def centred_features(rows: Rows, basis: FeatureBasis) -> np.ndarray:
-    """Full groups lose their mean, as by a batch normalisation that waits for a whole batch; a small set stays as it is."""
+    """Full groups lose their mean, as by a batch normalisation that waits for a whole batch; a small set stays so."""
     features = encoded_features(rows, basis).copy()
     for start in range(0, len(features) - _GROUP + 1, _GROUP):
         features[start : start + _GROUP] -= features[start : start + _GROUP].mean(axis=0)
