@@ -30,7 +30,7 @@ from datalens_service.methods import (
 )
 from datalens_service.methods.last_layer.dead_leaves import DeadLeaves
 from datalens_service.methods.voting.rivals import build_rival
-from datalens_service.models.encoders import imagenet_lite0
+from datalens_service.models.encoders import ScatteringEncoder, imagenet_lite0
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.spec import TrainingSpec
 
@@ -63,6 +63,7 @@ class ContributionCase:
     method: AnyMethod
     records: int = 1
     side: int = 6
+    channels: int = 1
     tried: int = 6
     drawn: bool = False
     public: bool = False
@@ -77,6 +78,7 @@ class ContributionCase:
         variants = [getattr(variant, "name", variant) for variant in variants]
         words = [self.method.name, *(str(variant) for variant in variants if variant)]
         words += ["public start"] if self.public else []
+        words += ["in colour"] if self.channels > 1 else []
         return " ".join([*words, f"{_UNITS} units of {self.records}", f"{self.side}x{self.side}"])
 
     @property
@@ -89,7 +91,8 @@ class ContributionCase:
         """Any records; one unit is as extreme as an image can be, and the only one of its class."""
         counts = np.append(self.records, rng.integers(1, self.records + 1, size=_UNITS - 1))
         units = np.repeat(np.arange(_UNITS), counts)
-        images = rng.integers(0, rng.integers(60, 250), (len(units), self.side, self.side, 1)).astype(np.uint8)
+        shape = (len(units), self.side, self.side, self.channels)
+        images = rng.integers(0, rng.integers(60, 250), shape).astype(np.uint8)
         if self.drawn:
             images = np.where(rng.random(images.shape) < _INK, 255, 0).astype(np.uint8)
         labels = rng.choice(_CLASSES - 1, p=rng.dirichlet([2, 2]), size=len(units))
@@ -97,7 +100,7 @@ class ContributionCase:
         order = rng.permutation(len(units))
         split = Split(images[order], labels[order], units[order])
         schema = Schema(
-            channels=1, height=self.side, width=self.side, class_names=("a", "b", "c"), num_units=_UNITS,
+            channels=self.channels, height=self.side, width=self.side, class_names=("a", "b", "c"), num_units=_UNITS,
             unit="patient", records_per_unit=self.records, classes_per_unit=min(self.records, _CLASSES),
         )  # fmt: skip
         return Dataset(schema, split, None, _KEY)
@@ -148,7 +151,7 @@ def _too_many(case: ContributionCase, rng: np.random.Generator, _train: Split) -
 
 
 def _plain(case: ContributionCase, count: int, brightness: int, label: int) -> Records:
-    shape = (count, case.side, case.side, 1)
+    shape = (count, case.side, case.side, case.channels)
     return np.full(shape, brightness, dtype=np.uint8), np.full(count, label, dtype=np.int64)
 
 
@@ -172,6 +175,7 @@ _MIXTURE = Mixture(components=2, iterations=2, subspace_dimensions=4)
 _GUIDED: dict[str, Any] = {"steps": 3, "samples": 100, "epochs": 1, "hidden_units": 3}
 _SCATTERING: dict[str, Any] = {"steps": 2, "samples": 100, "dimensions": 9}
 _WEIGHTS = ["imagenet-lite0"] if imagenet_lite0.find_spec(imagenet_lite0._PACKAGE) else []
+_OPPONENT = ScatteringEncoder(colours="opponent")
 _ENCODERS = ("scattering", OWN_ENCODER, *_WEIGHTS)
 _POISSON: dict[str, Any] = {"sampling": "poisson", "batch": 9, "noise_multiplier": 8.0}
 _DIRECTIONS: dict[str, Any] = {"noise": "von_mises_fisher", "sampling": "partition"}
@@ -304,6 +308,7 @@ CASES: tuple[ContributionCase, ...] = (
         for records in (1, 2, 3)
     ),
     *(ContributionCase(Scattering(encoder=encoder, warm_start=None, steps=2), 2, tried=2) for encoder in _ENCODERS),
+    ContributionCase(Scattering(encoder=_OPPONENT, warm_start=DeadLeaves(), **_SCATTERING), 2, channels=3, tried=2),
     *(ContributionCase(PublicVotes(cells=5), records, tried=4) for records in (1, 3)),
     ContributionCase(PublicVotes(cells=5, encoder=OWN_ENCODER), 2, tried=1),
     *(
