@@ -13,6 +13,7 @@ from benchmarks.panel import compare_plans
 from datalens_service.cli import options
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import PooledMoments
+from datalens_service.models.encoders import imagenet_lite0
 from datalens_service.planning import expectations, resources
 from datalens_service.planning.expectations import compare, expect, is_of_little_use, measure_machine, read_table
 from datalens_service.planning.job_names import OFFERED, POOL
@@ -137,6 +138,13 @@ def test_other_methods_settings_and_budgets_are_guessed() -> None:
     assert not expect(planned(much, 11.0), much).measured
     assert not expect(planned(few, 1.0), few).measured
     assert not any(expect(spec, GREY).measured for spec in others)
+
+
+def test_a_preset_without_weights_quotes_no_jobs_that_had_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = Schema(channels=3, height=32, width=32, class_names=tuple("0123456789"), num_units=5000)
+    for installed in (True, False):
+        monkeypatch.setattr(imagenet_lite0, "find_spec", lambda name, found=installed: found or None)
+        assert expect(planned(schema, 1.0, preset="classifier"), schema).measured == installed
 
 
 def test_a_single_data_set_stands_for_harder_and_easier_ones(table: Path) -> None:

@@ -94,7 +94,7 @@ def _find_same(near: Sequence[Measured], spec: TrainingSpec, schema: Schema, evi
     if spec.public_data is not None or not near or not _is_shaped(near[0], schema):
         return []
     presets = {row.preset for row in near if _makes(row.preset, spec, schema)}
-    of_presets = [row for row in near if row.preset in presets]
+    of_presets = [row for row in near if row.preset in presets and row.encoder == _name_encoder(spec)]
     of_method = [row for row in of_presets if _is_of(row, spec)]
     covered = bool(of_method) and all(curve.covers(evidence) for curve in _draw_curves(of_method))
     return of_method if covered else of_presets
@@ -140,8 +140,12 @@ def nearest_shape(rows: Sequence[Measured], schema: Schema) -> list[Measured]:
 
 
 def _is_of(row: Measured, spec: TrainingSpec) -> bool:
+    return row.method == spec.method.name and row.encoder == _name_encoder(spec)
+
+
+def _name_encoder(spec: TrainingSpec) -> str | None:
     encoder = spec.method.public_encoder()
-    return row.method == spec.method.name and row.encoder == (encoder and encoder.name)
+    return None if encoder is None else encoder.name
 
 
 def _is_known(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]) -> bool:
