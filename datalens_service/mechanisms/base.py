@@ -182,12 +182,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
 
     @final
     def release(
-        self,
-        contributions: Callable[..., Contributions],
-        *,
-        step: int,
-        account: Account,
-        noise: NoiseSource,
+        self, contributions: Callable[..., Contributions], *, step: int, account: Account, noise: NoiseSource
     ) -> Released:
         """Charge, draw, store, hand out; or hand out again what is already stored under `step`.
 

@@ -124,14 +124,7 @@ class PrivateShards:
         command.obey(self._vault)
 
     def release(
-        self,
-        mechanism: VoteMechanism,
-        vote: Vote,
-        released: object,
-        *,
-        step: int,
-        account: Account,
-        noise: NoiseSource,
+        self, mechanism: VoteMechanism, vote: Vote, released: object, *, step: int, account: Account, noise: NoiseSource
     ) -> Directions:
         """The charged, noisy sum over teachers of `vote(teachers, released)`, decoded.
 

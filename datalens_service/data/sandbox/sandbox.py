@@ -161,11 +161,7 @@ def run_confined(request: Request, seconds: int, program: str, attachment: bytes
 
 
 def _run(
-    request: Request,
-    seconds: int,
-    stopping: Callable[[], bool],
-    program: str = _DATASET,
-    attachment: bytes = b"",
+    request: Request, seconds: int, stopping: Callable[[], bool], program: str = _DATASET, attachment: bytes = b""
 ) -> int:
     """Exit status of the process; an attachment follows the line of its request."""
     with subprocess.Popen(  # noqa: S603 (our own interpreter, and one of the modules above)

@@ -68,12 +68,7 @@ class SampledRun:
         return self.steps + max(_FEWEST_SPARE, math.ceil(self.steps / SPARE_SHARE))
 
     def plan(
-        self,
-        mechanism: GradientSum,
-        noise_multiplier: float | None,
-        epsilon: float,
-        delta: float,
-        other_units: int = 0,
+        self, mechanism: GradientSum, noise_multiplier: float | None, epsilon: float, delta: float, other_units: int = 0
     ) -> Plan:
         """The block with the noise that is named, or with the smallest that fits.
 

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Labels, Schema
 
 Floats = NDArray[np.float64]
+Tensors = dict[str, NDArray[np.float32]]
 
 
 def draw(
-    tensors: dict[str, NDArray[np.float32]],
-    settings: dict[str, Any],
-    schema: Schema,
-    labels: Labels,
-    rng: np.random.Generator,
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
     """Images (n, d), basis·(mean_y + factor_y·z) with z ~ N(0, I), clipped to [0, 1].
 
@@ -37,7 +34,7 @@ def draw(
     return pixels.clip(0.0, 1.0, out=pixels)
 
 
-def around(center: float, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+def around(center: float, tensors: Tensors) -> Tensors:
     """The same model of images that were fitted less a constant brightness: one more direction, of fixed length."""
     basis, means, factors = tensors["basis"], tensors["means"], tensors["factors"]
     length = math.sqrt(len(basis))
@@ -88,7 +85,7 @@ class GaussianFit:
         variances = np.where(values > bar, values, 0.0) / self._counts[:, None]
         self.factors = vectors * np.sqrt(variances)[:, None, :]
 
-    def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
+    def tensors(self, clip_norm: float) -> Tensors:
         """What `draw` needs, in units of pixels in [0, 1]."""
         parts = {"basis": self.basis, "means": self.means * clip_norm, "factors": self.factors * clip_norm}
         return {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}

@@ -14,6 +14,7 @@ from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 
 Floats = NDArray[np.float64]
+Tensors = dict[str, NDArray[np.float32]]
 
 # Centres are drawn a little closer to the mean than records lie.
 _SPREAD: Final = 0.7
@@ -22,11 +23,7 @@ _DEVIATIONS: Final = 3.0
 
 
 def draw(
-    tensors: dict[str, NDArray[np.float32]],
-    settings: dict[str, Any],
-    schema: Schema,
-    labels: Labels,
-    rng: np.random.Generator,
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
     """Images (n, d), basis·(mean_yk + factor_yk·z), k by the weights of class y, z ~ N(0, I), clipped to [0, 1].
 
@@ -110,7 +107,7 @@ class MixtureFit:
         variances = np.where(values > bar, values, 0.0) / (self._counts + self._pooling)[..., None]
         self._factors = vectors * np.sqrt(variances)[..., None, :]
 
-    def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
+    def tensors(self, clip_norm: float) -> Tensors:
         """What `draw` needs, in units of pixels in [0, 1]."""
         parts = {
             "basis": self._start.basis,
