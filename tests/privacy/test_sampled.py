@@ -121,7 +121,7 @@ def sampled_law(contribution: Vector) -> np.ndarray:
 
 def advantages(first: Vector, second: Vector) -> np.ndarray:
     """For each loss x the largest P(S) − e^x·Q(S), in the better order."""
-    laws = sampled_law(first), sampled(second)
+    laws = sampled_law(first), sampled_law(second)
     orders = [[np.maximum(p - np.exp(x) * q, 0).sum() for x in LOSSES] for p, q in (laws, laws[::-1])]
     return np.max(orders, axis=0)
 
