@@ -13,9 +13,9 @@ from starlette.routing import Mount, Route
 
 from api.addresses import address, rooted_at
 from api.deps import Services, caller
+from api.http.file_responses import StaticFolder
 from api.http.middleware import BodyLimit, ReaderVoice, RequestLog
 from api.http.reverse_proxy import ReverseProxy
-from api.http.static_files import StaticFolder
 from api.http.strictness import refuse_unknown
 from api.openapi import document
 from api.pages import (

@@ -32,6 +32,8 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 
 MAXIMUM_PAGE: Final = 100
+LARGEST: Final = 2**63 - 1
+"""Number that a column holds."""
 
 
 @dataclass(frozen=True)
@@ -103,5 +105,6 @@ def _identify(request: Request, database: Database, credentials: HTTPAuthorizati
 
 Caller = Annotated[ApiKey, Depends(caller)]
 ObjectId = Annotated[str, Path(max_length=64, pattern=IDENTIFIER)]
+LastKnown = Annotated[int, Query(ge=0, le=LARGEST, description="Number of the last entry that is known."), DIGITS]
 Limit = Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Page size."), DIGITS]
 After = Annotated[str | None, Query(max_length=512, description="Cursor returned by the previous page.")]

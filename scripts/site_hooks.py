@@ -18,7 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-from api.http.static_files import StaticFolder
+from api.http.file_responses import StaticFolder
 from api.main import create_app
 from api.problems.problem_types import as_markdown
 from datalens_service.evaluation.report import html

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from datalens_service.gateways.public_addresses import is_public_address, may_be_public
+from datalens_service.gateways.webhook_sender import is_public_address, may_be_public
 
 IPV4 = """
 0.0.0.0/8 0.0.0.0/32 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.0.0/29

@@ -17,7 +17,7 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.errors import DatalensError
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.ranks import read_shared_records
 from datalens_service.process_group import ProcessGroup, Rendezvous, join_process_group
 from datalens_service.settings import Settings

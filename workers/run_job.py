@@ -29,7 +29,7 @@ from datalens_service import logs
 from datalens_service.errors import DatalensError, NotFound, RankLost, StaleLease, StoreUnavailable
 from datalens_service.gateways.startup import check_disks, connect
 from datalens_service.jobs.execute import execute
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.jobs.ranks import MetRanks, Ranks
 from datalens_service.phases import Phase

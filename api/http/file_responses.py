@@ -1,12 +1,18 @@
-"""Files as answers: a strong ETag from their content, ranges, and 304 for what the client has already."""
+"""Files as answers: a strong ETag from their content, ranges, and 304 for what the client has already.
+
+Those of the pages have no build step: what lies in `static/`, and Swagger UI, is what browsers get.
+"""
 
 import base64
+import os
 from email.utils import formatdate
 from pathlib import Path
 from typing import Final
 
 from fastapi import Request, Response
 from fastapi.responses import FileResponse
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from datalens_service.errors import NotFound
 
@@ -76,3 +82,21 @@ def _matches(if_none_match: str, etag: str) -> bool:
 def _minute(moment: float) -> str:
     """An HTTP date to the minute: a sample grid is replaced between steps on private records."""
     return formatdate(moment - moment % 60, usegmt=True)
+
+
+_FOLDER: Final = Path(__file__).parents[1] / "pages" / "static"
+
+
+class StaticFolder(StaticFiles):
+    """The folder, asked for anew at each visit so that an upgraded service is not shown with old scripts."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=_FOLDER, packages=[("fastapi_swagger", "resources")])
+
+    def file_response(
+        self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        """A file, or 304 for a browser that has it."""
+        answer = super().file_response(full_path, stat_result, scope, status_code)
+        answer.headers["Cache-Control"] = "no-cache"
+        return answer

@@ -4,10 +4,9 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response
 
-from api.deps import After, ObjectId, ServicesDep
+from api.deps import LARGEST, After, ObjectId, ServicesDep
 from api.http.strictness import DIGITS
-from api.pages.views.rendering import PageRoute
-from api.pages.views.visitor import VisitorDep
+from api.pages.views.rendering import PageRoute, VisitorDep
 from datalens_service.clock import utc_now
 from datalens_service.disclosure import public_part
 from datalens_service.store.access import access_log, keys, usage, webhooks
@@ -15,7 +14,6 @@ from datalens_service.store.jobs.events import EventType
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _PAGE_SIZE: Final = 50
-_LARGEST: Final = 2**63 - 1
 _SENT: Final = tuple(event for event in EventType if event is not EventType.PROGRESS)
 
 
@@ -37,7 +35,7 @@ def webhook_page(webhook_id: ObjectId, visitor: VisitorDep, services: ServicesDe
 def journal_page(
     visitor: VisitorDep,
     services: ServicesDep,
-    before: Annotated[int | None, Query(ge=1, le=_LARGEST), DIGITS] = None,
+    before: Annotated[int | None, Query(ge=1, le=LARGEST), DIGITS] = None,
 ) -> Response:
     """Who did what, newest first."""
     entries = access_log.list_latest(services.database, visitor.tenant_id, before=before, limit=_PAGE_SIZE)

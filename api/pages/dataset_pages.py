@@ -9,8 +9,7 @@ from api.deps import After, ObjectId, Services, ServicesDep
 from api.pages.views import journal
 from api.pages.views.attacks import found_on_dataset
 from api.pages.views.facts import dataset_facts, job_rows
-from api.pages.views.rendering import PageRoute
-from api.pages.views.visitor import Visitor, VisitorDep
+from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from api.schemas.common import DatasetRead
 from api.schemas.datasets import ValidationRead
 from api.security.permissions import check_scope

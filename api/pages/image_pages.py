@@ -6,8 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from api.deps import ObjectId, Services, ServicesDep
 from api.pages.views import image_viewer
-from api.pages.views.rendering import PageRoute
-from api.pages.views.visitor import VisitorDep
+from api.pages.views.rendering import PageRoute, VisitorDep
 from api.schemas.jobs import JobRead
 from api.security.permissions import check_scope
 from datalens_service.errors import InvalidInput, StateConflict

@@ -7,7 +7,7 @@ from pydantic import StringConstraints
 
 from api.deps import After, ObjectId, Services, ServicesDep
 from api.http.file_responses import file_response
-from api.pages.views import attacks, budget_breakdown, formatting, phases
+from api.pages.views import attacks, facts, formatting
 from api.pages.views.attacks import found_on_job
 from api.pages.views.comparison import compare_figures, compare_parameters, judge_sides, load_side
 from api.pages.views.facts import job_rows
@@ -18,8 +18,7 @@ from api.pages.views.quality import (
     read_confusion,
     read_figures,
 )
-from api.pages.views.rendering import PageRoute
-from api.pages.views.visitor import Visitor, VisitorDep
+from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from api.schemas.common import BudgetRead
 from api.schemas.jobs import EventRead, JobRead
 from api.security.permissions import check_scope
@@ -28,7 +27,7 @@ from datalens_service.data.export.licence import LICENCES
 from datalens_service.errors import InvalidInput, NotFound, StateConflict
 from datalens_service.evaluation.report.verdict import judge
 from datalens_service.methods.registered import RegisteredMethod
-from datalens_service.services import public_data
+from datalens_service.services import pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.waiting import explain_waiting, list_busy_queues
 from datalens_service.store.access import tenants
@@ -115,7 +114,7 @@ def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Re
         **shown,
         verdict=None if figures is None else judge(figures),
         events=_events(services, job),
-        phase_titles=phases.TITLES,
+        phase_titles=facts.TITLES,
         quality=quality_of_job(services, visitor, job, shown["dataset"].schema),
         confusion=_confusion(services, visitor, job),
         attacks=found_on_job(services, visitor, job),
@@ -179,12 +178,12 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     return {
         "job": JobRead.from_job(job, explain_waiting(job, services.surroundings.faults, busy)),
         "made": job.result,
-        "public_images": public and public_data.sentence(datasets.get(services.database, public)),
+        "public_images": public and pricing.describe_public_data(datasets.get(services.database, public)),
         "dataset": dataset,
         "budget": BudgetRead.from_account(account),
-        "budget_gauge": budget_breakdown.divide_budget(BudgetRead.from_account(account)),
-        "gauge": budget_breakdown.divide_job(job),
-        "stages": phases.job_phases(job),
+        "budget_gauge": facts.divide_budget(BudgetRead.from_account(account)),
+        "gauge": facts.divide_job(job),
+        "stages": facts.job_phases(job),
         "took": formatting.between(job.started_at, job.finished_at) if job.started_at and job.finished_at else "",
         "sizes": {file.name: file.size for file in files},
         "audiences": {file.name: file.audience for file in files},

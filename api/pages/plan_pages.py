@@ -6,11 +6,10 @@ from uuid import uuid4
 from fastapi import APIRouter, Body, Query, Response
 
 from api.deps import ObjectId, Services, ServicesDep
-from api.pages.views import budget_breakdown
+from api.pages.views import facts
 from api.pages.views.facts import dataset_facts
 from api.pages.views.planning import CHOICES, offer_encoders, read_form, suggest_request
-from api.pages.views.rendering import PageRoute
-from api.pages.views.visitor import Visitor, VisitorDep
+from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from api.schemas.common import PlanRead, TrainingRequest
 from datalens_service.errors import DatalensError, StateConflict
 from datalens_service.planning.requested_spec import RequestedSpec
@@ -60,7 +59,7 @@ def plan_part(
         "parts/plan_cost",
         plan=plan,
         unit=quote.schema.unit,
-        gauge=budget_breakdown.divide_budget(plan.budget, plan.cost.units),
+        gauge=facts.divide_budget(plan.budget, plan.cost.units),
         training_request=training_request,
         # One key per price: pressing twice submits once.
         idempotency_key=str(uuid4()),

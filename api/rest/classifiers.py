@@ -43,7 +43,7 @@ def list_classifiers(
     """Those that jobs made; cards are left out."""
     page = released_models.list_models(services.database, key.tenant_id, kind=CLASSIFIER, limit=limit, cursor=after)
     items = [ClassifierRead.from_model(item, None) for item in page.items]
-    return Page(items=items, has_more=page.next_cursor is not None, next_cursor=page.next_cursor)
+    return Page.build(items, page.next_cursor)
 
 
 @router.get(

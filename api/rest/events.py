@@ -10,7 +10,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.deps import MAXIMUM_PAGE, ObjectId, ServicesDep
+from api.deps import LARGEST, Limit, ObjectId, ServicesDep
 from api.http.strictness import DIGITS
 from api.openapi.document import ok
 from api.schemas.jobs import EventPage, EventRead
@@ -55,7 +55,6 @@ def _lines(event: Event, delta: float, slack: int) -> str:
 
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
-_LARGEST: Final = 2**63 - 1
 _STREAM: Final = {MEDIA_TYPE: {"schema": {"type": "string"}}}
 
 
@@ -73,11 +72,11 @@ def list_job_events(
     job_id: ObjectId,
     request: Request,
     services: ServicesDep,
-    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last event that is known."), DIGITS] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Page size."), DIGITS] = 100,
+    after: Annotated[int, Query(ge=0, le=LARGEST, description="Number of the last event that is known."), DIGITS] = 0,
+    limit: Limit = 100,
     last_event_id: Annotated[
         int | None,
-        Header(ge=0, le=_LARGEST, description="Of a stream that was cut off: number of the last event that came."),
+        Header(ge=0, le=LARGEST, description="Of a stream that was cut off: number of the last event that came."),
         DIGITS,
     ] = None,
 ) -> Response:
@@ -92,10 +91,5 @@ def list_job_events(
         lines = stream(services.database, job_id, delta, slack, last, services.stopping)
         return StreamingResponse(lines, media_type=MEDIA_TYPE, headers=HEADERS)
     listed = events.list_events(services.database, job_id, after=after, limit=limit + 1)
-    more = len(listed) > limit
-    page = EventPage(
-        items=[EventRead.from_event(event, delta, slack) for event in listed[:limit]],
-        has_more=more,
-        next_cursor=listed[limit - 1].seq if more else None,
-    )
+    page = EventPage.cut(listed, limit, lambda event: EventRead.from_event(event, delta, slack))
     return JSONResponse(page.model_dump(mode="json"))

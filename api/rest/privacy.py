@@ -1,11 +1,11 @@
 """The account of a dataset: its journal in pages, and the one way to raise its limit."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Query
 
-from api.deps import MAXIMUM_PAGE, Caller, ObjectId, ServicesDep
-from api.http.strictness import DIGITS, StrictRoute
+from api.deps import Caller, LastKnown, Limit, ObjectId, ServicesDep
+from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import ok, problems
 from api.schemas.common import BudgetRead
@@ -20,7 +20,6 @@ router = APIRouter(
     tags=["datasets"],
     responses=problems("not-found", "state-conflict", "invalid-input"),
 )
-_LARGEST: Final = 2**63 - 1
 
 
 @router.get(
@@ -32,15 +31,14 @@ _LARGEST: Final = 2**63 - 1
 def list_entries(
     dataset_id: ObjectId,
     services: ServicesDep,
-    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known."), DIGITS] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Page size."), DIGITS] = 100,
+    after: LastKnown = 0,
+    limit: Limit = 100,
     kind: Annotated[EntryKind | None, Query(description="Only entries of this kind, for example `charge`.")] = None,
 ) -> EntryPage:
     """Every reservation, charge, return and raise. With `kind`, seals are not next to each other any more."""
     with services.database.session() as session:
         entries = account_summary.entries_after(session, dataset_id, after, limit + 1, kind)
-    more = len(entries) > limit
-    return EntryPage(items=entries[:limit], has_more=more, next_cursor=entries[limit - 1].seq if more else None)
+    return EntryPage.cut(entries, limit, lambda entry: entry)
 
 
 @router.post(

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import AwareDatetime, BaseModel, Field, StringConstraints, field_validator
 
-from api.schemas.common import listed
+from api.schemas.common import NumberedPage, listed
 from datalens_service.copies import copied
 from datalens_service.store.access.access_log import AuditEntry
 from datalens_service.store.access.keys import ApiKey, KeyRequest
@@ -109,12 +109,9 @@ class AuditRead(BaseModel):
         return copied(cls, entry)
 
 
-class AuditPage(BaseModel):
+class AuditPage(NumberedPage[AuditRead]):
     """A page of the journal, oldest first."""
 
-    items: list[AuditRead]
-    has_more: bool
-    next_cursor: int | None = Field(description="Value of `after` for the next page; null at the end for now.")
     tenant_id: str
     head_hash: str = Field(description="Of the last entry there is: note it, and a rewritten journal shows.")
 

@@ -1,6 +1,6 @@
 """What requests and answers look like. ε that was spent is rounded up, ε that remains is rounded down."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -16,7 +16,7 @@ from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import Quote
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.datasets.joining import Joined
+from datalens_service.store.datasets.validations import Joined
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountFigures, AccountSummary
 from datalens_service.store.tables import DEFAULT_PRIORITY
@@ -197,3 +197,18 @@ class Page(BaseModel, Generic[Item]):
     def build(cls, items: Sequence[Item], next_cursor: str | None) -> Self:
         """A page that has a cursor if there is more behind it."""
         return cls(items=list(items), has_more=next_cursor is not None, next_cursor=next_cursor)
+
+
+class NumberedPage(BaseModel, Generic[Item]):
+    """A page of a list whose items have numbers, oldest first."""
+
+    items: list[Item]
+    has_more: bool
+    next_cursor: int | None = Field(description="Value of `after` for the next page; null at the end for now.")
+
+    @classmethod
+    def cut(cls, found: Sequence[Any], limit: int, read: Callable[[Any], Item], **others: Any) -> Self:
+        """The first of what was found, which is one more than `limit` where there is another page."""
+        last = found[limit - 1].seq if len(found) > limit else None
+        items = [read(one) for one in found[:limit]]
+        return cls(items=items, has_more=last is not None, next_cursor=last, **others)

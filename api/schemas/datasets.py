@@ -6,18 +6,17 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.common import DatasetRead
+from api.schemas.common import DatasetRead, NumberedPage
 from datalens_service.copies import copied
 from datalens_service.data.notices import Notice
 from datalens_service.data.sandbox.exchange import Counts
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.proof.hash_chain import Entry
-from datalens_service.services.class_review import ClassReview
 from datalens_service.services.dataset_declaration import IDENTIFIER, BudgetForm, DatasetForm
+from datalens_service.services.upload_reports import ClassReview
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.upload_sessions import PartialUpload
-from datalens_service.store.datasets.validations import Validation
+from datalens_service.store.datasets.validations import Joined, Validation
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountSummary
 from datalens_service.strict import Number, Strict
@@ -165,12 +164,8 @@ _KEPT: Final = [
 Printable = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10, max_length=1000)]
 
 
-class EntryPage(BaseModel):
+class EntryPage(NumberedPage[Entry]):
     """A page of the journal, oldest first."""
-
-    items: list[Entry]
-    has_more: bool
-    next_cursor: int | None = Field(description="Value of `after` for the next page; null at the end for now.")
 
 
 class RaiseRequest(Strict):

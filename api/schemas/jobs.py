@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from api.addresses import Link
 from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
-from api.schemas.common import TrainingRequest, listed
+from api.schemas.common import NumberedPage, TrainingRequest, listed
 from datalens_service.clock import utc_now
 from datalens_service.copies import copied
 from datalens_service.evaluation.settings import EvaluationSettings
@@ -257,9 +257,5 @@ class EventRead(BaseModel):
         )
 
 
-class EventPage(BaseModel):
+class EventPage(NumberedPage[EventRead]):
     """A page of the events of a job, oldest first."""
-
-    items: list[EventRead]
-    has_more: bool
-    next_cursor: int | None = Field(description="Value of `after` for the next page; null at the end for now.")

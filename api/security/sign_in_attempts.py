@@ -17,8 +17,8 @@ from itsdangerous import BadSignature
 from datalens_service.clock import utc_now
 from datalens_service.errors import Unauthorized
 from datalens_service.gateways.openid_provider import Secrets
-from datalens_service.store.access.signers import Purpose, create_signer
 from datalens_service.store.database import Database
+from datalens_service.store.installation import Purpose, create_signer
 
 COOKIE: Final = "datalens-sign-in"
 PATH: Final = "/sign-in/oidc"

@@ -17,9 +17,9 @@ from datalens_service.clock import utc_now
 from datalens_service.errors import Forbidden
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
-from datalens_service.store.access.signers import Purpose, create_signer
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore
+from datalens_service.store.installation import Purpose, create_signer
 from datalens_service.strict import Frozen
 
 

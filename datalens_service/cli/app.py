@@ -27,7 +27,7 @@ from datalens_service.cli.commands import (
 from datalens_service.cli.failures import HELP, ExitCode, reported
 from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import AsJson
-from datalens_service.cli.streams import prepare_streams, unheard
+from datalens_service.cli.output import prepare_streams, unheard
 from datalens_service.voices import Voice, spoken_to
 
 _AS_JSON = "datalens.wants_json"

@@ -8,7 +8,7 @@ from typing import Any, Final
 import typer
 
 from datalens_service.cli import output
-from datalens_service.cli.streams import drop_broken, is_unread
+from datalens_service.cli.output import drop_broken, is_unread
 from datalens_service.client import ClientError
 from datalens_service.errors import DatalensError, InsufficientStorage
 

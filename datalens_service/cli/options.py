@@ -96,7 +96,7 @@ Evaluate = Annotated[
 
 
 class DeviceName(StrEnum):
-    """Where a job trains; the values of `device` in a training request, which is not imported for --help."""
+    """Where a job trains; the values that a training request takes, which is not imported for --help."""
 
     AUTO = "auto"
     CPU = "cpu"

@@ -1,16 +1,17 @@
-"""What was read is shown, and a person asked, before class names become public and a budget opens."""
+"""What was read is shown on stderr, and a person asked, before class names become public and a budget opens."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from datalens_service.cli import confirmation, output
 from datalens_service.client import ClientError
 
 if TYPE_CHECKING:
-    from datalens_service.client import ReviewInfo
-    from datalens_service.services.class_review import ClassReview
+    from datalens_service.client import NoticeInfo, ReviewInfo
+    from datalens_service.data.notices import Notice
+    from datalens_service.services.upload_reports import ClassReview
 
 PRIVATE_READS = ("reading the upload",)
 
@@ -51,3 +52,17 @@ def _say(review: ReviewInfo | ClassReview) -> None:
     output.say(output.format_table(("class", "train", "test"), rows))
     output.say(output.format_facts(describe(review)))
     output.say(review.message)
+
+
+def say_notices(notices: Iterable[Notice | NoticeInfo]) -> None:
+    """Print notices for the person who sent the upload."""
+    for notice in notices:
+        output.say(f"Notice: {format_notice(notice)}")
+
+
+def format_notice(notice: Notice | NoticeInfo) -> str:
+    """A notice as one line: how many, which, and what to do."""
+    examples = ", ".join(notice.examples)
+    more = ", …" if notice.count > len(notice.examples) else ""
+    which = f" ({examples}{more})" if examples else ""
+    return f"{notice.code}, {notice.count:,}{which}: {notice.message}"

@@ -15,7 +15,6 @@ continuation of HTTPX: https://github.com/pydantic/httpx2).
 which carries the problem document (RFC 9457), the request and its id in the service's log.
 """
 
-from datalens_service.client.address import DEFAULT_URL, is_loopback
 from datalens_service.client.asynchronous import AsyncClient, AsyncJobHandle
 from datalens_service.client.client import Client
 from datalens_service.client.errors import ClientError, ServiceUnreachable
@@ -45,6 +44,7 @@ from datalens_service.client.models import (
     ValidationInfo,
 )
 from datalens_service.client.requests import Audience, ClassifierFormat, Format
+from datalens_service.client.transport import DEFAULT_URL, is_loopback
 
 __all__ = [
     "DEFAULT_URL",

@@ -1,13 +1,14 @@
 """HTTP connections to one service."""
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 
 from datalens_service.client import requests
-from datalens_service.client.address import build_http_options
+from datalens_service.client.errors import ClientError
 from datalens_service.client.responses import (
     ParsedModel,
     convert_connection_errors,
@@ -15,7 +16,7 @@ from datalens_service.client.responses import (
     parse_object,
     raise_for_problem,
 )
-from datalens_service.voices import Voice
+from datalens_service.voices import HEADER, Voice
 
 
 class Transport:
@@ -88,3 +89,34 @@ def _check(response: httpx2.Response) -> None:
     if not response.is_success:
         response.read()
         raise_for_problem(response)
+
+
+DEFAULT_URL: Final = "http://127.0.0.1:8000"
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address means this machine.
+
+    Raises:
+        ClientError: Not an HTTP address.
+    """
+    try:
+        address = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        address = httpx2.URL("")
+    if address.scheme not in ("http", "https") or not address.host:
+        raise ClientError("invalid-url", "Not an address", f"{url!r} is not an address like {DEFAULT_URL}.")
+    try:
+        return ipaddress.ip_address(address.host).is_loopback
+    except ValueError:
+        return address.host == "localhost"
+
+
+def build_http_options(url: str, api_key: str, voice: Voice) -> dict[str, Any]:
+    """Keyword arguments of the HTTP client."""
+    return {
+        "base_url": url,
+        "headers": {HEADER: voice.value, **({"Authorization": f"Bearer {api_key}"} if api_key else {})},
+        # A proxy from the environment would resolve loopback to its own machine.
+        "trust_env": not is_loopback(url),
+    }

@@ -24,10 +24,10 @@ from datalens_service.errors import (
     StaleLease,
     StateConflict,
     StoreUnavailable,
+    WorkerUnavailable,
 )
 from datalens_service.evaluation.evaluate import NOTHING, PENDING, Evaluation
 from datalens_service.jobs.build_report import build_job_report, build_proof
-from datalens_service.jobs.device import choose_device, training_device
 from datalens_service.jobs.failures import check_disk, describe_problem
 from datalens_service.jobs.job_watch import JobWatch, ShutdownRequested
 from datalens_service.jobs.memory import enough_memory
@@ -40,9 +40,9 @@ from datalens_service.jobs.run_evaluation import EvaluationContext, measure
 from datalens_service.methods import ExecutionOptions, Plan
 from datalens_service.planning.resources import expect_memory
 from datalens_service.run import Observer, Result, run
-from datalens_service.services import encoders, public_data
+from datalens_service.services import encoders, pricing
 from datalens_service.settings import Settings
-from datalens_service.spec import TrainingSpec
+from datalens_service.spec import Device, TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import ArtifactStore
@@ -208,7 +208,7 @@ def _public(database: Database, dataset_id: str | None, job: Job) -> StoredDatas
     """The public data of a job. Whether they may be used is asked again here: no private set may pass for one."""
     if dataset_id is None:
         return None
-    return public_data.check(database, job.tenant_id, dataset_id, datasets.get(database, job.dataset_id))
+    return pricing.check_public_data(database, job.tenant_id, dataset_id, datasets.get(database, job.dataset_id))
 
 
 def _named(result: Result, public: StoredDataset | None) -> Result:
@@ -233,3 +233,33 @@ def _partition_key(stored: StoredDataset) -> bytes:
     if stored.partition_key is None:
         raise StateConflict("The data set was deleted; upload it again to train on it.")
     return stored.partition_key
+
+
+def choose_device(requested: Device, device: str) -> str:
+    """What a job wants, on a worker that is set to `device`.
+
+    Raises:
+        WorkerUnavailable: The job wants a GPU, and the worker is set not to use one.
+    """
+    if requested is Device.CPU:
+        return "cpu"
+    if requested is Device.GPU and device == "cpu":
+        raise WorkerUnavailable("The job wants a GPU, and ⟦DATALENS_DEVICE⟧ keeps this worker on the CPU.")
+    return "cuda" if requested is Device.GPU and device == "auto" else device
+
+
+def training_device(device: str) -> str:
+    """The device as torch calls it; torch is not needed for `cpu`.
+
+    Raises:
+        WorkerUnavailable: A GPU is demanded and there is none.
+    """
+    if device == "cpu":
+        return device
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda" if device == "auto" else device
+    if device != "auto":
+        raise WorkerUnavailable(f"{device} is wanted, and this worker has no GPU that torch can use.")
+    return "cpu"

@@ -1,5 +1,6 @@
-"""What a failed job says about itself: the problem on its row, safe to show."""
+"""How a job process ends, and what a failed job says about itself: the problem on its row, safe to show."""
 
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +42,18 @@ def describe_problem(error: Exception) -> dict[str, Any]:
     if lacks_memory(error):
         return describe_problem(OutOfMemory("The job needs more memory than its worker has. What was charged stays."))
     return dict(INTERNAL)
+
+
+class Exit(IntEnum):
+    """How a job process ends on its own; a negative code is the signal that killed it."""
+
+    ENDED = 0
+    """The job has ended, or another worker holds it: nothing is left to do."""
+    CRASHED = 1
+    """An error outside the job, for example a broken installation."""
+    PAUSED = 74
+    """The job waits until somebody resumes it."""
+    GIVEN_BACK = 75
+    """The job is in the queue again: the process was asked to end, or the database was not available."""
+    FENCED = 76
+    """Another worker took the job over."""

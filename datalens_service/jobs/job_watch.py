@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import JobStopped, StaleLease, StoreUnavailable
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.phases import Phase
 from datalens_service.run import Observer

@@ -26,13 +26,12 @@ from datalens_service.data.notices import Notices
 from datalens_service.data.sandbox.sandbox import Confinement, Decoded, decode
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import NotFound, StateConflict, StoreUnavailable
-from datalens_service.services.class_review import ClassReview
 from datalens_service.services.dataset_declaration import BudgetForm, DatasetForm
-from datalens_service.services.upload_reports import Reading
+from datalens_service.services.upload_reports import ClassReview, Reading
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, joining, validations, views
+from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.record_store import RecordStore, records_folder
@@ -208,7 +207,7 @@ def _open(database: Database, settings: Settings, upload: Validation, form: Data
     links = Notices()
 
     def settle(session: Session, stored: StoredDataset) -> None:
-        ready = reading.ready(links.collected(), joining.joined(session, stored.id, stored.known_records))
+        ready = reading.ready(links.collected(), validations.find_joined(session, stored.id, stored.known_records))
         declared = form.model_dump(mode="json", exclude_none=True)
         validations.settle(session, upload, DatasetState.READY, ready.model_dump(mode="json"), declared)
 

@@ -1,4 +1,7 @@
-"""What a training request costs the account of its data set."""
+"""What a training request costs the account of its data set, and whether it may start from public images.
+
+Only a data set that was declared public when it was uploaded is one of those.
+"""
 
 from dataclasses import dataclass
 from typing import Self
@@ -6,17 +9,18 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidDelta, StateConflict
+from datalens_service.data.export.licence import OF_PUBLIC_IMAGES, describe_public_images
+from datalens_service.errors import InvalidDelta, InvalidSpec, StateConflict
 from datalens_service.methods import Plan
+from datalens_service.methods.public_start import check_same_size
 from datalens_service.planning.expectations import expect_phases
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, mu_of_units, round_up
-from datalens_service.services import public_data
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
-from datalens_service.store.datasets.datasets import DatasetState
+from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.ledger import account_summary
 from datalens_service.store.ledger.account_summary import AccountSummary
 
@@ -65,10 +69,10 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
         with database.connection() as connection:
             tenants.check_owned(connection, tenant_id, {"dataset_id": spec.evaluation.holdout})
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
-    public = spec.public_data and public_data.check(database, tenant_id, spec.public_data, dataset)
+    public = spec.public_data and check_public_data(database, tenant_id, spec.public_data, dataset)
     resolved, plan, cost = _price(spec, dataset.schema, account.delta)
     if public:
-        cost = cost.model_copy(update={"warnings": [*cost.warnings, public_data.sentence(public)]})
+        cost = cost.model_copy(update={"warnings": [*cost.warnings, describe_public_data(public)]})
     return Quote(dataset_id, spec, resolved, plan, cost, account, dataset.schema)
 
 
@@ -106,3 +110,35 @@ class JobPrivacy(BaseModel):
             delta=cost.delta,
             mu=round_up(mu_of_units(units), 6),
         )
+
+
+def check_public_data(database: Database, tenant_id: str, dataset_id: str, private: StoredDataset) -> StoredDataset:
+    """The public data set that a job names, unless the job cannot start from it.
+
+    Raises:
+        NotFound: The tenant has no such data set.
+        InvalidSpec: It was not declared public, has the same account, or its images have another size.
+    """
+    with database.session() as session:
+        tenants.check_owned(session.connection(), tenant_id, {"dataset_id": dataset_id})
+        public = datasets.read(session, dataset_id)
+    if not public.schema.records_are_public:
+        raise InvalidSpec(
+            "⟦spec.public_data⟧ names a data set that is private: only one that was uploaded with ⟦public_records⟧ may "
+            "be used."
+        )
+    if public.state is not DatasetState.READY:
+        raise StateConflict("The public data set was deleted; upload it again to start from it.")
+    if public.account_id == private.account_id:
+        raise InvalidSpec(
+            "⟦spec.public_data⟧ has the same budget as the data set that is trained on: they share images, or were "
+            "tied to one account. The guarantee would not hold for what is in both: name public images of their own."
+        )
+    check_same_size(private.schema, public.schema)
+    return public
+
+
+def describe_public_data(public: StoredDataset) -> str:
+    """What a plan and the page of a job say of it."""
+    images = describe_public_images(f"the data set “{public.name}” ({public.id})", public.schema.public_license)
+    return f"Public images are used beside the private ones: {images}. {OF_PUBLIC_IMAGES}"

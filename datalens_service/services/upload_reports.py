@@ -1,15 +1,91 @@
-"""What is kept of how an upload was read, for its owner alone; it is deleted with the data."""
+"""What is kept of how an upload was read, for its owner alone; it is deleted with the data.
 
-from typing import Any, Self
+Its owner looks at the review before class names become public and the budget opens.
+"""
 
-from pydantic import BaseModel, ConfigDict
+from datetime import datetime
+from typing import Any, Final, Self
 
-from datalens_service.data.notices import Notice
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+from datalens_service.copies import copied
+from datalens_service.data.dataset import Schema
+from datalens_service.data.notices import Notice, NoticeCode, count_notices
 from datalens_service.data.sandbox.exchange import Counts
 from datalens_service.data.sandbox.sandbox import Decoded, Refused
 from datalens_service.errors import DatalensError
-from datalens_service.services.class_review import ClassReview
-from datalens_service.store.datasets.joining import Joined
+from datalens_service.store.datasets.validations import Joined
+
+PRIVATE_READS = ("reading the upload",)
+
+_IGNORED: Final = (NoticeCode.IGNORED_FILES, NoticeCode.IGNORED_SPLIT, NoticeCode.UNREADABLE_LEFT_OUT)
+MESSAGE: Final = (
+    "Once confirmed, these class names are public for good: they stand in every card, generator and report that is "
+    "passed on. None of them may name or number a person. Nothing is charged or published before."
+)
+
+
+class ReviewedClass(BaseModel):
+    """A class with the number of its images."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    train: int = Field(description="Images to train on.")
+    test: int = Field(description="Images to test on.")
+
+
+class ClassReview(BaseModel):
+    """How an upload was read, for its owner to confirm. Private."""
+
+    # `message` is computed, so it is ignored where a review is read back.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    classes: tuple[ReviewedClass, ...] = Field(description="In the order of the labels.")
+    unit: str = Field(description="Word for what the guarantee protects.")
+    num_units: int = Field(description="How many of them there are: n, which becomes public as well.")
+    records_per_unit: int = Field(description="Most training images of one.")
+    classes_per_unit: int = Field(description="Most classes that one belongs to.")
+    width: int
+    height: int
+    channels: int
+    train_images: int
+    test_images: int = Field(description="0 without a test split.")
+    test_is_public: bool = Field(description="Whether the test split was declared public.")
+    records_are_public: bool = Field(description="Whether all images were declared public.")
+    groups_ignored: bool = Field(
+        default=False, description="Whether single images are protected although the upload groups them."
+    )
+    ignored_files: int = Field(description="Files that were not read; `notices` name the first of them.")
+    expires_at: datetime | None = Field(default=None, description="When the upload is removed unless it is confirmed.")
+
+    @computed_field(description="What a confirmation means.")  # type: ignore[prop-decorator]
+    @property
+    def message(self) -> str:
+        """What a confirmation means."""
+        return MESSAGE
+
+    @classmethod
+    def from_counts(
+        cls, schema: Schema, counts: Counts, notices: tuple[Notice, ...], expires_at: datetime | None = None
+    ) -> Self:
+        """What there is to confirm of images that were read."""
+        return copied(
+            cls,
+            schema,
+            classes=_reviewed_classes(counts),
+            train_images=counts.train,
+            test_images=counts.test,
+            ignored_files=sum(count_notices(code, notices) for code in _IGNORED),
+            expires_at=expires_at,
+        )
+
+
+def _reviewed_classes(counts: Counts) -> tuple[ReviewedClass, ...]:
+    return tuple(
+        ReviewedClass(name=name, train=train, test=counts.test_classes.get(name, 0))
+        for name, train in counts.classes.items()
+    )
 
 
 class Reading(BaseModel):

@@ -16,7 +16,7 @@ from api.deps import Services
 from api.security import signed_urls
 from datalens_service.clock import utc_now
 from datalens_service.store.access import keys
-from datalens_service.store.access.signers import Purpose, create_signer
+from datalens_service.store.installation import Purpose, create_signer
 
 NAME = "generator.safetensors"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api.pages.views import budget_breakdown, formatting, journal, phases
+from api.pages.views import facts, formatting, journal
 from datalens_service.phases import Phase
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, epsilon_of_units, limit_units, round_up
 from datalens_service.proof.hash_chain import Entry, EntryKind
@@ -150,9 +150,9 @@ def table(entries: Sequence[Entry], spent: int) -> journal.Table:
 
 
 def test_shares_never_leave_the_gauge() -> None:
-    over = budget_breakdown.Shares(spent=60.0, reserved=30.0, planned=10.0)
+    over = facts.Shares(spent=60.0, reserved=30.0, planned=10.0)
     assert over.left == 0
-    assert budget_breakdown.Shares(spent=99.99, reserved=0.02).left == 0
+    assert facts.Shares(spent=99.99, reserved=0.02).left == 0
 
 
 def unmeasured() -> Job:
@@ -180,18 +180,18 @@ def unmeasured() -> Job:
     ],
 )
 def test_a_job_is_in_one_stage(found: Job, expected: list[str]) -> None:
-    assert [stage.state for stage in phases.job_phases(found)] == expected
+    assert [stage.state for stage in facts.job_phases(found)] == expected
 
 
 @pytest.mark.parametrize("phase", list(Phase)[:-1])
 def test_a_stage_that_goes_on_is_never_whole(phase: Phase) -> None:
-    stages = phases.job_phases(job(JobState.RUNNING, phase, 4, 4))
+    stages = facts.job_phases(job(JobState.RUNNING, phase, 4, 4))
     assert [stage.percent for stage in stages if stage.state == "current"] == [99.0]
 
 
 def test_a_job_that_measures_nothing_has_no_stage_for_it() -> None:
     found = replace(job(JobState.RUNNING, "packaging", 1, 4), spec={"evaluation": {"enabled": False}})
-    assert [stage.title for stage in phases.job_phases(found)] == [
+    assert [stage.title for stage in facts.job_phases(found)] == [
         "Waiting",
         "Training",
         "Fitting",

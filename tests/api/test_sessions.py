@@ -15,9 +15,10 @@ from datalens_service.clock import utc_now
 from datalens_service.errors import Unauthorized
 from datalens_service.settings import Settings
 from datalens_service.store import database as store
-from datalens_service.store.access import browser_sessions, keys, signers
-from datalens_service.store.access.signers import Purpose, create_signer
+from datalens_service.store import installation
+from datalens_service.store.access import browser_sessions, keys
 from datalens_service.store.database import Database
+from datalens_service.store.installation import Purpose, create_signer
 from datalens_service.store.service_tables import BrowserSessionRow
 
 
@@ -337,7 +338,7 @@ def test_a_cookie_of_another_installation_is_no_session(
     services: Services, key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = browser_sessions.sign_in(services.database, key[1]).token
-    monkeypatch.setattr(signers, "installation_key", lambda *_, **__: bytes(32))
+    monkeypatch.setattr(installation, "installation_key", lambda *_, **__: bytes(32))
     with pytest.raises(Unauthorized, match="sign in again"):
         browser_sessions.resume(services.database, token)
     browser_sessions.sign_out(services.database, token)

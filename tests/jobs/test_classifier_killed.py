@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.datasets.artifacts import ArtifactStore

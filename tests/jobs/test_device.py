@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from datalens_service.errors import WorkerUnavailable
-from datalens_service.jobs.device import choose_device, training_device
+from datalens_service.jobs.execute import choose_device, training_device
 from datalens_service.settings import Settings
 from datalens_service.spec import Device
 

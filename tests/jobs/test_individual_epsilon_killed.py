@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from datalens_service.evaluation.report import document
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
 from datalens_service.signatures import SigningKey
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.ledger import released_iterates
+from datalens_service.store.ledger import released_states
 from deployments.deployment import Deployment
 
 STEPS = 60
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 def kept_rows(local: Deployment, job_id: str) -> np.ndarray:
     with local.database.session() as session:
-        blocks = released_iterates.read(session, job_id)
+        blocks = released_states.read_iterates(session, job_id)
     return np.concatenate(blocks) if blocks else np.zeros((0, 0))
 
 

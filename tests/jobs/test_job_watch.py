@@ -12,7 +12,7 @@ import pytest
 from datalens_service.clock import utc_now
 from datalens_service.errors import StaleLease
 from datalens_service.jobs import job_watch
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.job_watch import GRACE_SECONDS, JobWatch
 from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.phases import Phase

@@ -11,7 +11,7 @@ import pytest
 import datalens_service.jobs.run_evaluation
 from datalens_service.clock import utc_now
 from datalens_service.jobs.execute import execute
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify

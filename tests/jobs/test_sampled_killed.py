@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify

@@ -5,7 +5,7 @@ import numpy as np
 from datalens_service.data.dataset import Images
 from datalens_service.errors import DatalensError, InvalidDataset, InvalidSpec
 from datalens_service.jobs import execute
-from datalens_service.services import public_data
+from datalens_service.services import pricing
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
@@ -21,15 +21,15 @@ def private_records_never_pass_for_public(_rng: np.random.Generator) -> None:
         private, other = new_dataset(database, images(seed=1)), new_dataset(database, images(seed=2))
         public = _declared(database, images(seed=3))
         tenant = private.tenant_id
-        allowed = public_data.check(database, tenant, public.id, private)
+        allowed = pricing.check_public_data(database, tenant, public.id, private)
         expect(allowed.id == public.id, "what was declared public may be used")
         with refused(InvalidSpec, "a private data set is no start"):
-            public_data.check(database, tenant, other.id, private)
+            pricing.check_public_data(database, tenant, other.id, private)
         with refused(InvalidDataset, "a private image is not declared public later"):
             _declared(database, np.concatenate([images(seed=4), images(seed=1)[3:4]]))
         shared = new_dataset(database, np.concatenate([images(seed=3)[:10], images(seed=5)[:10]]))
         with refused(InvalidSpec, "images that are in both data sets are no start"):
-            public_data.check(database, tenant, public.id, shared)
+            pricing.check_public_data(database, tenant, public.id, shared)
         job = new_job(database, private.id, 1)
         with refused(DatalensError, "a worker asks again"):
             execute._public(database, other.id, job)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from datalens_service.jobs import execute
-from datalens_service.services import public_data
+from datalens_service.services import pricing
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
@@ -15,7 +15,7 @@ from .plant import Plant
 
 def any_data_set_is_public(patch: pytest.MonkeyPatch) -> None:
     """Only size and state are looked at."""
-    check = public_data.check
+    check = pricing.check_public_data
 
     def trusting(database: Database, tenant_id: str, dataset_id: str, private: StoredDataset) -> StoredDataset:
         read = datasets.read
@@ -29,7 +29,7 @@ def any_data_set_is_public(patch: pytest.MonkeyPatch) -> None:
             inner.setattr(datasets, "read", as_public)
             return check(database, tenant_id, dataset_id, private)
 
-    patch.setattr(public_data, "check", trusting)
+    patch.setattr(pricing, "check_public_data", trusting)
 
 
 def private_images_are_declared_public(patch: pytest.MonkeyPatch) -> None:
@@ -44,13 +44,13 @@ def the_worker_trusts_the_request(patch: pytest.MonkeyPatch) -> None:
 
 def public_images_may_be_private_too(patch: pytest.MonkeyPatch) -> None:
     """Accounts are not compared: an image of both sets reaches the model without noise."""
-    check = public_data.check
+    check = pricing.check_public_data
 
     def apart(database: Database, tenant_id: str, dataset_id: str, private: StoredDataset) -> StoredDataset:
         unlike = StoredDataset(**{**vars(private), "account_id": "another"})
         return check(database, tenant_id, dataset_id, unlike)
 
-    patch.setattr(public_data, "check", apart)
+    patch.setattr(pricing, "check_public_data", apart)
 
 
 PLANTS = (

@@ -12,7 +12,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.fingerprints import fingerprints
-from datalens_service.store.datasets.joining import Joined, joined
+from datalens_service.store.datasets.validations import Joined, find_joined
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import AccountRow, RecordFingerprintRow
@@ -153,7 +153,7 @@ def test_a_default_delta_is_not_taken_over_from_the_account(database: Database) 
 def test_what_an_upload_joined_is_told(database: Database) -> None:
     def tell(dataset: StoredDataset) -> Joined | None:
         with database.session() as session:
-            return joined(session, dataset.id, dataset.known_records)
+            return find_joined(session, dataset.id, dataset.known_records)
 
     first = new_dataset(database)
     assert (first.known_records, tell(first)) == (0, None)

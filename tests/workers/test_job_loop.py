@@ -17,7 +17,7 @@ import structlog
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import InsufficientStorage, StoreUnavailable
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases

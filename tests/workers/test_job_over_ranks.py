@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 from structlog.testing import capture_logs
 
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.ranks import MetRanks, SharedWork
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, Rendezvous, TorchProcessGroup, read_rendezvous

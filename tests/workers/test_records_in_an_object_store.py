@@ -9,7 +9,7 @@ import pytest
 from test_job_over_ranks import SHORT, generator, run, silent, start_other_rank
 
 from datalens_service.jobs.execute import execute
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.services import ingestion
 from datalens_service.store.access import keys
 from datalens_service.store.datasets import datasets, validations

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState

@@ -16,7 +16,7 @@ from typing import Final, final
 
 import structlog
 
-from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.ranks import ReadRecords, SharedWork
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, Rendezvous, join_process_group
 from datalens_service.settings import Settings

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from markupsafe import Markup
 
 from api.deps import Services
-from api.pages.views.visitor import Visitor
+from api.pages.views.rendering import Visitor
 from api.schemas.audits import PrivacyAuditRead
 from datalens_service.audits.audit import AttackResult
 from datalens_service.evaluation.report.attacks import roc_curve

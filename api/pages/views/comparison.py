@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from api.deps import Services
 from api.pages.views.quality import Figure, quality_of_job, read_figures
-from api.pages.views.visitor import Visitor
+from api.pages.views.rendering import Visitor
 from api.schemas.jobs import JobRead
 from datalens_service.evaluation.report.verdict import Figures, judge, judge_pair
 from datalens_service.store.datasets import datasets

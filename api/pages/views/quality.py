@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from api.deps import Services
-from api.pages.views.visitor import Visitor
+from api.pages.views.rendering import Visitor
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import NotFound
 from datalens_service.evaluation.measures import ConfusionTable

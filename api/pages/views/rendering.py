@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 from urllib.parse import quote
 
-from fastapi import FastAPI, Request, Response, status
+from fastapi import Depends, FastAPI, Request, Response, status
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -16,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.addresses import address, inner_path
+from api.deps import Services, ServicesDep, caller
 from api.http.strictness import StrictRoute
 from api.pages.views.formatting import FILTERS, marked
 from api.problems.handlers import standard_headers
@@ -23,7 +25,9 @@ from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, Probl
 from api.problems.request_errors import problem_errors
 from api.security.browser_sessions import resume_session
 from datalens_service.errors import DatalensError, Forbidden, InvalidInput, Unauthorized
+from datalens_service.store.access import access_log
 from datalens_service.store.access.browser_sessions import BrowserSession
+from datalens_service.store.access.keys import ApiKey
 
 _ENTRY: Final = re.compile(r"^- \*\*(.+?)\*\*: (.+(?:\n  .+)*)", re.MULTILINE)
 SIGN_IN: Final = "/sign-in"
@@ -166,3 +170,40 @@ def answer_browsers(app: FastAPI) -> None:
 def _reads_pages(request: Request) -> bool:
     """Whether a person with a browser asks, outside of the REST API."""
     return "text/html" in request.headers.get("accept", "") and not inner_path(request.scope).startswith(_API)
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Somebody who has signed in, looking at a page."""
+
+    request: Request
+    session: BrowserSession
+    key: ApiKey
+
+    @property
+    def tenant_id(self) -> str:
+        """Whose objects they see."""
+        return self.key.tenant_id
+
+    def page(self, template: str, **facts: Any) -> HTMLResponse:
+        """A page for them."""
+        return page(self.request, template, self.session, **facts)
+
+    def note(self, services: Services, action: str, object_id: str) -> None:
+        """Enter into the journal that they saw something for the owner alone, before they see it."""
+        actor, tenant_id = self.key.id, self.tenant_id
+        access_log.note(services.database, tenant_id, actor=actor, action=action, object_id=object_id, outcome=200)
+
+
+def visitor(request: Request, services: ServicesDep, key: Annotated[ApiKey, Depends(caller)]) -> Visitor:
+    """Who looks at the page.
+
+    Raises:
+        Unauthorized: Nobody has signed in.
+        Forbidden: The key lacks the scope of the page.
+        NotFound: The page is about an object of another tenant.
+    """
+    return Visitor(request, resume_session(request, services.database), key)
+
+
+VisitorDep = Annotated[Visitor, Depends(visitor)]

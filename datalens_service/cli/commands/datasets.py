@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from datalens_service.cli import confirmation, names, notices, options, output, review
+from datalens_service.cli import confirmation, names, options, output, review
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.option_groups import Commands
@@ -71,11 +71,11 @@ def upload(
                 upload_id=upload_id,
                 on_bytes=bar.observe,
             )
-        notices.say(dataset.notices)
+        review.say_notices(dataset.notices)
         if dataset.review is not None:
             _ask(dataset.id, dataset.review)
             known, dataset = dataset.notices, client.confirm_dataset(dataset.id)
-            notices.say(notice for notice in dataset.notices if notice not in known)
+            review.say_notices(notice for notice in dataset.notices if notice not in known)
     service.show(dataset, output.format_facts(_describe(dataset)))
 
 
@@ -100,11 +100,11 @@ def confirm(
         named = names.dataset_id(client, dataset_id)
         report = client.validation(named)
         if report.review is not None and not confirm_classes:
-            notices.say(report.notices)
+            review.say_notices(report.notices)
             _ask(named, report.review)
         payer = _payer(client, shares_budget_with)
         confirmed = client.confirm_dataset(named, epsilon=epsilon, delta=delta, shares_budget_with=payer)
-    notices.say(notice for notice in confirmed.notices if notice not in report.notices)
+    review.say_notices(notice for notice in confirmed.notices if notice not in report.notices)
     service.show(confirmed, output.format_facts(_describe(confirmed)))
 
 
@@ -172,7 +172,7 @@ def validation(dataset_id: options.DatasetId, service: Service = SERVICE) -> Non
         lines |= review.describe(report.review)
         lines |= {"waits until": report.review.expires_at, "for": report.review.message}
     if report.notices:
-        lines["notices"] = "\n".join(notices.format_notice(notice) for notice in report.notices)
+        lines["notices"] = "\n".join(review.format_notice(notice) for notice in report.notices)
     if report.detail is not None:
         lines["why"] = report.detail
         lines["bad files"] = f"{report.bad_count} of {report.checked}"

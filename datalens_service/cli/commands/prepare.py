@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from datalens_service.cli import notices, options, output
+from datalens_service.cli import options, output, review
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import parse_image_size
 from datalens_service.cli.specs import build_choices
@@ -89,7 +89,7 @@ def prepare(
             raise InvalidDataset(error.text, extra=error.validation_errors) from error
         _write(decoded.upload, path)
         facts = _describe(decoded.upload)
-    notices.say(decoded.notices)
+    review.say_notices(decoded.notices)
     answer = {"file": str(out), **facts, "notices": [notice.model_dump(mode="json") for notice in decoded.notices]}
     output.show(answer, output.format_facts({"written": out, **facts}), as_json=as_json)
 

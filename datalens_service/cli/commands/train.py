@@ -71,7 +71,7 @@ def train(
 
     What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
     """
-    from datalens_service.cli import notices, review
+    from datalens_service.cli import review
     from datalens_service.data import detect, read_with_notices
     from datalens_service.data.sandbox.decode import count_records
     from datalens_service.settings import EmbeddedSettings
@@ -87,7 +87,7 @@ def train(
         if process_group.rank:
             _follow_leader(process_group, upload)
         else:
-            notices.say(upload_notices)
+            review.say_notices(upload_notices)
             confirmed = confirm_classes or upload.schema.class_names == choices.class_names
             ask = partial(_ask, upload.schema, count_records(upload, upload_notices), upload_notices, out)
             # Nothing else holds it, so that it takes no memory once it is stored.
@@ -190,7 +190,7 @@ class PublicFile(NamedTuple):
 def _ask(schema: Schema, counts: Counts, upload_notices: tuple[Notice, ...], out: Path) -> None:
     """Whether the class names may be public."""
     from datalens_service.cli import review
-    from datalens_service.services.class_review import ClassReview
+    from datalens_service.services.upload_reports import ClassReview
 
     review.require(
         ClassReview.from_counts(schema, counts, upload_notices),

@@ -21,8 +21,8 @@ from datalens_service.clock import utc_now
 from datalens_service.errors import StoreUnavailable, Unauthorized
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
-from datalens_service.store.access.signers import Purpose, create_signer
 from datalens_service.store.database import Database
+from datalens_service.store.installation import Purpose, create_signer
 from datalens_service.store.service_tables import BrowserSessionRow
 from datalens_service.store.tables import ApiKeyRow
 

@@ -7,7 +7,8 @@
     any        → deleted    the report is gone
 
 An upload becomes ready in the transaction that creates its data set: there is never one without the other.
-A report names files and counts records, so it is for the owner alone, never logged, and deleted with the data.
+A report names files and counts records, so it is for the owner alone, never logged, and deleted with the data. So is
+which account an upload joined: that two uploads share a record depends on the records.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
 from datalens_service.copies import copied
 from datalens_service.errors import NotFound, StateConflict
+from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.datasets.joining import Joined
-from datalens_service.store.tables import DatasetRow, IntakeRow
+from datalens_service.store.ledger.account_summary import summarize_account
+from datalens_service.store.tables import DatasetRow, IntakeRow, LedgerEntryRow
 
 
 @dataclass(frozen=True)
@@ -171,3 +174,34 @@ def _row(session: Session, dataset_id: str) -> IntakeRow:
     if row is None:
         raise NotFound("There is no such data set.")
     return row
+
+
+class Joined(BaseModel):
+    """The account that an upload joined, as it was then."""
+
+    model_config = ConfigDict(frozen=True)
+
+    known_records: int | None = Field(
+        description="Different records of the upload that were known; null for some uploads of earlier versions."
+    )
+    dataset_ids: tuple[str, ...] = Field(description="Data sets that share the account, the first one first.")
+    epsilon: float = Field(description="Lifetime limit of the account.")
+    delta: float
+    epsilon_spent: float = Field(description="By jobs on all its data sets, rounded up.")
+    epsilon_remaining: float = Field(description="Largest ε a new job may name, rounded down.")
+
+
+def find_joined(session: Session, dataset_id: str, known_records: int | None) -> Joined | None:
+    """The account that a data set joined; None if it opened its own."""
+    of_it = (LedgerEntryRow.kind == EntryKind.JOIN, LedgerEntryRow.dataset_id == dataset_id)
+    if not session.scalar(select(exists().where(*of_it))):
+        return None
+    account = summarize_account(session, dataset_id)
+    return Joined(
+        known_records=known_records,
+        dataset_ids=datasets.read_linked(session, dataset_id),
+        epsilon=account.epsilon,
+        delta=account.delta,
+        epsilon_spent=account.epsilon_spent,
+        epsilon_remaining=account.epsilon_remaining,
+    )

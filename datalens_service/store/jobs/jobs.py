@@ -46,7 +46,7 @@ from datalens_service.store.jobs import events, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
 from datalens_service.store.jobs.job_filter import JobFilter
-from datalens_service.store.ledger import ledger, released_iterates
+from datalens_service.store.ledger import ledger, released_states
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.paging import Page, list_page
 from datalens_service.store.tables import DEFAULT_PRIORITY, DatasetRow, JobRow
@@ -244,7 +244,7 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
     if row.released_at is not None:
         state, error = JobState.SUCCEEDED, None
     ledger.settle(session, row.id, None)
-    released_iterates.discard(session, row.id)
+    released_states.discard_iterates(session, row.id)
     row.state = state
     row.error = error
     row.finished_at = read_database_clock(session)

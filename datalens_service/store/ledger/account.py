@@ -14,7 +14,7 @@ from datalens_service.privacy.randomness import Integers
 from datalens_service.proof.hash_chain import Entry
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.database import Database
-from datalens_service.store.ledger import aggregates, blocks, ledger, recovery, released_iterates, released_states
+from datalens_service.store.ledger import aggregates, blocks, ledger, recovery, released_states
 from datalens_service.store.tables import AccountRow
 
 
@@ -98,7 +98,7 @@ class JobAccount:
         with self._database.transaction() as session:
             released_states.advance(session, self._job_id, self._lease_token, step, state)
             if iterates is not None:
-                released_iterates.add(session, self._job_id, self._lease_token, step, iterates)
+                released_states.add_iterates(session, self._job_id, self._lease_token, step, iterates)
 
     def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
         """What `advance` was given last, or None."""
@@ -108,4 +108,4 @@ class JobAccount:
     def iterates(self) -> list[NDArray[np.float32]]:
         """All that `advance` was given, in order; empty once the job has ended."""
         with self._database.session() as session:
-            return released_iterates.read(session, self._job_id)
+            return released_states.read_iterates(session, self._job_id)

@@ -1,6 +1,9 @@
 """What stands in the place of a job's first noisy sums: a function of them, so as public as they are.
 
 Hundreds of sums of a whole network would fill the database; what the next step needs is one network.
+
+Weights that a job keeps for individual ε are written in the transaction that drops the sums they follow from: an
+iterate can be computed again from stored sums, or it is here. They move into a file when the job ends.
 """
 
 import hashlib
@@ -9,13 +12,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import delete
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import LedgerCorrupt, StateConflict
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import AggregateRow, ReleasedStateRow
+from datalens_service.store.tables import AggregateRow, ReleasedIteratesRow, ReleasedStateRow
 
 State = dict[str, NDArray[Any]]
 
@@ -56,3 +59,33 @@ def _packed(state: State) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **state)
     return buffer.getvalue()
+
+
+def add_iterates(session: Session, job_id: str, lease_token: int, step: int, iterates: NDArray[np.float32]) -> None:
+    """Keep iterates; in the transaction of `advance`, which checks lease and step."""
+    buffer = io.BytesIO()
+    np.save(buffer, iterates, allow_pickle=False)
+    payload = buffer.getvalue()
+    digest = hashlib.sha256(payload).hexdigest()
+    row = ReleasedIteratesRow(job_id=job_id, step=step, lease_token=lease_token, payload=payload, sha256=digest)
+    row.created_at = utc_now()
+    session.add(row)
+    session.flush()
+
+
+def read_iterates(session: Session, job_id: str) -> list[NDArray[np.float32]]:
+    """All iterates of a job, in order, as they were given."""
+    query = select(ReleasedIteratesRow).where(ReleasedIteratesRow.job_id == job_id).order_by(ReleasedIteratesRow.step)
+    return [_read_array(row) for row in session.scalars(query)]
+
+
+def discard_iterates(session: Session, job_id: str) -> None:
+    """Drop those of a job that has ended."""
+    session.execute(delete(ReleasedIteratesRow).where(ReleasedIteratesRow.job_id == job_id))
+
+
+def _read_array(row: ReleasedIteratesRow) -> NDArray[np.float32]:
+    if hashlib.sha256(row.payload).hexdigest() != row.sha256:
+        raise LedgerCorrupt(f"The stored iterates of job {row.job_id} were altered; the job cannot go on.")
+    array: NDArray[np.float32] = np.load(io.BytesIO(row.payload), allow_pickle=False)
+    return array
