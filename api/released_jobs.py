@@ -1,5 +1,6 @@
 """What all downloads of a job share: its state, formats, licences, and answers with a stored file."""
 
+from collections.abc import Collection
 from typing import Annotated
 
 from fastapi import Depends, Query, Request, Response
@@ -39,32 +40,28 @@ def labelling(job: Annotated[Job, Depends(released)]) -> Job:
 
 
 def _making(job: Job, kind: str) -> Job:
-    made = job.result
-    if made != kind:
+    if job.result != kind:
         raise StateConflict(
-            f"The job made a {made}: there is no {kind} to download. See ⟦job_files⟧ for what there is."
+            f"The job made a {job.result}: there is no {kind} to download. See ⟦job_files⟧ for what there is."
         )
     return job
 
 
-def _known(format: str) -> str:
-    if format not in WRITERS:
-        raise ValueError(f"Must be one of {', '.join(WRITERS)}.")
-    return format
+def _one_of(names: Collection[str]) -> AfterValidator:
+    def check(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"Must be one of {', '.join(names)}.")
+        return name
 
-
-def _licence(spdx: str) -> str:
-    if spdx not in LICENCES:
-        raise ValueError(f"Must be one of {', '.join(LICENCES)}.")
-    return spdx
+    return AfterValidator(check)
 
 
 Released = Annotated[Job, Depends(released)]
 Drawing = Annotated[Job, Depends(drawing)]
 Labelling = Annotated[Job, Depends(labelling)]
-LicenceId = Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})]
+LicenceId = Annotated[str, _one_of(LICENCES), Query(json_schema_extra={"enum": list(LICENCES)})]
 FormatName = Annotated[
-    str, AfterValidator(_known), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
+    str, _one_of(WRITERS), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
 ]
 
 

@@ -30,6 +30,10 @@ class DatalensError(Exception):
     slug: ClassVar[str] = "internal-error"
     title: ClassVar[str] = "Internal error"
 
+    def __init_subclass__(cls, *, slug: str = "", title: str = "") -> None:
+        """A kind of error; one without a problem type of its own has that of its base."""
+        cls.slug, cls.title = slug or cls.slug, title or cls.title
+
     def __init__(self, text: str, *, extra: dict[str, Any] | None = None) -> None:
         super().__init__(text)
         self.text = text
@@ -44,186 +48,110 @@ class DatalensError(Exception):
         return speak(self.text)
 
 
-class InvalidInput(DatalensError):
+class InvalidInput(DatalensError, slug="invalid-input", title="Invalid input"):
     """What the caller sent cannot be used."""
 
-    slug = "invalid-input"
-    title = "Invalid input"
 
-
-class InvalidSpec(InvalidInput):
+class InvalidSpec(InvalidInput, slug="invalid-spec", title="Invalid training request"):
     """A training request contradicts itself or its data set."""
 
-    slug = "invalid-spec"
-    title = "Invalid training request"
 
-
-class InvalidDelta(InvalidSpec):
+class InvalidDelta(InvalidSpec, slug="invalid-delta", title="δ does not fit this data set"):
     """δ must lie below 1/n, or the guarantee permits publishing whole records."""
 
-    slug = "invalid-delta"
-    title = "δ does not fit this data set"
 
-
-class InfeasiblePlan(InvalidSpec):
+class InfeasiblePlan(InvalidSpec, slug="epsilon-infeasible", title="The budget does not pay for one step"):
     """The named budget does not pay for a single step of the method."""
 
-    slug = "epsilon-infeasible"
-    title = "The budget does not pay for one step"
 
-
-class LowUtility(InvalidSpec):
+class LowUtility(InvalidSpec, slug="low-utility", title="Of little use at this budget"):
     """At this budget noise drowns what images of a class have in common, and nobody accepted that."""
 
-    slug = "low-utility"
-    title = "Of little use at this budget"
 
-
-class InvalidDataset(InvalidInput):
+class InvalidDataset(InvalidInput, slug="dataset-invalid", title="Not a usable labelled image set"):
     """An upload is not a usable labelled image set."""
 
-    slug = "dataset-invalid"
-    title = "Not a usable labelled image set"
 
-
-class BudgetExceeded(DatalensError):
+class BudgetExceeded(DatalensError, slug="privacy-budget-exceeded", title="Privacy budget exceeded"):
     """The remaining privacy budget does not cover the request."""
 
-    slug = "privacy-budget-exceeded"
-    title = "Privacy budget exceeded"
 
-
-class NotFound(DatalensError):
+class NotFound(DatalensError, slug="not-found", title="Not found"):
     """No such object, or not visible to this key."""
 
-    slug = "not-found"
-    title = "Not found"
 
-
-class StateConflict(DatalensError):
+class StateConflict(DatalensError, slug="state-conflict", title="The object's state forbids this"):
     """The object is in a state that forbids the operation."""
 
-    slug = "state-conflict"
-    title = "The object's state forbids this"
 
-
-class UploadOffsetMismatch(DatalensError):
+class UploadOffsetMismatch(
+    DatalensError, slug="upload-offset-mismatch", title="The piece does not begin where the upload ends"
+):
     """The piece does not begin where the upload ends."""
 
-    slug = "upload-offset-mismatch"
-    title = "The piece does not begin where the upload ends"
 
-
-class UploadLocked(DatalensError):
+class UploadLocked(DatalensError, slug="upload-locked", title="The upload is in use"):
     """Another request is adding to this upload."""
 
-    slug = "upload-locked"
-    title = "The upload is in use"
 
-
-class ChecksumMismatch(DatalensError):
+class ChecksumMismatch(DatalensError, slug="checksum-mismatch", title="The checksum does not match"):
     """The piece is not what its checksum says; nothing of it was kept."""
 
-    slug = "checksum-mismatch"
-    title = "The checksum does not match"
 
-
-class ProtocolMismatch(DatalensError):
+class ProtocolMismatch(DatalensError, slug="upload-protocol", title="Another version of the upload protocol"):
     """The request does not name the version of the upload protocol that this service speaks."""
 
-    slug = "upload-protocol"
-    title = "Another version of the upload protocol"
 
-
-class Unauthorized(DatalensError):
+class Unauthorized(DatalensError, slug="unauthorized", title="A valid API key is needed"):
     """The request carries no valid API key."""
 
-    slug = "unauthorized"
-    title = "A valid API key is needed"
 
-
-class Forbidden(DatalensError):
+class Forbidden(DatalensError, slug="forbidden", title="Not allowed"):
     """The API key, or the signed address, does not reach that far."""
 
-    slug = "forbidden"
-    title = "Not allowed"
 
-
-class RateLimited(DatalensError):
+class RateLimited(DatalensError, slug="rate-limited", title="Too many requests"):
     """The API key sends more requests than it may."""
 
-    slug = "rate-limited"
-    title = "Too many requests"
 
-
-class StaleLease(DatalensError):
+class StaleLease(DatalensError, slug="stale-lease", title="The job was taken over"):
     """Another worker holds the job now."""
 
-    slug = "stale-lease"
-    title = "The job was taken over"
 
-
-class JobStopped(DatalensError):
+class JobStopped(DatalensError, slug="job-stopped", title="The job was stopped on request"):
     """A cancel request was seen between two steps."""
 
-    slug = "job-stopped"
-    title = "The job was stopped on request"
 
-
-class LedgerCorrupt(DatalensError):
+class LedgerCorrupt(DatalensError, slug="ledger-corrupt", title="The privacy ledger failed its check"):
     """The privacy account contradicts itself; nothing may be released from it."""
 
-    slug = "ledger-corrupt"
-    title = "The privacy ledger failed its check"
 
-
-class OutOfMemory(DatalensError):
+class OutOfMemory(DatalensError, slug="out-of-memory", title="The machine's memory does not suffice"):
     """The job needs more memory than its worker has."""
 
-    slug = "out-of-memory"
-    title = "The machine's memory does not suffice"
 
-
-class StoreUnavailable(DatalensError):
+class StoreUnavailable(DatalensError, slug="store-unavailable", title="The database cannot do this now"):
     """The database is unreachable, full or unsafe; whatever was being written did not happen."""
 
-    slug = "store-unavailable"
-    title = "The database cannot do this now"
 
-
-class InsufficientStorage(StoreUnavailable):
+class InsufficientStorage(StoreUnavailable, slug="insufficient-storage", title="Not enough room on the disk"):
     """A disk has no room for it; nothing was half-written."""
 
-    slug = "insufficient-storage"
-    title = "Not enough room on the disk"
 
-
-class FileDamaged(DatalensError):
+class FileDamaged(DatalensError, slug="file-damaged", title="A stored file is damaged"):
     """A stored file is lost, or holds other bytes than were put there."""
 
-    slug = "file-damaged"
-    title = "A stored file is damaged"
 
-
-class ReportIncomplete(DatalensError):
+class ReportIncomplete(DatalensError, slug="report-incomplete", title="The privacy report is not complete"):
     """A privacy report lacks a required part or was changed; it is not handed out."""
 
-    slug = "report-incomplete"
-    title = "The privacy report is not complete"
 
-
-class CheckpointMismatch(DatalensError):
+class CheckpointMismatch(DatalensError, slug="checkpoint-mismatch", title="The checkpoint belongs to another job"):
     """A checkpoint belongs to another job or another version of it."""
 
-    slug = "checkpoint-mismatch"
-    title = "The checkpoint belongs to another job"
 
-
-class WorkerUnavailable(DatalensError):
+class WorkerUnavailable(DatalensError, slug="worker-unavailable", title="No worker can do this now"):
     """This machine lacks what the operation needs."""
-
-    slug = "worker-unavailable"
-    title = "No worker can do this now"
 
 
 class RankLost(WorkerUnavailable):

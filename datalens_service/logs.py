@@ -87,13 +87,10 @@ def outline(error: BaseException) -> dict[str, object]:
 
     A message may quote what the code was working on, and here that may be a private image.
     """
-    described: dict[str, object] = {"error": type(error).__qualname__, "at": _places(error)}
+    frames = traceback.walk_tb(error.__traceback__)
+    places = [f"{frame.f_code.co_filename}:{line} {frame.f_code.co_name}" for frame, line in frames]
+    described: dict[str, object] = {"error": type(error).__qualname__, "at": places}
     cause = error.__cause__ or error.__context__
     if cause is not None:
         described["cause"] = outline(cause)
     return described
-
-
-def _places(error: BaseException) -> list[str]:
-    frames = traceback.walk_tb(error.__traceback__)
-    return [f"{frame.f_code.co_filename}:{line} {frame.f_code.co_name}" for frame, line in frames]

@@ -119,7 +119,6 @@ def run(
         observe: Progress and cancellation.
         checkpoints: Where to keep private state between steps, or None.
         previews: Who sees the model as it is between steps, or None.
-        options: Where to compute.
         public: The images of `spec.public_data`, which is not looked up here; the guarantee does not cover them.
 
     Raises:

@@ -195,23 +195,15 @@ class Settings(BaseSettings):
     )
 
     @model_validator(mode="after")
-    def _celery_needs_a_broker(self) -> Self:
+    def _settings_go_together(self) -> Self:
         if self.executor == "celery" and not self.broker_url:
             raise ValueError(
                 speak("⟦DATALENS_EXECUTOR⟧ celery needs ⟦DATALENS_BROKER_URL⟧, as redis://localhost:6379/0.")
             )
-        return self
-
-    @model_validator(mode="after")
-    def _ranks_have_devices(self) -> Self:
         if self.ranks > 1 and self.device.startswith("cuda:"):
             raise ValueError(
                 speak("⟦DATALENS_RANKS⟧ uses the first GPUs: set ⟦DATALENS_DEVICE⟧ to cuda, not one of them.")
             )
-        return self
-
-    @model_validator(mode="after")
-    def _records_are_sealed(self) -> Self:
         if bool(self.records_url) != (self.records_key_file is not None):
             raise ValueError(speak("⟦DATALENS_RECORDS_URL⟧ and ⟦DATALENS_RECORDS_KEY_FILE⟧ go together."))
         return self

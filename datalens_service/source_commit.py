@@ -19,9 +19,6 @@ _PACKAGES: Final = ("api", "datalens_service", "migrations", "workers")
 def source_commit(checkout: Path = _CHECKOUT) -> str:
     """Commit of the checkout this runs from, or of the repository it was installed from (PEP 610).
 
-    Args:
-        checkout: Folder that may be a git repository.
-
     Returns:
         The commit, with `+` if files differ from it. Where no commit is known, as in an image that was built without
         one, `sha256:` with the digest of the source files: nothing says that they are those of a release.

@@ -244,8 +244,6 @@ def vote_allowance(top_k: int, noise_stddev: int, epsilon: float, delta: float) 
     Args:
         top_k: Non-zero coordinates of one vote; a vote costs μ² = 4k/(σ² − 9).
         noise_stddev: σ of the discrete Gaussian.
-        epsilon: Budget.
-        delta: Budget.
 
     Raises:
         InfeasiblePlan: Not even one image fits.

@@ -47,9 +47,11 @@ def file_response(
     except FileNotFoundError:
         raise NotFound("The file was removed.") from None
     digest = base64.b64encode(bytes.fromhex(sha256)).decode()
+    # To the minute: a sample grid is replaced between steps on private records.
+    changed = formatdate(stat_result.st_mtime // 60 * 60, usegmt=True)
     response = FileResponse(
         path,
-        headers={**headers, "Repr-Digest": f"sha-256=:{digest}:", "Last-Modified": _minute(stat_result.st_mtime)},
+        headers={**headers, "Repr-Digest": f"sha-256=:{digest}:", "Last-Modified": changed},
         media_type=media_type,
         filename=name,
         stat_result=stat_result,
@@ -77,11 +79,6 @@ def _whole(response: FileResponse, path: Path, size: int) -> Response:
 def _matches(if_none_match: str, etag: str) -> bool:
     etags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return "*" in etags or etag in etags
-
-
-def _minute(moment: float) -> str:
-    """An HTTP date to the minute: a sample grid is replaced between steps on private records."""
-    return formatdate(moment - moment % 60, usegmt=True)
 
 
 _FOLDER: Final = Path(__file__).parents[1] / "pages" / "static"

@@ -42,7 +42,9 @@ class _Collector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield InfoMetricFamily("datalens", "Version of the service.", {"version": version("datalens-service")})
         yield from _jobs(self._overview)
-        yield from _ledger(self._overview)
+        yield CounterMetricFamily("datalens_ledger_entries", "Lines of all journals.", self._overview.entries)
+        frozen = self._overview.frozen_accounts
+        yield GaugeMetricFamily("datalens_accounts_frozen", "Accounts that release nothing.", frozen)
         yield from _budgets(self._overview.accounts)
         yield from _parts(self._surroundings)
 
@@ -74,11 +76,6 @@ def _parts(surroundings: Surroundings) -> Iterator[Metric]:
     for disk, free_bytes in surroundings.free_bytes().items():
         free.add_metric([disk], free_bytes)
     yield from (degraded, free)
-
-
-def _ledger(overview: Overview) -> Iterator[Metric]:
-    yield CounterMetricFamily("datalens_ledger_entries", "Lines of all journals.", overview.entries)
-    yield GaugeMetricFamily("datalens_accounts_frozen", "Accounts that release nothing.", overview.frozen_accounts)
 
 
 def _budgets(accounts: dict[str, AccountSummary]) -> Iterator[Metric]:

@@ -127,17 +127,15 @@ async def refuse_unknown(request: Request) -> None:
     known = list_parameters(route)
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
-        raise RequestValidationError([_error(name, known) for name in unknown])
+        hints = {name: {"hint": _hint(name, known)} for name in unknown}
+        errors = [{"type": UNKNOWN, "loc": ("query", name), "msg": "", "ctx": hint} for name, hint in hints.items()]
+        raise RequestValidationError(errors)
 
 
 def list_parameters(route: APIRoute) -> list[str]:
     """Names of the query parameters that a route declares, itself and through its dependencies."""
     declared = get_flat_params(route.dependant)
     return sorted(field.alias for field in declared if isinstance(field.field_info, params.Query))
-
-
-def _error(name: str, known: Sequence[str]) -> dict[str, object]:
-    return {"type": UNKNOWN, "loc": ("query", name), "msg": "", "ctx": {"hint": _hint(name, known)}}
 
 
 def _hint(name: str, known: Sequence[str]) -> str:

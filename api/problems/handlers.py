@@ -221,7 +221,9 @@ def _response(
     members: Mapping[str, Any],
     headers: Mapping[str, str] | None = None,
 ) -> ProblemResponse:
-    content = document(problem, detail, _request_id(request), **members)
+    # That which `middleware.RequestLog` gave to the request.
+    request_id = str(getattr(request.state, "request_id", None) or uuid4())
+    content = document(problem, detail, request_id, **members)
     return ProblemResponse(content, content["status"], headers={**standard_headers(problem), **(headers or {})})
 
 
@@ -229,8 +231,3 @@ def standard_headers(problem: ProblemType) -> dict[str, str]:
     """What HTTP wants with the status of a problem."""
     by_status = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(_RETRY_AFTER_SECONDS)}}
     return by_status.get(problem.status or 500, {})
-
-
-def _request_id(request: Request) -> str:
-    """The id that `middleware.RequestLog` gave to the request."""
-    return str(getattr(request.state, "request_id", None) or uuid4())

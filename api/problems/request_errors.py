@@ -61,7 +61,6 @@ def described(error: Mapping[str, str], request: str) -> str:
     """Where an error is and what to change, for people: the field or option, or the pointer for whoever reads REST.
 
     Args:
-        error: One of `problem_errors`.
         request: Kind of request, as the catalogue of voices has it in front of names; empty for an upload.
     """
     pointer = error["pointer"]

@@ -5,18 +5,17 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Response
 
-from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
+from api.deps import After, Caller, Limit, ObjectId, ServicesDep
 from api.openapi import examples
 from api.openapi.document import form_body, ok, problems
 from api.problems.handlers import PRIVATE
 from api.schemas.classifiers import ClassifierRead, PredictionForm, PredictionList, PredictionRequest, read_pixels
 from api.schemas.common import Page
 from api.uploads.receiver import FILE_FIELD, ImagesUploadDep
-from datalens_service.data.dataset import Schema
 from datalens_service.services.synthetic_files import CARD
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models
-from datalens_service.store.jobs.released_models import CLASSIFIER, StoredModel
+from datalens_service.store.jobs.released_models import CLASSIFIER
 
 CLASSIFIER_FILE: Final = "classifier.safetensors"
 
@@ -85,13 +84,9 @@ def create_predictions(
     """
     response.headers.update(PRIVATE)
     model = released_models.get(services.database, classifier_id, CLASSIFIER)
-    schema = _schema(services, model)
+    job = jobs.get(services.database, model.job_id or "")
+    schema = datasets.get(services.database, job.dataset_id).schema
     file = services.artifacts.releasable(model.job_id or "", CLASSIFIER_FILE).path
     sent = read_pixels(upload.images) if isinstance(upload, PredictionRequest) else upload.path
     predicted = services.predictions.predict(file, schema, sent)
     return PredictionList.from_predictions(predicted, schema.class_names)
-
-
-def _schema(services: Services, model: StoredModel) -> Schema:
-    job = jobs.get(services.database, model.job_id or "")
-    return datasets.get(services.database, job.dataset_id).schema

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Final
 
 import anyio.to_thread
@@ -16,7 +17,6 @@ from api.openapi.document import ok
 from api.schemas.jobs import EventPage, EventRead
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import events, jobs
-from datalens_service.store.jobs.events import Event
 
 MEDIA_TYPE: Final = "text/event-stream"
 HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -33,25 +33,17 @@ async def stream(
     yield f"retry: {RETRY_MILLISECONDS}\n\n"
     spoke = time.monotonic()
     while not stopping.is_set():
-        for event in await anyio.to_thread.run_sync(_next, database, job_id, last):
+        news = partial(events.list_events, database, job_id, after=last, limit=_PAGE_SIZE)
+        for event in await anyio.to_thread.run_sync(news):
             last, spoke = event.seq, time.monotonic()
-            yield _lines(event, delta, slack)
+            data = EventRead.from_event(event, delta, slack).model_dump_json()
+            yield f"id: {event.seq}\nevent: {event.type}\ndata: {data}\n\n"
             if event.type.last:
                 return
         if time.monotonic() - spoke >= _KEEP_ALIVE_SECONDS:
             spoke = time.monotonic()
             yield ": still here\n\n"
         await asyncio.sleep(_POLL_SECONDS)
-
-
-def _next(database: Database, job_id: str, last: int) -> tuple[Event, ...]:
-    return events.list_events(database, job_id, after=last, limit=_PAGE_SIZE)
-
-
-def _lines(event: Event, delta: float, slack: int) -> str:
-    return (
-        f"id: {event.seq}\nevent: {event.type}\ndata: {EventRead.from_event(event, delta, slack).model_dump_json()}\n\n"
-    )
 
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])

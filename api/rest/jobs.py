@@ -200,7 +200,9 @@ def clone_job(
 def _submitted(
     services: Services, key: ApiKey, response: Response, request: TrainingRequest, idempotency_key: str | None
 ) -> JobRead:
-    _check_priority(request.priority, services.settings.highest_priority)
+    highest = services.settings.highest_priority
+    if request.priority > highest:
+        raise InvalidInput(f"This service allows priorities from 0 to {highest}; lower ⟦spec.priority⟧.")
     # No worker would take it.
     check_disks(services.settings)
     quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
@@ -224,8 +226,3 @@ def read_jobs(services: Services, found: Sequence[Job]) -> list[JobRead]:
     """What is shown of jobs, with why they wait."""
     busy = list_busy_queues(services.database) if any(job.state is JobState.QUEUED for job in found) else frozenset()
     return [JobRead.from_job(job, explain_waiting(job, services.surroundings.faults, busy)) for job in found]
-
-
-def _check_priority(priority: int, highest: int) -> None:
-    if priority > highest:
-        raise InvalidInput(f"This service allows priorities from 0 to {highest}; lower ⟦spec.priority⟧.")

@@ -96,11 +96,7 @@ class JobError(BaseModel):
         return cls(type=known.uri, title=known.title, detail=speak(error.get("detail", known.remedy)), code=known.slug)
 
 
-def _is_absent(link: str | None) -> bool:
-    return link is None
-
-
-OfClassifier = Annotated[Link | None, Field(exclude_if=_is_absent)]
+OfClassifier = Annotated[Link | None, Field(exclude_if=lambda link: link is None)]
 """A link that only a job has that made a classifier."""
 
 
@@ -203,6 +199,8 @@ class JobRead(BaseModel):
         cost = PlanSummary.model_validate(job.price)
         now = utc_now()
         left = estimate_seconds_left(job, now) if job.state == JobState.RUNNING else None
+        # The first whole minute behind it.
+        finish = None if left is None else now + timedelta(seconds=left + _MINUTE)
         return copied(
             cls,
             job,
@@ -211,16 +209,11 @@ class JobRead(BaseModel):
             spec=TrainingSpec.model_validate(job.spec),
             cost=cost.spoken(),
             privacy=JobPrivacy.from_charged_units(job.charged_units, cost),
-            estimated_finish_at=None if left is None else _next_minute(now, left),
+            estimated_finish_at=finish and finish.replace(second=0, microsecond=0),
             waiting_reason=waiting and speak(waiting),
             error=JobError.from_error(job.error) if job.error else None,
             links=JobLinks.from_job(job),
         )
-
-
-def _next_minute(now: datetime, seconds: float) -> datetime:
-    """The first whole minute after `seconds`."""
-    return (now + timedelta(seconds=seconds + _MINUTE)).replace(second=0, microsecond=0)
 
 
 class EventRead(BaseModel):

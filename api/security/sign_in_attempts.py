@@ -33,7 +33,6 @@ class Attempt:
     """A sign-in that was begun.
 
     Attributes:
-        secrets: That tie the answer to this browser.
         next: Page to show afterwards; a path of this service.
         expires_at: Seconds since 1970.
     """

@@ -39,9 +39,6 @@ class Grant(Frozen):
 def sign(database: Database, key: ApiKey, artifact: Artifact, expires_at: datetime) -> str:
     """The address of a releasable file.
 
-    Args:
-        artifact: Releasable.
-
     Raises:
         Forbidden: The file is for the owner alone.
     """

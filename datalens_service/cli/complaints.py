@@ -66,17 +66,14 @@ def _example(path: Sequence[str], model: type[BaseModel] | None) -> str:
     parents = _nodes(model, path[:-1])
     defaults = [node.get("properties", {}).get(path[-1], {}).get("default") for node in parents]
     usable = [value for value in defaults if isinstance(value, str | int | float)]
-    return f"; for example --set {_typed(model, path)}={_written(usable[0])}" if usable else ""
+    written = next((value if isinstance(value, str) else json.dumps(value) for value in usable), "")
+    return f"; for example --set {_typed(model, path)}={written}" if usable else ""
 
 
 def _typed(model: type[BaseModel], path: Sequence[str]) -> str:
     """A parameter as `--set` names it: without the names of the alternatives that it is in."""
     names = [part for at, part in enumerate(path) if part not in _kinds(model, path[:at])]
     return ".".join(names[1:] if names[0] == "method" else names)
-
-
-def _written(value: str | float) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _suggest(name: str, names: Sequence[str]) -> str:

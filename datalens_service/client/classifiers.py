@@ -40,7 +40,6 @@ class ClassifierOperations:
         Args:
             job_id: A job of dp_sgd with accounting=per_instance.
             image: A PNG or JPEG file, a zip or tar of it, or an NPZ with one array named images.
-            label: Index of its class.
         """
         with image.open("rb") as file:
             form = {**_build_form(file), "data": {"label": str(label)}}
@@ -52,7 +51,6 @@ class ClassifierOperations:
         """The classifier of a job as a file.
 
         Args:
-            job_id: A job that made one.
             path: Where to write; replaced once the download is complete.
             format: `safetensors`, `onnx`, or `archive`: a zip with both, card, checksums and proof.
             license: SPDX id, for example CC-BY-4.0, in the archive; `other` chooses none.

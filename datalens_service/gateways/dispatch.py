@@ -50,7 +50,6 @@ class CeleryDispatcher(Dispatcher):
     """For Celery workers: one message per job.
 
     Args:
-        broker_url: Redis.
         queue: For jobs that name no device.
     """
 

@@ -25,9 +25,6 @@ _ACCEPTED: Final = 250
 def check_recipient(url: str, settings: Settings) -> str:
     """The address of a person who may get mail.
 
-    Args:
-        url: `mailto:` and one address.
-
     Raises:
         InvalidInput: Mail is not set up, it is no address, or its domain is not allowed.
     """

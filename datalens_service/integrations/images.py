@@ -70,8 +70,11 @@ def from_folder(path: Path, transform: Transform | None = None) -> ReleasedImage
     """
     if path.is_dir():
         return _from_release(path, transform)
-    if path.suffix == ".zip" and _is_release(path):
-        return _from_packed_release(path, transform)
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory(prefix="datalens-release-") as folder:
+            if SUMS in archive.namelist():
+                archive.extractall(folder)
+                return _from_release(Path(folder), transform)
     return _from_file(path, transform)
 
 
@@ -88,29 +91,16 @@ def _from_file(path: Path, transform: Transform | None) -> ReleasedImages:
     return ReleasedImages(split.images, split.labels, schema.class_names, transform)
 
 
-def _is_release(path: Path) -> bool:
-    with zipfile.ZipFile(path) as archive:
-        return SUMS in archive.namelist()
-
-
-def _from_packed_release(path: Path, transform: Transform | None) -> ReleasedImages:
-    with tempfile.TemporaryDirectory(prefix="datalens-release-") as folder, zipfile.ZipFile(path) as archive:
-        archive.extractall(folder)
-        return _from_release(Path(folder), transform)
-
-
 def _from_release(folder: Path, transform: Transform | None) -> ReleasedImages:
     for writer in WRITERS.values():
         place = folder / writer.archive_place.name
         if place.is_file():
             return _from_file(place, transform)
         if place.is_dir():
-            return _from_class_folders(place, _class_names(folder), transform)
-    raise InvalidInput(f"{folder} is no release: it has neither {' nor '.join(_places())}.")
-
-
-def _class_names(folder: Path) -> tuple[str, ...]:
-    return tuple(json.loads((folder / "classes.json").read_text(encoding="utf-8"))["class_names"])
+            classes = json.loads((folder / "classes.json").read_text(encoding="utf-8"))
+            return _from_class_folders(place, tuple(classes["class_names"]), transform)
+    places = " nor ".join(writer.archive_place.name for writer in WRITERS.values())
+    raise InvalidInput(f"{folder} is no release: it has neither {places}.")
 
 
 def _from_class_folders(folder: Path, names: tuple[str, ...], transform: Transform | None) -> ReleasedImages:
@@ -128,10 +118,6 @@ def _read_picture(file: Path) -> Images:
     with Image.open(file) as picture:
         pixels = np.asarray(picture)
     return pixels.reshape(*pixels.shape[:2], -1)
-
-
-def _places() -> list[str]:
-    return [writer.archive_place.name for writer in WRITERS.values()]
 
 
 def _as_tensor(image: Images) -> Tensor:

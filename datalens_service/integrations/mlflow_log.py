@@ -59,9 +59,6 @@ def log_to_mlflow(
 def released_figures(report: Mapping[str, Any]) -> ReleasedFigures:
     """The figures of a report.
 
-    Args:
-        report: JSON, for anybody.
-
     Raises:
         InvalidInput: The report is the owner's, or has a figure in it that is.
     """

@@ -15,7 +15,7 @@ import structlog
 from datalens_service import logs
 from datalens_service.audits.request import AuditRequest
 from datalens_service.checkpoint import Checkpoints
-from datalens_service.data.dataset import Dataset, Schema, Upload
+from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import (
     CheckpointMismatch,
@@ -141,7 +141,11 @@ def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
     previews = SamplePreviews(task.artifacts, lease)
     plan = _release_plan(database, job, spec, dataset.schema)
     public = _public(database, spec.public_data, job)
-    images = None if public is None else _records(settings, public, private.path / "public")
+    images = (
+        None
+        if public is None
+        else load_dataset(RecordStore(settings).fetch(public.records_path, private.path / "public"))
+    )
     encoder = encoders.find(task.artifacts, spec.method)
     work = SharedWork(job.id, spec.method.max_ranks(dataset.schema), stored.records_path, records, private.path)
     with task.ranks.share(work) as group:
@@ -217,10 +221,6 @@ def _named(result: Result, public: StoredDataset | None) -> Result:
         return result
     said = {"name": public.name, "license": public.schema.public_license}
     return replace(result, public_source=result.public_source.model_copy(update=said))
-
-
-def _records(settings: Settings, public: StoredDataset, folder: Path) -> Upload:
-    return load_dataset(RecordStore(settings).fetch(public.records_path, folder))
 
 
 def _fetch_records(task: _Task, dataset_id: str) -> tuple[StoredDataset, Path]:

@@ -70,7 +70,9 @@ def holdout_accuracy(
     if settings.holdout is None:
         raise NotFound("No data set was set aside.")
     mechanism = AccuracyCount(num_units=holdout.schema.num_units, noise_stddev=settings.holdout_noise_stddev)
-    value = _replayed(database, lease, settings.holdout, mechanism)
+    # What an earlier worker of this job released is not paid for twice.
+    noisy = measurements.replay(database, lease.job_id, settings.holdout)
+    value = None if noisy is None else mechanism.decode(noisy)
     if value is None:
         answers = _answers(model, holdout, settings, device)
         value = _released(database, lease, settings.holdout, mechanism, answers)
@@ -110,12 +112,6 @@ def _labelled_by(model: ReleasedModel, settings: EvaluationSettings) -> str:
     if not isinstance(model, Generator):
         return PROTOCOL
     return trained_by(classifiers.STANDARD, settings, settings.epochs, f"{settings.synthetic_images:,} drawn images")
-
-
-def _replayed(database: Database, lease: Lease, dataset_id: str, mechanism: AccuracyCount) -> float | None:
-    """What an earlier worker of this job released, so that it is not paid for twice."""
-    noisy = measurements.replay(database, lease.job_id, dataset_id)
-    return None if noisy is None else mechanism.decode(noisy)
 
 
 def _released(database: Database, lease: Lease, dataset_id: str, mechanism: AccuracyCount, answers: Answers) -> float:

@@ -210,17 +210,13 @@ class DatasetForm(BudgetForm):
         )
 
     @model_validator(mode="after")
-    def _units_are_whole(self) -> Self:
+    def _nothing_lacks_another(self) -> Self:
         if self.records_per_unit is None and (self.unit, self.classes_per_unit) != (None, None):
             raise ValueError(speak("⟦unit⟧ and ⟦classes_per_unit⟧ need ⟦records_per_unit⟧."))
         if self.ignore_groups and self.records_per_unit is not None:
             raise ValueError(
                 speak("⟦ignore_groups⟧ protects single images, ⟦records_per_unit⟧ groups: name one of them.")
             )
-        return self
-
-    @model_validator(mode="after")
-    def _licence_is_of_public_records(self) -> Self:
         if self.public_license is not None and not self.public_records:
             raise ValueError(speak("⟦public_license⟧ needs ⟦public_records⟧."))
         return self

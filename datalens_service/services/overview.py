@@ -48,7 +48,6 @@ class Overview:
     Attributes:
         steps_per_second: Releases charged in the last whole minute; the public journals tell no finer times.
         entries: Lines of all journals; only ever grows.
-        frozen_accounts: Accounts that release nothing.
     """
 
     jobs: Public[dict[str, int]]

@@ -54,7 +54,6 @@ class Predictions:
         """Probabilities for images.
 
         Args:
-            classifier: safetensors.
             schema: Public; which images it takes.
             sent: PNG, JPEG, a zip or tar of them, or NPZ; or uint8 (n, height, width, channels).
 

@@ -23,7 +23,6 @@ def submit_job(
     Args:
         max_attempts: Lost workers in a row without a stored step before it fails.
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
-        priority: From 0 to 9; of jobs that wait, one with a higher priority is taken first.
 
     Raises:
         BudgetExceeded: Less remains than it costs; nothing was kept.

@@ -93,7 +93,6 @@ class Reading(BaseModel):
 
     Attributes:
         notices: What was read otherwise than the owner may expect, and what it shares.
-        review: What there is to confirm; None once it is confirmed.
         joined: The account that pays for it, if that is one of before.
     """
 

@@ -73,7 +73,6 @@ def after(cursor: str, row: Row, *elsewhere: Row) -> ColumnElement[bool]:
     """Condition that selects the rows behind `cursor`.
 
     Args:
-        cursor: From `build_cursor`.
         elsewhere: Where the row of the cursor may be as well, in the order of looking; without any, it is in the list.
 
     Raises:

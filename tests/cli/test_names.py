@@ -1,4 +1,7 @@
-"""Jobs and data sets are named by id or by the name that their owner gave them."""
+"""Jobs and data sets are named by id or by the name that their owner gave them.
+
+A terminal is told of options: by commands of this machine, by those of a service, and by the client only for it.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +13,8 @@ import pytest
 from cli.service import RunningService
 from datalens_service.cli import names
 from datalens_service.cli.failures import ExitCode
-from datalens_service.client import ClientError
+from datalens_service.client import Client, ClientError
+from datalens_service.voices import Voice, current_voice
 
 Run = Callable[..., Any]
 
@@ -71,3 +75,36 @@ def test_a_name_of_several_is_refused_with_their_ids() -> None:
     assert names.job_id(client, "job_7") == "job_7"
     with pytest.raises(ClientError, match="name one of job_0, job_1"):
         names.job_id(client, "again")
+
+
+def test_a_command_of_this_machine_speaks_of_options_and_leaves_no_voice_behind(datalens: Run, npz: Path) -> None:
+    result = datalens(
+        "plan",
+        "--data",
+        npz,
+        "--epsilon",
+        0.0001,
+        "--method",
+        "dp_sgd",
+        "--set",
+        "architecture=mlp",
+        "--set",
+        "noise_multiplier=0.5",
+    )
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert "raise --epsilon or --set noise_multiplier" in " ".join(result.stderr.split())
+    assert current_voice() is Voice.REST
+
+
+def test_a_service_speaks_of_options_to_commands_and_of_members_to_python(
+    datalens: Run, service: RunningService, npz: Path
+) -> None:
+    arguments = ("--epsilon", 1, *service.access)
+    uploaded = datalens("datasets", "upload", npz, "--name", "voices", "--confirm-classes", *arguments)
+    assert uploaded.exit_code == 0, uploaded.output
+    refused = datalens("jobs", "submit", "voices", "--priority", 9, *arguments)
+    assert "lower --priority" in " ".join(refused.stderr.split())
+    with Client(service.url, service.api_key) as client:
+        [dataset] = [each for each in client.datasets() if each.name == "voices"]
+        with pytest.raises(ClientError, match="lower priority"):
+            client.submit(dataset.id, {"epsilon": 1}, priority=9)

@@ -1,24 +1,38 @@
-"""A job whose method releases something else than a generator: its files, its report, its proof."""
+"""A job whose method releases something else than a generator: its files, its report, its proof.
+
+Samples of a job that still trains: the last ones, and a few of the earlier ones that stay.
+What a job leaves is signed with the key that the service publishes, whichever process did it.
+"""
 
 import json
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import yaml
+from starlette.testclient import TestClient
 
 import datalens_service.jobs.execute
+from api.main import create_app
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.report import document
+from datalens_service.jobs import release_files
 from datalens_service.jobs.execute import execute
+from datalens_service.jobs.release_files import SamplePreviews
+from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
 from datalens_service.proof.proof_verification import verify
 from datalens_service.run import run as train
+from datalens_service.signatures import signer
 from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.installation import signing_key
 from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.jobs import Job, JobState
-from deployments.deployment import MOMENTS, Deployment, lamps
+from deployments.deployment import MOMENTS, QUICK, Deployment, lamps
 from tests.models.toy_models import Brightness, MeanImage
 
 STATED = {"card.json", "privacy.json", "report-releasable.json", "report-releasable.html", "README.md"}
@@ -142,3 +156,73 @@ def test_a_classifier_is_counted_on_a_set_that_was_set_aside(
 def front_matter(local: Deployment, job: Job) -> dict[str, Any]:
     text = files(local).releasable(job.id, "README.md").path.read_text()
     return dict(yaml.safe_load(text.split("---\n")[1]))
+
+
+def test_few_grids_stay_however_often_they_are_drawn(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = iter(bytes([number]) for number in range(1, 100))
+    monkeypatch.setattr(release_files, "sample_picture", lambda _generator: next(pictures))
+    lease = local.claim(local.submit(MOMENTS))
+    artifacts, generator = ArtifactStore(local.database, local.folder), MagicMock(spec=Generator)
+    for shows in (5, 6):
+        # The second stands for a job that goes on after a crash.
+        shown = SamplePreviews(artifacts, lease, seconds=0)
+        for _ in range(shows):
+            shown.show(generator)
+    kept = {file.name: file.path.read_bytes()[0] for file in artifacts.list_artifacts(lease.job_id)}
+    assert kept == {
+        "preview-0001.png": 1, "preview-0002.png": 2, "preview-0004.png": 4, "preview-0008.png": 9, "samples.png": 11
+    }  # fmt: skip
+    assert all(file.releasable for file in artifacts.list_artifacts(lease.job_id))
+
+
+SIGNED = ("privacy.json", "account-proof.json", "report.json", "report-releasable.json")
+
+
+@pytest.fixture
+def anybody(local: Deployment) -> Iterator[TestClient]:
+    """Without a key."""
+    with TestClient(create_app(local.settings), base_url="http://service") as http:
+        yield http
+
+
+def test_every_proof_and_report_of_a_job_is_signed_with_the_published_key(
+    local: Deployment, anybody: TestClient
+) -> None:
+    store = ArtifactStore(local.database, local.folder)
+    job = local.submit(QUICK)
+    execute(local.database, store, local.settings, local.claim(job))
+    published = anybody.get("/v1/signing-key").json()
+    assert published["algorithm"] == "Ed25519"
+    for name in SIGNED:
+        key = signer(store.get(job.id, name).path.read_bytes())
+        assert key is not None, name
+        assert (key.hex, key.key_id, key.pem) == (published["public_key"], published["key_id"], published["pem"])
+    for name in ("report.html", "report-releasable.html"):
+        page = store.get(job.id, name).path.read_text()
+        assert published["key_id"] in page
+        assert "/v1/signing-key" in page
+
+
+def test_the_key_is_on_a_page_that_anybody_may_open(anybody: TestClient) -> None:
+    key, reply = anybody.get("/v1/signing-key").json(), anybody.get("/signing-key")
+    assert reply.status_code == 200
+    for name in ("key_id", "public_key"):
+        assert key[name] in reply.text
+    assert all(line in reply.text for line in key["pem"].splitlines())
+    assert "script-src 'self'" in reply.headers["content-security-policy"]
+
+
+def test_another_process_has_the_same_key(local: Deployment) -> None:
+    program = (
+        "from datalens_service.store.database import Database\n"
+        "from datalens_service.store.installation import signing_key\n"
+        f"print(signing_key(Database({local.database.url!r})).public.hex)"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    assert printed.stdout.strip() == signing_key(local.database).public.hex
+
+
+def test_the_secret_of_the_key_is_not_published(local: Deployment, anybody: TestClient) -> None:
+    shown = anybody.get("/v1/signing-key").json()
+    assert set(shown) == {"algorithm", "key_id", "public_key", "pem"}
+    assert "PRIVATE" not in shown["pem"]

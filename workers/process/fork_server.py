@@ -92,9 +92,6 @@ class ForkServer:
 class ForkedProcess:
     """A process that the server forked.
 
-    Args:
-        replies: Where the server tells its process id, and its exit code when it has ended.
-
     Raises:
         WorkerUnavailable: The server was lost before it forked.
     """

@@ -45,9 +45,6 @@ def draw_page(path: Path, schema: Schema, label: int, page: int) -> bytes:
 def draw_image(path: Path, schema: Schema, label: int, number: int) -> bytes:
     """PNG with one image of a class, enlarged by a whole factor.
 
-    Args:
-        number: Among the images of the class, from 0.
-
     Raises:
         InvalidInput: There is no such image.
     """

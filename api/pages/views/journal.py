@@ -87,7 +87,7 @@ def _row(same: Sequence[JournalLine], units: int, limit: int, epsilon_after: flo
         last=last.seq,
         at=last.at,
         kind=kind,
-        meaning=_meaning(kind, units),
+        meaning="Job ended, nothing was left over" if kind is EntryKind.SETTLE and not units else _MEANINGS[kind],
         label=first.label if kind in SPENDS else "",
         job_id=first.job_id,
         count=len(same),
@@ -95,7 +95,3 @@ def _row(same: Sequence[JournalLine], units: int, limit: int, epsilon_after: flo
         epsilon_after=epsilon_after,
         hash=last.hash,
     )
-
-
-def _meaning(kind: EntryKind, units: int) -> str:
-    return "Job ended, nothing was left over" if kind is EntryKind.SETTLE and not units else _MEANINGS[kind]

@@ -31,7 +31,6 @@ class Figure(NamedTuple):
 
     Attributes:
         value: With its unit, and its spread over seeds where there is one.
-        private: Whether it is for the owner alone.
         interval: Of the mean over seeds, where there are enough.
     """
 
@@ -45,12 +44,7 @@ class Figure(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """What the page of a job shows.
-
-    Attributes:
-        expectation: What a plan would have said.
-        private: Whether one of the figures is for the owner alone.
-    """
+    """What the page of a job shows."""
 
     figures: tuple[Figure, ...]
     expectation: Expectation

@@ -102,7 +102,8 @@ class PageRoute(StrictRoute):
             try:
                 return await handle(request)
             except Unauthorized:
-                return RedirectResponse(f"{SIGN_IN}?next={quote(_place(request))}", 303)
+                place = inner_path(request.scope) if request.method == "GET" else HOME
+                return RedirectResponse(f"{SIGN_IN}?next={quote(place)}", 303)
             except (DatalensError, RequestValidationError, HTTPException) as error:
                 # Keys that see no data set begin with what was released.
                 if isinstance(error, Forbidden) and inner_path(request.scope) == HOME:
@@ -117,11 +118,6 @@ def local_path(path: str) -> str:
     """The path, if it is one of this service and never another site's; otherwise the start page."""
     inside = path.startswith("/") and not path.startswith(("//", "/\\"))
     return path if inside and path.isprintable() else "/"
-
-
-def _place(request: Request) -> str:
-    """Where a visitor goes after signing in."""
-    return inner_path(request.scope) if request.method == "GET" else "/"
 
 
 def _said(error: DatalensError | RequestValidationError | HTTPException) -> tuple[ProblemType, str]:
@@ -139,7 +135,7 @@ def _wrong_address(error: RequestValidationError) -> tuple[ProblemType, str]:
     for place in problem_errors(error.errors(), error.body):
         if place["in"] == "query":
             return PROBLEM_TYPES[InvalidInput.slug], f"{place['pointer'][2:]} in the address: {place['detail']}"
-    return BY_STATUS[404], "There is nothing at this address."
+    return BY_STATUS[404], _NOTHING
 
 
 def error_page(request: Request, problem: ProblemType, detail: str) -> HTMLResponse:
@@ -150,7 +146,7 @@ def error_page(request: Request, problem: ProblemType, detail: str) -> HTMLRespo
 
 
 _API: Final = "/v1/"
-_SENTENCE: Final = "There is nothing at this address."
+_NOTHING: Final = "There is nothing at this address."
 
 
 def answer_browsers(app: FastAPI) -> None:
@@ -159,17 +155,13 @@ def answer_browsers(app: FastAPI) -> None:
 
     def answer(request: Request, error: Exception) -> Response:
         unknown = isinstance(error, HTTPException) and error.status_code == status.HTTP_404_NOT_FOUND
-        if unknown and _reads_pages(request):
-            return error_page(request, BY_STATUS[status.HTTP_404_NOT_FOUND], _SENTENCE)
+        person = "text/html" in request.headers.get("accept", "") and not inner_path(request.scope).startswith(_API)
+        if unknown and person:
+            return error_page(request, BY_STATUS[status.HTTP_404_NOT_FOUND], _NOTHING)
         # The installed handler is a plain function, so this one runs in a thread, too.
         return cast(Response, handle(request, error))
 
     app.add_exception_handler(HTTPException, answer)
-
-
-def _reads_pages(request: Request) -> bool:
-    """Whether a person with a browser asks, outside of the REST API."""
-    return "text/html" in request.headers.get("accept", "") and not inner_path(request.scope).startswith(_API)
 
 
 @dataclass(frozen=True)

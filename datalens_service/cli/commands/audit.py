@@ -87,7 +87,9 @@ def audit(
         inverted = _invert(dataset, spec)
         result = result.model_copy(update={"inversion": inverted.figures})
         if picture is not None:
-            _write(picture, inverted.picture, force=force)
+            with new_file(picture, force=force) as path:
+                path.write_bytes(inverted.picture)
+                path.chmod(0o600)
     output.show(result, format_result(result), as_json=as_json)
     output.say(f"{say_notes(result)} These figures depend on your records: do not pass them on.")
 
@@ -150,12 +152,6 @@ def _invert(dataset: Dataset, spec: TrainingSpec) -> Reconstruction:
     method = spec.method if isinstance(spec.method, DpSgd) else None
     effort = InversionEffort()
     return invert_records(dataset, method, spec.plan(dataset.schema), effort.records, effort.settings(spec.seed))
-
-
-def _write(out: Path, picture: bytes, *, force: bool) -> None:
-    with new_file(out, force=force) as path:
-        path.write_bytes(picture)
-        path.chmod(0o600)
 
 
 def _trainer(spec: TrainingSpec) -> Train:

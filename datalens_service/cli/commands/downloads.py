@@ -108,7 +108,9 @@ def download(
         fetch = partial(Client.download, format=image_format(file_format), n=count, seed=seed)
     with new_file(out or Path(name), force=force) as path, service.connect() as client:
         job_id = names.job_id(client, job_id)
-        readers: _Readers = "anyone" if file is None else _read_audience(client, job_id, file)
+        readers: _Readers = "anyone"
+        if file is not None:
+            readers = {item.name: item.audience for item in client.files(job_id)}.get(file, "owner")
         _keep_private(fetch(client, job_id, path), readers)
     _show_file(out or Path(name), readers, service)
 
@@ -146,10 +148,6 @@ def image_format(file_format: FileFormat) -> Format:
 
 def _fetch_file(name: str, client: Client, job_id: str, path: Path) -> Path:
     return client.download_file(job_id, name, path)
-
-
-def _read_audience(client: Client, job_id: str, name: str) -> _Readers:
-    return {item.name: item.audience for item in client.files(job_id)}.get(name, "owner")
 
 
 def _keep_private(path: Path, readers: _Readers) -> _Readers:

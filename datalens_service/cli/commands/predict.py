@@ -98,7 +98,8 @@ def individual_epsilon(
     With a file, nothing leaves this machine. With a job of a service, the image goes there and is not kept. The
     answer is a realised individual ε; the guarantee is the ε of the job.
     """
-    answer = _ask(job, image, label, service) if _is_job(job) else _compute(Path(job), image, label)
+    is_job = Path(job).suffix != _FILE and not Path(job).exists()
+    answer = _ask(job, image, label, service) if is_job else _compute(Path(job), image, label)
     facts = {
         "realised individual ε": answer.epsilon,
         "ε of the job": answer.epsilon_of_job,
@@ -106,10 +107,6 @@ def individual_epsilon(
         "iterates": answer.steps,
     }
     service.show(answer, output.format_facts(facts))
-
-
-def _is_job(job: str) -> bool:
-    return Path(job).suffix != _FILE and not Path(job).exists()
 
 
 def _ask(job_id: str, image: Path, label: int, service: Service) -> RealisedEpsilon:

@@ -120,7 +120,6 @@ def train_upload(
 
     Args:
         confirm: Called before the records of a folder get their budget: returns if their class names may be public.
-        process_group: Processes that share the teachers, of which this one leads.
 
     Raises:
         InvalidSpec: The request does not fit the data set.

@@ -147,9 +147,6 @@ def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey,
 def verify(connection: Connection, plain: str) -> ApiKey:
     """The key that `plain` is.
 
-    Args:
-        plain: As it was shown once.
-
     Raises:
         Unauthorized: Malformed, unknown, expired or revoked; the sentence does not say which of the latter three.
     """

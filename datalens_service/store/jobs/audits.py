@@ -9,7 +9,6 @@ own, for the owner alone, and goes with the data.
 import base64
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import uuid4
 
 from sqlalchemy import or_, select
 from sqlalchemy.exc import IntegrityError
@@ -19,7 +18,7 @@ from datalens_service.errors import NotFound, StateConflict
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
-from datalens_service.store.jobs.jobs import DEFAULT_MAX_ATTEMPTS, Job, JobState
+from datalens_service.store.jobs.jobs import DEFAULT_MAX_ATTEMPTS, Job, JobState, lock_dataset, new_row
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import ledger
 from datalens_service.store.paging import Page, list_page
@@ -61,7 +60,9 @@ def create(
     fingerprint = request_fingerprint(dataset_id, {"audit": request})
 
     def submit(session: Session) -> StoredAudit:
-        dataset = _ready_dataset(session, dataset_id)
+        dataset, _ = lock_dataset(session, dataset_id)
+        if dataset.state != "ready":
+            raise StateConflict("The data set was deleted; upload it again to audit it.")
         key = scoped(idempotency_key, dataset.tenant_id)
         if (known := earlier_job(session, key, fingerprint)) is not None:
             return _read(session, known)
@@ -143,32 +144,8 @@ def _read(session: Session, row: JobRow) -> StoredAudit:
     return StoredAudit(Job.from_row(row), audit.attacked_job_id, figures, picture)
 
 
-def _ready_dataset(session: Session, dataset_id: str) -> DatasetRow:
-    dataset = session.get(DatasetRow, dataset_id)
-    if dataset is None:
-        raise NotFound("There is no such data set.")
-    # Under the lock that a deletion takes: a data set with an audit that has not ended is not deleted.
-    ledger.lock_account(session, dataset.account_id)
-    session.refresh(dataset)
-    if dataset.state != "ready":
-        raise StateConflict("The data set was deleted; upload it again to audit it.")
-    return dataset
-
-
 def _new_row(session: Session, dataset: DatasetRow, request: dict[str, Any], fingerprint: str) -> JobRow:
-    audit_id = f"aud_{uuid4().hex}"
-    reservation = ledger.new_reservation(audit_id, dataset.account_id, "job")
-    reservation.settled = True
-    return JobRow(
-        id=audit_id,
-        reservation=reservation,
-        tenant_id=dataset.tenant_id,
-        account_id=dataset.account_id,
-        dataset_id=dataset.id,
-        state=JobState.QUEUED,
-        spec=request,
-        price={},
-        request_fingerprint=fingerprint,
-        is_audit=True,
-        created_at=read_database_clock(session),
-    )
+    now = read_database_clock(session)
+    row = new_row(dataset, "aud", spec=request, state=JobState.QUEUED, request_fingerprint=fingerprint, created_at=now)
+    row.reservation.settled, row.price, row.is_audit = True, {}, True
+    return row

@@ -49,7 +49,7 @@ from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.ledger import ledger, released_states
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.paging import Page, list_page
-from datalens_service.store.tables import DEFAULT_PRIORITY, DatasetRow, JobRow
+from datalens_service.store.tables import DEFAULT_PRIORITY, AccountRow, DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
 _ALL = JobFilter()
@@ -169,16 +169,17 @@ def create(
     fingerprint = request_fingerprint(dataset_id, spec)
 
     def submit(session: Session) -> Job:
-        dataset = _dataset(session, dataset_id)
-        account = ledger.lock_account(session, dataset.account_id)
+        dataset, account = lock_dataset(session, dataset_id)
         key = scoped(idempotency_key, dataset.tenant_id)
         if (known := earlier_job(session, key, fingerprint)) is not None:
             return Job.from_row(known)
-        _check_ready(session, dataset)
+        if dataset.state != "ready":
+            raise StateConflict("The data set was deleted; upload it again to train on it.")
         check_log(database, account)
         now = read_database_clock(session)
-        row = _new_row(dataset, spec, max_attempts, key, fingerprint, queue, now)
+        row = new_row(dataset, "job", spec=spec, state=JobState.QUEUED, request_fingerprint=fingerprint, created_at=now)
         row.result, row.price, row.plan = result, price, plan.model_dump(mode="json")
+        row.max_attempts, row.idempotency_key, row.queue = max_attempts, key, queue
         row.priority, row.name = priority, name
         session.add(row)
         session.flush()
@@ -264,41 +265,29 @@ def mark_model_ready(session: Session, row: JobRow) -> None:
     released_models.add_made(session, row, row.result)
 
 
-def _dataset(session: Session, dataset_id: str) -> DatasetRow:
-    row = session.get(DatasetRow, dataset_id)
-    if row is None:
+def lock_dataset(session: Session, dataset_id: str) -> tuple[DatasetRow, AccountRow]:
+    """A dataset as it is under the lock of its account, which a deletion takes: with open jobs it is not deleted."""
+    dataset = session.get(DatasetRow, dataset_id)
+    if dataset is None:
         raise NotFound("There is no such data set.")
-    return row
-
-
-def _check_ready(session: Session, dataset: DatasetRow) -> None:
+    account = ledger.lock_account(session, dataset.account_id)
     # Read again: it may have been deleted while this transaction waited for the account.
     session.refresh(dataset)
-    if dataset.state != "ready":
-        raise StateConflict("The data set was deleted; upload it again to train on it.")
+    return dataset, account
 
 
-def _new_row(
-    dataset: DatasetRow,
-    spec: dict[str, Any],
-    max_attempts: int,
-    idempotency_key: str | None,
-    fingerprint: str,
-    queue: str | None,
-    now: datetime,
-) -> JobRow:
-    job_id = f"job_{uuid4().hex}"
+def new_row(dataset: DatasetRow, prefix: str, owner_kind: str = "job", **columns: Any) -> JobRow:
+    """A row about a dataset, with an empty reservation for its account.
+
+    Args:
+        owner_kind: "job" or "measurement".
+    """
+    job_id = f"{prefix}_{uuid4().hex}"
     return JobRow(
         id=job_id,
-        reservation=ledger.new_reservation(job_id, dataset.account_id, "job"),
+        reservation=ledger.new_reservation(job_id, dataset.account_id, owner_kind),
         tenant_id=dataset.tenant_id,
         account_id=dataset.account_id,
         dataset_id=dataset.id,
-        state=JobState.QUEUED,
-        spec=spec,
-        idempotency_key=idempotency_key,
-        request_fingerprint=fingerprint,
-        max_attempts=max_attempts,
-        queue=queue,
-        created_at=now,
+        **columns,
     )

@@ -68,11 +68,7 @@ class Requests(NamedTuple):
 def claim(
     database: Database, job_id: str, owner: str, lease_seconds: float, *, now: datetime | None = None
 ) -> Lease | None:
-    """Take a queued job (a), or one whose lease ran out (g); None if another worker holds it, or it has ended just now.
-
-    Args:
-        now: For tests; the present of the database by default.
-    """
+    """Take a queued job (a), or one whose lease ran out (g); None if another worker holds it, or it just ended."""
     with database.transaction() as session:
         _, row = ledger.lock(session, job_id)
         now = now or read_database_clock(session)
@@ -158,11 +154,7 @@ def read_requests(database: Database, job_id: str) -> Requests:
 
 
 def mark_released(database: Database, lease: Lease, kind: str) -> None:
-    """Say that everything is stored that the job was paid for; its evaluation may go on. Repeatable.
-
-    Args:
-        kind: Of the model that it released.
-    """
+    """Say that everything is stored that the job was paid for; its evaluation may go on. Repeatable."""
     with locked(database, lease) as (session, row):
         if row.released_at is None:
             row.result = kind

@@ -5,21 +5,20 @@ of the job that it measures, within moments. It is never in the queue. If its wo
 row ends as failed; what was charged stays charged, and a stored sum is used again.
 """
 
-from datetime import datetime, timedelta
-from uuid import uuid4
+from datetime import timedelta
 
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import NotFound, StateConflict
+from datalens_service.errors import StateConflict
 from datalens_service.privacy.randomness import Integers
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
-from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.jobs.jobs import Job, JobState, lock_dataset, new_row
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import aggregates, ledger
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
-from datalens_service.store.tables import AggregateRow, DatasetRow, JobRow
+from datalens_service.store.tables import AggregateRow, JobRow
 
 # A measurement releases one sum.
 _STEP = 0
@@ -29,19 +28,21 @@ def begin(database: Database, measured: Job, dataset_id: str, units: int, lease:
     """Reserve what a figure costs and hold it, in one transaction."""
 
     def reserve(session: Session) -> Lease:
-        dataset = session.get(DatasetRow, dataset_id)
-        if dataset is None:
-            raise NotFound("There is no such data set.")
-        account = ledger.lock_account(session, dataset.account_id)
-        session.refresh(dataset)
+        dataset, account = lock_dataset(session, dataset_id)
         if dataset.state != "ready":
             raise StateConflict("The data set that was set aside was deleted.")
         check_log(database, account)
         now = read_database_clock(session)
-        row = _row(dataset, measured, lease, now)
+        until = now + timedelta(seconds=lease.seconds)
+        row = new_row(dataset, "job", "measurement", spec=measured.spec, result=measured.result, price=measured.price)
+        row.request_fingerprint, row.measured_job_id, row.progress_maximum = "0" * 64, measured.id, 1
+        row.state, row.lease_token, row.lease_owner, row.lease_until = JobState.RUNNING, 1, lease.owner, until
+        # A lost worker ends it: nobody else may take it up.
+        row.attempts = row.max_attempts = 1
+        row.created_at = row.started_at = now
         session.add(row)
         ledger.reserve(session, account, row, units)
-        return Lease(row.id, row.lease_token, lease.owner, lease.seconds, _until(lease, now))
+        return Lease(row.id, row.lease_token, lease.owner, lease.seconds, until)
 
     return in_step_with_log(database, reserve)
 
@@ -53,33 +54,3 @@ def replay(database: Database, measured_job_id: str, dataset_id: str) -> Integer
     with database.session() as session:
         earliest = session.scalars(query.order_by(JobRow.created_at, JobRow.id).limit(1)).one_or_none()
         return None if earliest is None else aggregates.replay(session, earliest, _STEP)
-
-
-def _row(dataset: DatasetRow, measured: Job, lease: Lease, now: datetime) -> JobRow:
-    measurement_id = f"job_{uuid4().hex}"
-    return JobRow(
-        id=measurement_id,
-        reservation=ledger.new_reservation(measurement_id, dataset.account_id, "measurement"),
-        tenant_id=dataset.tenant_id,
-        account_id=dataset.account_id,
-        dataset_id=dataset.id,
-        state=JobState.RUNNING,
-        spec=measured.spec,
-        result=measured.result,
-        price=measured.price,
-        request_fingerprint="0" * 64,
-        measured_job_id=measured.id,
-        lease_token=1,
-        lease_owner=lease.owner,
-        lease_until=_until(lease, now),
-        attempts=1,
-        # A lost worker ends it: nobody else may take it up.
-        max_attempts=1,
-        progress_maximum=1,
-        created_at=now,
-        started_at=now,
-    )
-
-
-def _until(lease: Lease, now: datetime) -> datetime:
-    return now + timedelta(seconds=lease.seconds)

@@ -22,7 +22,6 @@ class JobAccount:
     """The `Account` of one job under one lease (see `mechanisms.base.Account`).
 
     Args:
-        database: Of the ledger, with its log.
         lease_token: Of the lease this worker holds; with a later one the worker is refused.
     """
 

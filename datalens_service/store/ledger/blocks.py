@@ -30,23 +30,10 @@ def charge_draw(session: Session, job_id: str, lease_token: int, step: int, labe
     drawn = count_draws(session, job_id, label)
     if drawn >= block.draws:
         raise BudgetExceeded(f"All {block.draws:,} draws of the job are made; it has to end before this step.")
-    units, slack = Charge(0) if drawn else block.charge()
-    if units > job.reserved_units or slack > ledger.reserved_slack(session, job_id):
+    cost = Charge(0) if drawn else block.charge()
+    if cost.units > job.reserved_units or cost.slack > ledger.reserved_slack(session, job_id):
         raise BudgetExceeded("The job's reservation does not cover its draws.")
-    ledger.spend(account, job.reservation, units)
-    ledger.spend_slack(account, slack)
-    return ledger.append(
-        session,
-        account,
-        EntryKind.CHARGE,
-        dataset_id=job.dataset_id,
-        job_id=job_id,
-        step=step,
-        label=label,
-        units=units,
-        slack=slack,
-        lease_token=lease_token,
-    )
+    return ledger.spend(session, account, job, step, label, cost)
 
 
 def count_draws(session: Session, job_id: str, label: str) -> int:

@@ -58,7 +58,6 @@ def open_account(
     """Open the account of records that no account knows yet.
 
     Args:
-        session: Of an open transaction.
         delta: Fixed for the lifetime of the account.
         checked_log_bytes: Length of the ledger log, which has no charge of this account.
 
@@ -92,11 +91,6 @@ def open_account(
 def raise_limit(session: Session, account: AccountRow, dataset_id: str, epsilon: float) -> None:
     """Let `account` (locked) hold more; δ, and all that was spent, stay as they are.
 
-    Args:
-        session: Of an open transaction.
-        account: Locked with `lock_account`.
-        dataset_id: The data set whose owner asked for it.
-
     Raises:
         StateConflict: Not more than the account holds.
         InvalidSpec: More than a BIGINT.
@@ -125,8 +119,6 @@ def reserve(session: Session, account: AccountRow, job: JobRow, units: int, slac
     """Set `units` aside for a new job; the caller inserts the job in the same transaction.
 
     Args:
-        session: Of an open transaction.
-        account: Locked with `lock_account`.
         units: At least 1.
         slack: Beside them, in 1e-18 of δ.
 
@@ -150,7 +142,6 @@ def new_reservation(job_id: str, account_id: str, owner_kind: str) -> Reservatio
     """An empty reservation for a new row of `jobs`; `reserve` fills it.
 
     Args:
-        job_id: The row, and the name of the reservation in the journal.
         owner_kind: "job" or "measurement".
     """
     return ReservationRow(
@@ -182,26 +173,30 @@ def charge(session: Session, job_id: str, lease_token: int, step: int, label: st
     slack = 0 if slack and _has_charged_slack(session, job_id, step) else slack
     if units > job.reserved_units or (slack and slack > reserved_slack(session, job_id)):
         raise BudgetExceeded(f"The job's reservation does not cover step {step}; it has to end before this step.")
-    spend(account, job.reservation, units)
-    spend_slack(account, slack)
+    return spend(session, account, job, step, label, Charge(units, slack))
+
+
+def spend(session: Session, account: AccountRow, job: JobRow, step: int, label: str, cost: Charge) -> Entry:
+    """Turn what is set aside for a step into what is spent; both rows locked. What is held for slack stays as it is."""
+    units, slack = cost
+    job.reservation.reserved_units -= units
+    job.reservation.charged_units += units
+    account.reserved_units -= units
+    account.charged_units += units
+    account.reserved_slack -= slack
+    account.charged_slack += slack
     return append(
         session,
         account,
         EntryKind.CHARGE,
         dataset_id=job.dataset_id,
-        job_id=job_id,
+        job_id=job.id,
         step=step,
         label=label,
         units=units,
         slack=slack,
-        lease_token=lease_token,
+        lease_token=job.lease_token,
     )
-
-
-def spend_slack(account: AccountRow, slack: int) -> None:
-    """From set aside to spent: the sum of both stays, and with it what is held."""
-    account.reserved_slack -= slack
-    account.charged_slack += slack
 
 
 def _has_charged_slack(session: Session, job_id: str, step: int) -> bool:
@@ -237,8 +232,6 @@ def settle(session: Session, job_id: str, lease_token: int | None) -> int:
     """Return what the job reserved and did not spend, in units; its charges stay. A second call changes nothing.
 
     Args:
-        session: Of an open transaction.
-        job_id: The job that ends in this transaction.
         lease_token: Of the worker that ends it; None when no worker holds it.
 
     Raises:
@@ -380,14 +373,6 @@ def append(
     # Not as an object of the session, which would watch it for changes: an entry never changes.
     session.connection().execute(_ADD_ENTRY, dict(entry))
     return entry
-
-
-def spend(account: AccountRow, reservation: ReservationRow, units: int) -> None:
-    """Turn units that are reserved into spent ones; both rows locked."""
-    reservation.reserved_units -= units
-    reservation.charged_units += units
-    account.reserved_units -= units
-    account.charged_units += units
 
 
 def _positive(units: int) -> int:
