@@ -156,9 +156,9 @@ def check_address(url: str, *, allow_private: bool) -> SplitResult:
 def _post(parts: SplitResult, body: bytes, headers: Mapping[str, str], *, allow_private: bool) -> int:
     """Status of the answer. Redirects are answers like others: they could lead anywhere."""
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
-    connection, secure = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS), parts.scheme == "https"
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)
     with _connected(host, port, allow_private=allow_private) as plain:
-        secured = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if secure else plain
+        secured = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if _secure(parts) else plain
         connection.sock = secured
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         try:
@@ -166,6 +166,10 @@ def _post(parts: SplitResult, body: bytes, headers: Mapping[str, str], *, allow_
             return connection.getresponse().status
         finally:
             connection.close()
+
+
+def _secure(parts: SplitResult) -> bool:
+    return parts.scheme == "https"
 
 
 def _connected(host: str, port: int, *, allow_private: bool) -> socket.socket:

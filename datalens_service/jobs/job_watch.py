@@ -124,7 +124,7 @@ class JobWatch:
             if now >= self._next_publication:
                 self._publish()
                 self._next_publication = now + PROGRESS_SECONDS
-            self._requests = leases.read_requests(self._database, self._lease.job_id)
+            self._hear()
             self._enforce(now)
         except StaleLease:
             if leases.was_lost(self._database, self._lease):
@@ -138,6 +138,9 @@ class JobWatch:
                 self._requests = leases.progress(self._database, self._lease, *reached)
                 self._published = reached
             return self._requests
+
+    def _hear(self) -> None:
+        self._requests = leases.read_requests(self._database, self._lease.job_id)
 
     def _enforce(self, now: float) -> None:
         """End the process once a request that may end it has stood for the grace period."""
