@@ -186,14 +186,14 @@ def test_a_format_without_a_reader_is_refused(client: TestClient) -> None:
     assert "raw pixels" not in str(problem["detail"])
 
 
-@pytest.mark.usefixtures("added")
+@pytest.mark.usefixtures("reader_added")
 def test_one_file_makes_a_format_that_is_accepted(client: TestClient) -> None:
     status, dataset = upload(client, pixels())
     assert status == 201, dataset
     assert dataset["format"] == "pixels"
 
 
-@pytest.mark.usefixtures("added")
+@pytest.mark.usefixtures("reader_added")
 def test_the_refusal_of_unknown_files_names_it(client: TestClient) -> None:
     status, problem = upload(client, b"nothing that anybody reads")
     assert (status, problem["code"]) == (422, "dataset-invalid")
