@@ -1,3 +1,6 @@
+"""Settings, and docs/operations.md: it names those that exist, with their defaults, and no others."""
+
+import re
 from pathlib import Path
 
 import pytest
@@ -92,3 +95,21 @@ def test_a_variable_of_something_else_is_only_warned_of(monkeypatch: pytest.Monk
     monkeypatch.setenv(name, "x")
     assert Settings().executor == "local"
     assert find_unknown_variables([name, "DATALENS_URL", "DATALENS_API_KEY", "DATALENS_QUEUE", "PATH"]) == {name: None}
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+FIELDS = Settings.model_fields
+
+
+def table() -> str:
+    return PAGE[PAGE.index("| variable |") : PAGE.index("API and workers need")]
+
+
+def test_every_setting_is_in_the_table_and_every_variable_is_a_setting() -> None:
+    assert set(re.findall(r"DATALENS_([A-Z_]+)", table())) == {name.upper() for name in FIELDS}
+    assert set(re.findall(r"DATALENS_([A-Z_]+)", PAGE)) <= {name.upper() for name in FIELDS}
+
+
+def test_numbers_in_the_table_are_the_defaults() -> None:
+    for name in ("max_running_jobs", "lease_seconds", "max_attempts"):
+        assert f"| `DATALENS_{name.upper()}` | {FIELDS[name].default} |" in table()
