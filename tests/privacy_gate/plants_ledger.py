@@ -20,6 +20,7 @@ from datalens_service.methods.voting.training_run import DataLensRun
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
+from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.proof import hash_chain
 from datalens_service.proof.hash_chain import Entry, EntryKind
@@ -155,11 +156,14 @@ def refund_after_the_draw(patch: pytest.MonkeyPatch) -> None:
 def refund_as_reservation(patch: pytest.MonkeyPatch) -> None:
     """The budget is not booked as charged when it is spent, only taken from the reservation."""
 
-    def spend(account: Any, reservation: Any, units: int) -> None:
-        reservation.reserved_units -= units
-        account.reserved_units -= units
+    spend = ledger.spend
 
-    patch.setattr(ledger, "spend", spend)
+    def unbooked(session: Session, account: Any, job: Any, step: int, label: str, cost: Charge) -> Entry:
+        job.reservation.charged_units -= cost.units
+        account.charged_units -= cost.units
+        return spend(session, account, job, step, label, cost)
+
+    patch.setattr(ledger, "spend", unbooked)
 
 
 def stale_workers_may_charge(patch: pytest.MonkeyPatch) -> None:
