@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from fastapi.routing import APIRoute
+from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
@@ -21,6 +22,7 @@ from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.models.generators.generator import Generator
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
+from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import audits, jobs, leases, released_models
 from datalens_service.store.jobs.jobs import JobState
@@ -42,6 +44,17 @@ SIDE = 8
 def description() -> dict[str, Any]:
     """The description of the API, which takes a second to make: for reading only."""
     return create_app(Settings(data_dir=Path("never-opened"))).openapi()
+
+
+def bearer(client: Any, requested: KeyRequest | str = "test") -> dict[str, str]:
+    """The header with a new key of the client's service."""
+    _, plain = keys.create(client.app.state.services.database, requested)
+    return {"Authorization": f"Bearer {plain}"}
+
+
+def another_caller(client: TestClient, requested: KeyRequest) -> TestClient:
+    """A client of the same service with a key of its own."""
+    return TestClient(client.app, base_url="http://service", headers=bearer(client, requested))
 
 
 def arrays(seed: int = 0) -> dict[str, np.ndarray]:

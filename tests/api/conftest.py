@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import npz
+from api_builders import bearer, npz
 from fastapi import APIRouter, FastAPI
 from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
@@ -16,7 +16,6 @@ from api.deps import Services
 from api.main import create_app
 from child_programs import without_processes
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys
 
 __all__ = ["without_processes"]
 
@@ -54,8 +53,7 @@ def settings(store_path: Path, sqlite_template: Path) -> Settings:
 def client(settings: Settings) -> Iterator[TestClient]:
     """A caller with a valid key."""
     with TestClient(create_app(settings), base_url="http://service") as http:
-        _, plain = keys.create(http.app.state.services.database, "test")
-        http.headers["Authorization"] = f"Bearer {plain}"
+        http.headers.update(bearer(http))
         yield http
 
 

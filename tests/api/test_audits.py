@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import structlog
-from api_builders import found_by_attacks, journal, succeed, training
+from api_builders import bearer, found_by_attacks, journal, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -180,8 +180,7 @@ def test_gradients_are_inverted_and_only_the_owner_sees_the_picture(
     assert (seen.headers["Content-Type"], seen.content[:4]) == ("image/png", b"\x89PNG")
     assert "no-store" in seen.headers["Cache-Control"]
     for role, status in ((Role.OPERATOR, 403), (Role.CONSUMER, 403)):
-        _, plain = keys.create(services.database, KeyRequest(role, role=role))
-        headers = {"Authorization": f"Bearer {plain}"}
+        headers = bearer(client, KeyRequest(role, role=role))
         assert client.get(audit["links"]["picture"], headers=headers).status_code == status
     assert journal(client, digits_id) == books, "an audit charges and reserves nothing"
     text = json.dumps(lines, default=str)

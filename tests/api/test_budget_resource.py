@@ -6,14 +6,14 @@ An account that is frozen because its charge log knows more: the same honest fig
 from typing import Any
 
 import pytest
-from api_builders import journal, training
+from api_builders import bearer, journal, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.pages.views import formatting
 from datalens_service.proof.hash_chain import Entry, EntryKind, follow
 from datalens_service.store.access import keys
-from datalens_service.store.access.keys import KeyRequest, create
+from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.datasets import datasets
@@ -83,9 +83,8 @@ def test_what_is_no_wish_to_raise_is_refused(client: TestClient, dataset_id: str
         assert raised(client, dataset_id, **members).status_code == 422, members
 
 
-def test_only_an_owner_raises(client: TestClient, services: Services, dataset_id: str) -> None:
-    _, plain = create(services.database, KeyRequest("runs jobs", role=Role.OPERATOR))
-    headers = {"Authorization": f"Bearer {plain}"}
+def test_only_an_owner_raises(client: TestClient, dataset_id: str) -> None:
+    headers = bearer(client, KeyRequest("runs jobs", role=Role.OPERATOR))
     path = f"/v1/datasets/{dataset_id}/privacy"
     reply = client.post(f"{path}:raise", json={"epsilon": 12, "reason": REASON}, headers=headers)
     assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")

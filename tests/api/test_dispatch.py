@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 import redis
-from api_builders import npz, training
+from api_builders import bearer, npz, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -20,7 +20,6 @@ from api.main import create_app
 from api.security.rate_limits import RateLimits
 from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, Dispatcher, choose_dispatcher
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys
 from datalens_service.store.jobs import leases
 from deployments.redis import Redis
 from ports import free_port
@@ -85,8 +84,7 @@ def test_job_waits_in_the_queue_of_its_device(
 ) -> None:
     celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
     with TestClient(create_app(celery)) as client:
-        _, plain = keys.create(client.app.state.services.database, "test")
-        client.headers["Authorization"] = f"Bearer {plain}"
+        client.headers.update(bearer(client))
         dataset_id = client.post(
             "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
         ).json()["id"]
@@ -104,8 +102,7 @@ def test_a_resumed_job_and_a_copy_wait_in_the_queue_of_the_first(
 ) -> None:
     celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
     with TestClient(create_app(celery)) as client:
-        _, plain = keys.create(client.app.state.services.database, "test")
-        client.headers["Authorization"] = f"Bearer {plain}"
+        client.headers.update(bearer(client))
         dataset_id = client.post(
             "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
         ).json()["id"]
@@ -124,8 +121,7 @@ def test_submission_survives_a_broker_that_is_away(settings: Settings, tmp_path:
         away = f"redis://127.0.0.1:{closed.getsockname()[1]}/0"
         celery = settings.model_copy(update={"executor": "celery", "broker_url": away})
         with TestClient(create_app(celery)) as client:
-            _, plain = keys.create(client.app.state.services.database, "test")
-            client.headers["Authorization"] = f"Bearer {plain}"
+            client.headers.update(bearer(client))
             dataset_id = client.post(
                 "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
             ).json()["id"]

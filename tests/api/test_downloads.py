@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from api_builders import NUM_CLASSES, SIDE, gaussian, report, succeed, training
+from api_builders import NUM_CLASSES, SIDE, bearer, gaussian, report, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -20,7 +20,6 @@ from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.report.build import REQUIRED_FIELDS
 from datalens_service.evaluation.report.document import compute_seal
 from datalens_service.services import synthetic_files
-from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 
@@ -90,11 +89,8 @@ def test_a_report_without_a_field_is_not_handed_out(client: TestClient, services
                 assert (reply.status_code, reply.json()["code"]) == (500, "report-incomplete"), path
 
 
-def test_the_proof_of_the_job_is_for_anybody_and_the_journal_for_the_owner(
-    client: TestClient, services: Services, job_id: str
-) -> None:
-    _, plain = keys.create(services.database, KeyRequest("partner", role=Role.CONSUMER))
-    partner = {"Authorization": f"Bearer {plain}"}
+def test_the_proof_of_the_job_is_for_anybody_and_the_journal_for_the_owner(client: TestClient, job_id: str) -> None:
+    partner = bearer(client, KeyRequest("partner", role=Role.CONSUMER))
     for headers in ({}, partner):
         reply = client.get(f"/v1/jobs/{job_id}/bundle", headers=headers)
         assert (reply.status_code, reply.json()) == (200, {"format": "datalens-bundle/2"})
@@ -106,7 +102,7 @@ def test_the_proof_of_the_job_is_for_anybody_and_the_journal_for_the_owner(
 
 
 def test_releasable_report_is_never_a_private_file(
-    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if the names were mixed up, the store refuses to hand the owner's report to others."""
     from api.rest import downloads
@@ -177,7 +173,7 @@ def test_image_folder(client: TestClient, job_id: str) -> None:
 
 
 def test_more_than_was_packed_is_drawn_and_kept(
-    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params = {"format": "npz", "n": PACKED + 20}
     first = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from api_builders import CONFIRMED, npz, training
+from api_builders import CONFIRMED, bearer, npz, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -95,8 +95,7 @@ def test_everything_can_be_downloaded_while_it_is_measured(client: TestClient, s
 
 
 def test_a_partner_sees_the_generator_while_it_is_measured(client: TestClient, services: Services, job_id: str) -> None:
-    _, plain = keys.create(services.database, KeyRequest("partner", role=Role.CONSUMER))
-    partner = {"Authorization": f"Bearer {plain}"}
+    partner = bearer(client, KeyRequest("partner", role=Role.CONSUMER))
     assert client.get("/v1/generators", headers=partner).json()["items"] == []
 
     def look() -> None:

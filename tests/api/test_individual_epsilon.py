@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, NUM_CLASSES, SIDE, a_classifier, arrays, npz, training
+from api_builders import CONFIRMED, NUM_CLASSES, SIDE, a_classifier, arrays, bearer, npz, training
 from PIL import Image
 from starlette.testclient import TestClient
 from test_two_worlds import freeze, key_of, train, upload
@@ -17,7 +17,6 @@ from test_two_worlds import freeze, key_of, train, upload
 from api.main import create_app
 from datalens_service.mechanisms import GradientSum
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys
 from datalens_service.store.access.roles import Role
 from datalens_service.store.datasets import datasets
 
@@ -58,8 +57,7 @@ def worlds(
         shutil.copy(sqlite_template, folder)
         client = TestClient(create_app(Settings(data_dir=folder)), base_url="http://service")
         client.__enter__()
-        _, plain = keys.create(client.app.state.services.database, "owner")
-        client.headers["Authorization"] = f"Bearer {plain}"
+        client.headers.update(bearer(client, "owner"))
         return client, train(client, upload(client, images), SPEC)
 
     others = arrays()["images"].copy()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import description, npz, one_of_everything, training
+from api_builders import another_caller, description, npz, one_of_everything, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -69,8 +69,7 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
 def stranger(services: Services, client: TestClient) -> TestClient:
     """An owner of another tenant, on the same service."""
     other = tenants.create(services.database, "other")
-    _, plain = keys.create(services.database, KeyRequest("stranger", tenant_id=other.id))
-    return TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+    return another_caller(client, KeyRequest("stranger", tenant_id=other.id))
 
 
 def test_every_operation_has_a_rule_and_every_object_an_owner() -> None:
@@ -176,20 +175,16 @@ def test_tenants_do_not_meet_in_an_idempotency_key(stranger: TestClient, client:
     assert stranger.post("/v1/jobs", json=training(mine), headers=headers).json()["id"] == second.json()["id"]
 
 
-def test_a_role_reaches_its_operations_and_no_others(client: TestClient, services: Services, house: House) -> None:
+def test_a_role_reaches_its_operations_and_no_others(client: TestClient, house: House) -> None:
     for role in [Role.OPERATOR, Role.CONSUMER]:
-        _, plain = keys.create(services.database, KeyRequest("narrow", role=role))
-        narrow = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+        narrow = another_caller(client, KeyRequest("narrow", role=role))
         for name in OPERATIONS:
             refused = call(narrow, name, dict.fromkeys(house.ids, ABSENT)).status_code == 403
             assert refused == (RULES[name].scope not in SCOPES[role]), name
 
 
-def test_a_consumer_gets_what_is_releasable_and_nothing_else(
-    client: TestClient, services: Services, house: House
-) -> None:
-    _, plain = keys.create(services.database, KeyRequest("partner", role=Role.CONSUMER))
-    partner = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+def test_a_consumer_gets_what_is_releasable_and_nothing_else(client: TestClient, house: House) -> None:
+    partner = another_caller(client, KeyRequest("partner", role=Role.CONSUMER))
     base = f"/v1/jobs/{house.ids['job_id']}"
     assert partner.get(f"{base}/synthetic", params={"format": "npz"}).status_code == 200
     assert partner.get(f"{base}/report", params={"audience": "releasable"}).status_code == 200
@@ -206,9 +201,8 @@ def test_a_consumer_gets_what_is_releasable_and_nothing_else(
         assert partner.get(item["url"]).status_code == 404
 
 
-def test_a_key_can_be_narrowed_below_its_role(client: TestClient, services: Services) -> None:
-    _, plain = keys.create(services.database, KeyRequest("looks", role=Role.OWNER, scopes=[Scope.JOBS_READ]))
-    narrow = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+def test_a_key_can_be_narrowed_below_its_role(client: TestClient) -> None:
+    narrow = another_caller(client, KeyRequest("looks", role=Role.OWNER, scopes=[Scope.JOBS_READ]))
     assert narrow.get("/v1/jobs").status_code == 200
     refused = narrow.get("/v1/datasets")
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")

@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import httpx2
 import pytest
-from api_builders import npz, training
+from api_builders import another_caller, npz, training
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.services.overview import overview
-from datalens_service.store.access import keys, tenants
+from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role, Scope
 from datalens_service.store.jobs import leases
@@ -94,8 +94,7 @@ def test_metrics_are_for_keys_of_the_tenant_that_runs_the_service(
     other = tenants.create(services.database, "other")
 
     def caller(tenant_id: str, role: Role, scopes: list[Scope] | None = None) -> TestClient:
-        _, plain = keys.create(services.database, KeyRequest("x", tenant_id=tenant_id, role=role, scopes=scopes))
-        return TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+        return another_caller(client, KeyRequest("x", tenant_id=tenant_id, role=role, scopes=scopes))
 
     theirs = caller(other.id, Role.OWNER).post(
         "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "3"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, arrays, npz, succeed, training
+from api_builders import CONFIRMED, another_caller, arrays, npz, succeed, training
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -16,7 +16,7 @@ from test_validation import register, settled
 from api.deps import Services
 from datalens_service import logs
 from datalens_service.data.notices import NoticeCode
-from datalens_service.store.access import keys, tenants
+from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.datasets import datasets
@@ -84,8 +84,7 @@ def test_notices_are_for_the_owner_and_nowhere_else(
     succeed(services, job_id, tmp_path)
     shown = [client.get(path, params=params).text for path, params in _reads(direct, later, job_id)]
     for role in (Role.OPERATOR, Role.CONSUMER):
-        _, plain = keys.create(services.database, KeyRequest(role.value, role=role))
-        as_role = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+        as_role = another_caller(client, KeyRequest(role.value, role=role))
         assert as_role.get(f"/v1/datasets/{direct}/validation").status_code == 403
         assert (
             as_role.post(
@@ -176,8 +175,7 @@ def test_parts_that_were_uploaded_apart_are_refused_with_what_to_do(client: Test
 
 def test_an_account_of_another_tenant_does_not_exist(client: TestClient, services: Services, dataset_id: str) -> None:
     tenant = tenants.create(services.database, "clinic")
-    _, plain = keys.create(services.database, KeyRequest("clinic", tenant_id=tenant.id))
-    stranger = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+    stranger = another_caller(client, KeyRequest("clinic", tenant_id=tenant.id))
     direct = stranger.post("/v1/datasets", files={"file": npz()}, data={"shares_budget_with": dataset_id})
     assert (direct.status_code, direct.json()["code"]) == (404, "not-found")
     assert stranger.get("/v1/datasets").json()["items"] == []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from api_builders import CONFIRMED, npz, training
+from api_builders import CONFIRMED, bearer, npz, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -17,7 +17,6 @@ from api.main import create_app
 from datalens_service.errors import StoreUnavailable
 from datalens_service.jobs.execute import execute
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from disks import SmallDisk, small_disk
@@ -45,7 +44,7 @@ def service(tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPat
         ledger_log=tmp_path / "log" / "ledger.log",
     )
     with TestClient(create_app(settings), base_url="http://service") as http:
-        http.headers["Authorization"] = f"Bearer {keys.create(http.app.state.services.database, 'test')[1]}"
+        http.headers.update(bearer(http))
         yield http
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, arrays, npz, training
+from api_builders import CONFIRMED, another_caller, arrays, bearer, npz, training
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -61,10 +61,9 @@ def confirm(client: TestClient, dataset_id: str, **named: Any) -> Any:
 
 
 @pytest.fixture
-def as_role(client: TestClient, services: Services) -> Iterator[Any]:
+def as_role(client: TestClient) -> Iterator[Any]:
     def caller(role: Role) -> TestClient:
-        _, plain = keys.create(services.database, KeyRequest(role.value, role=role))
-        return TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+        return another_caller(client, KeyRequest(role.value, role=role))
 
     return caller
 
@@ -234,8 +233,7 @@ def test_discarding_removes_records_and_report(client: TestClient, settings: Set
 
 def test_it_waits_through_a_restart(settings: Settings) -> None:
     with TestClient(create_app(settings), base_url="http://service") as http:
-        _, plain = keys.create(http.app.state.services.database, "test")
-        http.headers["Authorization"] = f"Bearer {plain}"
+        http.headers.update(bearer(http))
         dataset_id = waiting(http)
     with TestClient(create_app(settings), base_url="http://service", headers=http.headers) as again:
         assert again.get(f"/v1/datasets/{dataset_id}").json()["state"] == "review"

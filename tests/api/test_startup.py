@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import npz, training
+from api_builders import bearer, npz, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -17,7 +17,6 @@ from api.main import create_app
 from api.uploads.receiver import incoming_folder
 from datalens_service.services import ledger_check
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys
 from datalens_service.store.datasets.record_store import records_folder
 from datalens_service.store.ledger.recovery import finish_audit
 from deployments.postgresql import Cluster
@@ -115,8 +114,7 @@ def test_everything_under_v1_needs_a_key(client: TestClient) -> None:
 def test_the_same_on_postgresql(settings: Settings, postgresql: Any) -> None:
     url = postgresql.new_database(TEMPLATE)
     with TestClient(create_app(settings.model_copy(update={"database_url": url}))) as client:
-        plain = keys.create(client.app.state.services.database, "test")[1]
-        client.headers["Authorization"] = f"Bearer {plain}"
+        client.headers.update(bearer(client))
         assert client.get("/readyz").status_code == 200
         dataset_id = client.post(
             "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
@@ -134,8 +132,7 @@ def test_the_same_on_postgresql(settings: Settings, postgresql: Any) -> None:
 def test_a_frozen_database_is_said_at_once(settings: Settings, postgresql: Cluster) -> None:
     url = postgresql.new_database(TEMPLATE)
     with TestClient(create_app(settings.model_copy(update={"database_url": url}))) as client:
-        plain = keys.create(client.app.state.services.database, "test")[1]
-        client.headers["Authorization"] = f"Bearer {plain}"
+        client.headers.update(bearer(client))
         with postgresql.frozen():
             # Without an end of the wait, none of them would be answered.
             for path in ("/readyz", "/v1/jobs", "/v1/usage", "/jobs"):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, arrays, description, npz, training
+from api_builders import CONFIRMED, arrays, bearer, description, npz, training
 from starlette.testclient import TestClient
 
 from api.application import create_app
@@ -164,8 +164,7 @@ def worlds(
         with pytest.MonkeyPatch.context() as patch:
             freeze(patch)
             with TestClient(create_app(Settings(data_dir=folder)), base_url="http://service") as client:
-                _, plain = keys.create(client.app.state.services.database, "owner")
-                client.headers["Authorization"] = f"Bearer {plain}"
+                client.headers.update(bearer(client, "owner"))
                 same, other = two_uploads(client, shared=shared, first=request.param == "first")
                 spend(client, other)
                 job_id = train(client, same, QUICK)

@@ -8,7 +8,7 @@ import zipfile
 from typing import Any
 
 import pytest
-from api_builders import arrays, journal, npz, training
+from api_builders import arrays, bearer, journal, npz, training
 from PIL import Image, PngImagePlugin
 from starlette.testclient import TestClient
 from test_uploads import TUS, begin, piece
@@ -19,7 +19,6 @@ from datalens_service import logs
 from datalens_service.data.untrusted.validation_errors import LISTED
 from datalens_service.proof.hash_chain import Entry
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys
 from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
 
@@ -215,8 +214,7 @@ def test_reading_goes_on_after_a_restart(settings: Settings, monkeypatch: pytest
         raise StoreUnavailable("stopped")
 
     with TestClient(create_app(settings), base_url="http://service") as http:
-        _, plain = keys.create(http.app.state.services.database, "test")
-        http.headers["Authorization"] = f"Bearer {plain}"
+        http.headers.update(bearer(http))
         monkeypatch.setattr("datalens_service.services.ingestion.decode", until_stopped)
         dataset_id = register(http, npz())
         assert reading.wait(PATIENCE)

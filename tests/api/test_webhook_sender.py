@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+from api_builders import bearer
 from starlette.testclient import TestClient
 from test_webhooks import Receiver, deliveries
 
@@ -12,7 +13,6 @@ from api.main import create_app
 from datalens_service.gateways import webhook_sender
 from datalens_service.gateways.webhook_sender import is_public_address, may_be_public
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys
 
 IPV4 = """
 0.0.0.0/8 0.0.0.0/32 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.0.0/29
@@ -67,7 +67,7 @@ def test_a_running_service_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     settings = Settings(data_dir=tmp_path / "data", webhooks_to_private_addresses=True)
     with TestClient(create_app(settings), base_url="http://service") as client:
         services = client.app.state.services
-        client.headers["Authorization"] = f"Bearer {keys.create(services.database, 'test')[1]}"
+        client.headers.update(bearer(client))
         hook = client.post("/v1/webhooks", json={"url": receiver.url}).json()
         client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
         while deliveries(client, hook)[0]["state"] != "delivered":
