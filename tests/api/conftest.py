@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import bearer, npz
+from api_builders import bearer, send_images
 from fastapi import APIRouter, FastAPI
 from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
@@ -65,6 +65,6 @@ def services(client: TestClient) -> Services:
 @pytest.fixture
 def dataset_id(client: TestClient) -> str:
     """200 records in four classes with a budget of ε = 10."""
-    reply = client.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"})
+    reply = send_images(client)
     assert reply.status_code == 201, reply.text
     return str(reply.json()["id"])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import structlog
-from api_builders import bearer, found_by_attacks, journal, succeed, training
+from api_builders import bearer, found_by_attacks, journal, send_images, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -48,7 +48,7 @@ def digits(num_test: int = 297) -> bytes:
 
 @pytest.fixture
 def digits_id(client: TestClient) -> str:
-    reply = client.post("/v1/datasets", files={"file": digits()}, data={"confirm_classes": "true", "epsilon": "10"})
+    reply = send_images(client, digits())
     assert reply.status_code == 201, reply.text
     assert reply.json()["has_test_split"]
     return str(reply.json()["id"])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from api_builders import send_images
 from starlette.testclient import TestClient
 
 import datalens_service as datalens
@@ -37,9 +38,7 @@ def uploaded(client: TestClient, data: Upload) -> str:
     splits = {"train_images": data.train.images, "train_labels": data.train.labels}
     assert data.test is not None
     np.savez(buffer, **splits, test_images=data.test.images, test_labels=data.test.labels)
-    reply = client.post(
-        "/v1/datasets", files={"file": buffer.getvalue()}, data={"confirm_classes": "true", "epsilon": "10"}
-    )
+    reply = send_images(client, buffer.getvalue())
     assert reply.status_code == 201, reply.text
     return str(reply.json()["id"])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, arrays, journal, npz, report, succeed, training
+from api_builders import CONFIRMED, arrays, journal, npz, report, send_images, succeed, training
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -62,9 +62,7 @@ def test_upload_answers_with_the_public_part(client: TestClient) -> None:
 
 
 def test_records_are_kept_as_they_came_and_the_upload_is_not(client: TestClient, services: Services) -> None:
-    dataset_id = client.post(
-        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "1"}
-    ).json()["id"]
+    dataset_id = send_images(client, epsilon="1").json()["id"]
     stored = datasets.get(services.database, dataset_id)
     assert stored.partition_key
     kept = load_dataset(Path(stored.records_path))
@@ -81,9 +79,7 @@ def test_zip_of_class_folders(client: TestClient) -> None:
             Image.new("RGB", (8, 8), (number, 0, 0)).save(image, "PNG")
             folder = "test" if number > 3 else "train"
             archive.writestr(f"{folder}/{'cat' if number % 2 else 'dog'}/{number}.png", image.getvalue())
-    reply = client.post(
-        "/v1/datasets", files={"file": buffer.getvalue()}, data={"confirm_classes": "true", "epsilon": "1"}
-    )
+    reply = send_images(client, buffer.getvalue(), epsilon="1")
     body = reply.json()
     assert reply.status_code == 201, reply.text
     assert (body["format"], body["has_test_split"], body["schema"]["channels"]) == ("image_folder", True, 3)
@@ -91,7 +87,7 @@ def test_zip_of_class_folders(client: TestClient) -> None:
 
 
 def test_same_records_again_keep_their_budget(client: TestClient, dataset_id: str) -> None:
-    refused = client.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "20"})
+    refused = send_images(client, epsilon="20")
     assert (refused.status_code, refused.json()["code"]) == (409, "state-conflict")
     assert "leave epsilon out" in refused.json()["detail"]
     again = client.post("/v1/datasets", files={"file": npz()}, data=CONFIRMED).json()
@@ -134,11 +130,7 @@ def test_list_is_cut_into_portions(client: TestClient) -> None:
     ids = []
     for seed in range(3):
         content = npz(images=arrays(seed)["images"])
-        ids.append(
-            client.post(
-                "/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "1"}
-            ).json()["id"]
-        )
+        ids.append(send_images(client, content, epsilon="1").json()["id"])
     first = client.get("/v1/datasets", params={"limit": 2}).json()
     second = client.get("/v1/datasets", params={"limit": 2, "after": first["next_cursor"]}).json()
     assert [item["id"] for item in first["items"] + second["items"]] == ids[::-1]

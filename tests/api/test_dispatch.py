@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 import redis
-from api_builders import bearer, npz, training
+from api_builders import bearer, send_images, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -85,9 +85,7 @@ def test_job_waits_in_the_queue_of_its_device(
     celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
     with TestClient(create_app(celery)) as client:
         client.headers.update(bearer(client))
-        dataset_id = client.post(
-            "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
-        ).json()["id"]
+        dataset_id = send_images(client).json()["id"]
         job = client.post("/v1/jobs", json=training(dataset_id, device=device)).json()
         database = client.app.state.services.database
         assert leases.next_queued(database, queue=queue) == (job["id"],)
@@ -103,9 +101,7 @@ def test_a_resumed_job_and_a_copy_wait_in_the_queue_of_the_first(
     celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
     with TestClient(create_app(celery)) as client:
         client.headers.update(bearer(client))
-        dataset_id = client.post(
-            "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
-        ).json()["id"]
+        dataset_id = send_images(client).json()["id"]
         job = client.post("/v1/jobs", json=training(dataset_id, device=device)).json()
         assert client.post(f"/v1/jobs/{job['id']}:pause").json()["state"] == "paused"
         assert client.post(f"/v1/jobs/{job['id']}:resume").json()["state"] == "queued"
@@ -122,9 +118,7 @@ def test_submission_survives_a_broker_that_is_away(settings: Settings, tmp_path:
         celery = settings.model_copy(update={"executor": "celery", "broker_url": away})
         with TestClient(create_app(celery)) as client:
             client.headers.update(bearer(client))
-            dataset_id = client.post(
-                "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
-            ).json()["id"]
+            dataset_id = send_images(client).json()["id"]
             reply = client.post("/v1/jobs", json=training(dataset_id))
             assert (reply.status_code, reply.json()["state"]) == (202, "queued")
             client.app.state.services.surroundings.look()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from api_builders import arrays, npz, succeed, training
+from api_builders import arrays, npz, send_images, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -41,10 +41,6 @@ def noise() -> bytes:
     return buffer.getvalue()
 
 
-def upload(client: TestClient, content: bytes) -> Any:
-    return client.post("/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "10"})
-
-
 def said(reply: Any) -> tuple[int, str, bool]:
     return reply.status_code, reply.json()["code"], "Retry-After" in reply.headers
 
@@ -60,10 +56,10 @@ def files(folder: Path) -> set[str]:
 
 def test_an_upload_that_does_not_fit(client: TestClient, disk: SmallDisk) -> None:
     with disk.full():
-        reply = upload(client, noise())
+        reply = send_images(client, noise())
         assert said(reply) == FULL
         assert files(disk.folder) == set()
-    assert upload(client, noise()).status_code == 201
+    assert send_images(client, noise()).status_code == 201
 
 
 def test_records_that_do_not_fit(client: TestClient, disk: SmallDisk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,10 +68,10 @@ def test_records_that_do_not_fit(client: TestClient, disk: SmallDisk, monkeypatc
     if not disk.real:
         monkeypatch.setattr(ingestion, "decode", no_room)
     with disk.full(len(content) + 2**18):
-        assert said(upload(client, content)) == FULL
+        assert said(send_images(client, content)) == FULL
         assert files(disk.folder) == set()
     monkeypatch.undo()
-    assert upload(client, content).status_code == 201
+    assert send_images(client, content).status_code == 201
 
 
 def no_room(*_: Any, **__: Any) -> None:

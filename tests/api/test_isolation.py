@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import another_caller, description, npz, one_of_everything, training
+from api_builders import another_caller, description, npz, one_of_everything, send_images, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -138,9 +138,7 @@ def test_a_body_cannot_name_a_data_set_of_another_tenant(stranger: TestClient, h
 
 
 def test_a_copy_of_an_own_job_cannot_go_to_a_data_set_of_another_tenant(stranger: TestClient, house: House) -> None:
-    mine = stranger.post(
-        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
-    ).json()["id"]
+    mine = send_images(stranger).json()["id"]
     job = stranger.post("/v1/jobs", json=training(mine)).json()
     reply = stranger.post(job["links"]["clone"], json={"dataset_id": house.ids["dataset_id"]})
     assert reply.status_code == 404
@@ -150,7 +148,7 @@ def test_the_same_records_in_two_houses_do_not_meet(
     stranger: TestClient, services: Services, client: TestClient, dataset_id: str
 ) -> None:
     """An upload must not tell whether somebody else has the same record: the account is a new one."""
-    reply = stranger.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "3"})
+    reply = send_images(stranger, epsilon="3")
     assert reply.status_code == 201
     account = stranger.get(f"/v1/datasets/{reply.json()['id']}/privacy").json()
     assert (account["epsilon_limit"], account["linked_datasets"]) == (3, [])
@@ -165,9 +163,7 @@ def test_the_first_tenant_keeps_its_fingerprints() -> None:
 
 
 def test_tenants_do_not_meet_in_an_idempotency_key(stranger: TestClient, client: TestClient, dataset_id: str) -> None:
-    mine = stranger.post(
-        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
-    ).json()["id"]
+    mine = send_images(stranger).json()["id"]
     headers = {"Idempotency-Key": "k"}
     first = client.post("/v1/jobs", json=training(dataset_id), headers=headers)
     second = stranger.post("/v1/jobs", json=training(mine), headers=headers)

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from api_builders import succeed, training
+from api_builders import send_images, succeed, training
 from starlette.testclient import TestClient
 
 import datalens_service
@@ -169,7 +169,7 @@ def reader_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def upload(client: TestClient, content: bytes) -> tuple[int, dict[str, object]]:
-    reply = client.post("/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "10"})
+    reply = send_images(client, content)
     return reply.status_code, reply.json()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, another_caller, arrays, npz, succeed, training
+from api_builders import CONFIRMED, another_caller, arrays, npz, send_images, succeed, training
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -56,7 +56,7 @@ def noticed(answer: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def test_both_kinds_of_upload_say_the_same(client: TestClient) -> None:
-    reply = client.post("/v1/datasets", files={"file": folders()}, data={"confirm_classes": "true", "epsilon": "10"})
+    reply = send_images(client, folders())
     assert (reply.headers["Cache-Control"], reply.headers["X-Datalens-Audience"]) == ("private, no-store", "owner")
     assert noticed(reply.json()) == NOTICED
     report = client.get(f"{reply.headers['Location']}/validation").json()
@@ -75,9 +75,7 @@ def test_notices_are_for_the_owner_and_nowhere_else(
     client: TestClient, services: Services, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logs.configure("debug")
-    direct = client.post(
-        "/v1/datasets", files={"file": folders()}, data={"confirm_classes": "true", "epsilon": "10"}
-    ).json()["id"]
+    direct = send_images(client, folders()).json()["id"]
     later = register(client, folders())
     settled(client, later)
     job_id = client.post("/v1/jobs", json=training(direct)).json()["id"]
@@ -86,12 +84,7 @@ def test_notices_are_for_the_owner_and_nowhere_else(
     for role in (Role.OPERATOR, Role.CONSUMER):
         as_role = another_caller(client, KeyRequest(role.value, role=role))
         assert as_role.get(f"/v1/datasets/{direct}/validation").status_code == 403
-        assert (
-            as_role.post(
-                "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "1"}
-            ).status_code
-            == 403
-        )
+        assert send_images(as_role, epsilon="1").status_code == 403
         shown += [as_role.get(path, params=params).text for path, params in _reads(direct, later, job_id)]
     logged = capfd.readouterr()
     everything = "".join([*shown, logged.out, logged.err])
@@ -126,7 +119,7 @@ def _reads(direct: str, later: str, job_id: str) -> list[tuple[str, dict[str, st
 def test_a_blank_image_is_left_out_where_that_is_asked(client: TestClient, leave_out: str) -> None:
     images = arrays()["images"]
     images[0] = 0
-    client.post("/v1/datasets", files={"file": npz(images=images)}, data={"confirm_classes": "true", "epsilon": "10"})
+    send_images(client, npz(images=images))
     others = arrays(1)["images"]
     others[9] = 0
     form = {**CONFIRMED, "epsilon": "10", "leave_out_constant_images": leave_out}

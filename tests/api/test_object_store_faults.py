@@ -9,7 +9,7 @@ from pathlib import Path
 
 import boto3
 import pytest
-from api_builders import CONFIRMED, npz, training
+from api_builders import send_images, training
 from s3fs import S3FileSystem
 from starlette.testclient import TestClient
 
@@ -47,7 +47,7 @@ def settings(settings: Settings, store: ObjectStore, tmp_path: Path, monkeypatch
 
 
 def upload(client: TestClient) -> tuple[int, str]:
-    reply = client.post("/v1/datasets", files={"file": npz()}, data={**CONFIRMED, "epsilon": "10"})
+    reply = send_images(client)
     return reply.status_code, reply.json().get("code", "")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from api_builders import CONFIRMED, bearer, npz, training
+from api_builders import bearer, send_images, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -72,7 +72,7 @@ def spoiled(disk: SmallDisk, kind: str) -> Iterator[None]:
 
 
 def upload(client: TestClient) -> int:
-    return client.post("/v1/datasets", files={"file": npz()}, data={**CONFIRMED, "epsilon": "10"}).status_code
+    return send_images(client).status_code
 
 
 def run(services: Services, job_id: str) -> str:

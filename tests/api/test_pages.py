@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import CONFIRMED, journal, npz, succeed, training
+from api_builders import CONFIRMED, journal, npz, send_images, succeed, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
@@ -78,9 +78,7 @@ def test_an_empty_service_says_what_to_do_first(client: TestClient, services: Se
 
 def test_names_are_text_and_nothing_else(visitor: TestClient) -> None:
     rolled = npz(images=npz_images())
-    made = visitor.post(
-        "/v1/datasets", files={"file": rolled}, data={"confirm_classes": "true", "epsilon": "1", "name": HOSTILE}
-    ).json()
+    made = send_images(visitor, rolled, epsilon="1", name=HOSTILE).json()
     job_id = submit(visitor, made["id"], epsilon=0.5)
     for path in ("/", f"/datasets/{made['id']}", f"/datasets/{made['id']}/new-job", "/jobs", f"/jobs/{job_id}"):
         page = visitor.get(path).text

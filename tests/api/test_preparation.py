@@ -5,7 +5,7 @@ import zipfile
 from typing import Any
 
 import numpy as np
-from api_builders import CONFIRMED
+from api_builders import CONFIRMED, send_images
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -95,9 +95,7 @@ def test_a_refusal_names_the_setting(client: TestClient) -> None:
             image = io.BytesIO()
             Image.new("L", (side, side)).save(image, "PNG")
             archive.writestr(f"{side}/1.png", image.getvalue())
-    reply = client.post(
-        "/v1/datasets", files={"file": buffer.getvalue()}, data={"confirm_classes": "true", "epsilon": "10"}
-    )
+    reply = send_images(client, buffer.getvalue())
     assert reply.status_code == 422
     assert "prepare_size" in reply.json()["detail"]
 

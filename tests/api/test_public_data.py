@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from api_builders import send_images
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -30,9 +31,7 @@ LICENCE = "CC-BY-4.0, by {those} who wrote them"
 def send(client: TestClient, images: np.ndarray, labels: np.ndarray, **form: str) -> Any:
     buffer = io.BytesIO()
     np.savez(buffer, images=images, labels=labels)
-    return client.post(
-        "/v1/datasets", files={"file": buffer.getvalue()}, data={"confirm_classes": "true", "epsilon": "10", **form}
-    )
+    return send_images(client, buffer.getvalue(), **form)
 
 
 @pytest.fixture

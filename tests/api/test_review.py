@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, another_caller, arrays, bearer, npz, training
+from api_builders import CONFIRMED, another_caller, arrays, bearer, npz, send_images, training
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -162,7 +162,7 @@ def test_a_confirmation_without_a_body_or_with_a_member_twice_is_none(client: Te
 
 
 def test_known_records_are_told_at_the_confirmation_which_may_name_their_budget(client: TestClient) -> None:
-    first = client.post("/v1/datasets", files={"file": by_patient()}, data={**CONFIRMED, "epsilon": "3"}).json()
+    first = send_images(client, by_patient(), epsilon="3").json()
     again = waiting(client)
     assert client.get(f"/v1/datasets/{again}/validation").json()["joined"] is None
     refused = confirm(client, again)
@@ -200,7 +200,7 @@ def test_what_needs_a_budget_says_that_the_upload_waits(client: TestClient) -> N
     asked += [client.get(f"/v1/datasets/{dataset_id}/{part}") for part in ("privacy", "privacy/entries", "preview")]
     asked.append(client.patch(f"/v1/datasets/{dataset_id}", json={"name": "Other"}))
     asked.append(client.post(f"/v1/datasets/{dataset_id}/privacy:raise", json={"epsilon": 11, "reason": "More work."}))
-    opened = client.post("/v1/datasets", files={"file": npz()}, data={**CONFIRMED, "epsilon": "1"}).json()["id"]
+    opened = send_images(client, epsilon="1").json()["id"]
     holdout = {"evaluation": {"enabled": True, "holdout": dataset_id}}
     asked.append(client.post("/v1/plans", json=training(opened, **holdout)))
     for reply in asked:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from api_builders import npz, training
+from api_builders import send_images, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -133,7 +133,7 @@ def test_a_session_reads_the_api_and_changes_something_only_with_its_form_token(
     assert browser.post("/v1/jobs", json=body).status_code == 401
     assert browser.post("/v1/jobs", json=body, headers={FORM_TOKEN_HEADER: "0" * 64}).status_code == 401
     assert browser.delete(f"/v1/datasets/{dataset_id}").status_code == 401
-    refused = browser.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "1"})
+    refused = send_images(browser, epsilon="1")
     assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
     token = form_token(browser)
     assert browser.post("/v1/jobs", json=body, headers={FORM_TOKEN_HEADER: token}).status_code == 202

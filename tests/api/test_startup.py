@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import bearer, npz, training
+from api_builders import bearer, send_images, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -116,9 +116,7 @@ def test_the_same_on_postgresql(settings: Settings, postgresql: Any) -> None:
     with TestClient(create_app(settings.model_copy(update={"database_url": url}))) as client:
         client.headers.update(bearer(client))
         assert client.get("/readyz").status_code == 200
-        dataset_id = client.post(
-            "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
-        ).json()["id"]
+        dataset_id = send_images(client).json()["id"]
         job = client.post("/v1/jobs", json=training(dataset_id)).json()
         assert client.get(job["links"]["self"]).json() == job
         assert client.post("/v1/jobs", json=training(dataset_id, epsilon=10)).status_code == 409

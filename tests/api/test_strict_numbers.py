@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from api_builders import NUM_RECORDS, description, npz, training
+from api_builders import NUM_RECORDS, description, send_images, training
 from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -226,9 +226,7 @@ FORMS = [
 
 def test_a_form_takes_plain_notation_only(client: TestClient, services: Services) -> None:
     for field, text in FORMS:
-        reply = client.post(
-            "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10", field: text}
-        )
+        reply = send_images(client, **{field: text})
         assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), field
         assert reply.json()["errors"][0]["pointer"] == f"#/{field}"
         with services.database.session() as session:
@@ -238,9 +236,7 @@ def test_a_form_takes_plain_notation_only(client: TestClient, services: Services
 @pytest.mark.parametrize("text", ["10", "10.0", "1e1", "1E+1", "010"])
 def test_a_form_takes_what_people_write(client: TestClient, text: str) -> None:
     delta = f"{0.5 / NUM_RECORDS:.1e}"
-    reply = client.post(
-        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": text, "delta": delta}
-    )
+    reply = send_images(client, epsilon=text, delta=delta)
     assert reply.status_code == 201, reply.text
     assert reply.json()["privacy"]["epsilon_limit"] == 10
     assert reply.json()["privacy"]["delta"] == float(delta)

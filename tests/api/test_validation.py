@@ -8,7 +8,7 @@ import zipfile
 from typing import Any
 
 import pytest
-from api_builders import arrays, bearer, journal, npz, training
+from api_builders import arrays, bearer, journal, npz, send_images, training
 from PIL import Image, PngImagePlugin
 from starlette.testclient import TestClient
 from test_uploads import TUS, begin, piece
@@ -127,12 +127,10 @@ def test_bad_files_are_named_to_the_owner_and_nowhere_else(
 def test_a_direct_upload_has_a_report_and_a_refused_one_leaves_nothing(client: TestClient) -> None:
     doubled = arrays()
     doubled["images"][150:] = doubled["images"][:50]
-    reply = client.post(
-        "/v1/datasets", files={"file": npz(**doubled)}, data={"confirm_classes": "true", "epsilon": "1"}
-    )
+    reply = send_images(client, npz(**doubled), epsilon="1")
     report = client.get(f"{reply.headers['Location']}/validation").json()
     assert (report["state"], report["counts"]["duplicates"]) == ("ready", 50)
-    refused = client.post("/v1/datasets", files={"file": folder(3)}, data={"confirm_classes": "true", "epsilon": "1"})
+    refused = send_images(client, folder(3), epsilon="1")
     assert (refused.status_code, refused.json()["code"]) == (422, "dataset-invalid")
     assert [item["id"] for item in client.get("/v1/datasets").json()["items"]] == [reply.json()["id"]]
 
@@ -145,7 +143,7 @@ def test_a_direct_upload_is_refused_with_the_findings_of_the_other_way(
         dataset_id = register(client, content)
         settled(client, dataset_id)
         report = client.get(f"/v1/datasets/{dataset_id}/validation").json()
-        refused = client.post("/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "1"})
+        refused = send_images(client, content, epsilon="1")
         assert refused.headers["Cache-Control"] == "private, no-store"
         assert refused.headers["X-Datalens-Audience"] == "owner"
         members = ("code", "detail", "bad_files", "bad_count", "checked")
@@ -159,9 +157,7 @@ def test_a_direct_upload_is_refused_with_the_findings_of_the_other_way(
 
 def test_a_refusal_names_a_bounded_number_of_files(client: TestClient) -> None:
     content = folder(*range(LISTED + 5), images=LISTED + 8)
-    refused = client.post(
-        "/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "1"}
-    ).json()
+    refused = send_images(client, content, epsilon="1").json()
     assert (len(refused["bad_files"]), refused["bad_count"], refused["checked"]) == (LISTED, LISTED + 5, LISTED + 8)
 
 
