@@ -19,6 +19,7 @@ from datalens_service.audits.membership import measure
 from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.report.build import owner_view, releasable_view
+from datalens_service.jobs.execute import execute
 from datalens_service.models.generators.generator import Generator
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
@@ -116,8 +117,7 @@ def journal(client: Any, dataset_id: str) -> list[dict[str, Any]]:
 def one_of_everything(client: Any, services: Services, dataset_id: str, folder: Path) -> dict[str, str]:
     """A succeeded job with all that hangs on it; ids by their names in paths."""
     hook, _ = webhooks.create(services.database, "default", "https://example.org/hook", ["job.succeeded"])
-    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    succeed(services, job_id, folder)
+    job_id = released(client, folder, dataset_id)
     classifier = a_classifier(client, services, dataset_id)
     delivery = webhooks.list_deliveries(services.database, hook.id).items[0]
     key, _ = keys.create(services.database, "second")
@@ -136,10 +136,28 @@ def one_of_everything(client: Any, services: Services, dataset_id: str, folder: 
     }
 
 
+def claimed(services: Services, job_id: str) -> Lease:
+    """The lease of a worker that takes the job."""
+    lease = leases.claim(services.database, job_id, "test", 600)
+    assert lease is not None
+    return lease
+
+
+def work_off(services: Services, job_id: str) -> jobs.Job:
+    """Take a job and do it here."""
+    return execute(services.database, services.artifacts, services.settings, claimed(services, job_id))
+
+
+def released(client: Any, folder: Path, dataset_id: str, card: dict[str, Any] | None = None, **spec: Any) -> str:
+    """Id of a submitted job that has succeeded."""
+    job_id = str(client.post("/v1/jobs", json=training(dataset_id, **spec)).json()["id"])
+    succeed(client.app.state.services, job_id, folder, card)
+    return job_id
+
+
 def succeed(services: Services, job_id: str, folder: Path, card: dict[str, Any] | None = None) -> None:
     """What a worker leaves behind: the files of a succeeded job."""
-    lease = leases.claim(services.database, job_id, "test", 30)
-    assert lease is not None
+    lease = claimed(services, job_id)
     leave_files(services, lease, folder, card)
     leases.finish(services.database, lease, JobState.SUCCEEDED)
 
@@ -191,8 +209,7 @@ def succeed_classifier(services: Services, job_id: str) -> None:
         "report-releasable.json": (report("releasable"), True, "application/json"),
         "report.json": (json.dumps(owner).encode(), False, "application/json"),
     }
-    lease = leases.claim(services.database, job_id, "test", 30)
-    assert lease is not None
+    lease = claimed(services, job_id)
     for name, (content, releasable, media_type) in files.items():
         services.artifacts.put(lease, name, content, releasable=releasable, media_type=media_type)
     leases.mark_released(services.database, lease, CLASSIFIER)

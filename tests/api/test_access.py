@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import anyio
 import numpy as np
 import pytest
-from api_builders import npz, succeed, training
+from api_builders import npz, released, send_images, training
 from event_loops import run_alone
 from sqlalchemy import update
 from starlette.testclient import TestClient
@@ -100,8 +100,7 @@ def test_too_many_requests_are_told_when_to_come_back(client: TestClient) -> Non
 def test_what_touches_private_data_keys_and_releases_is_noted(
     client: TestClient, services: Services, dataset_id: str, tmp_path: Path
 ) -> None:
-    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    succeed(services, job_id, tmp_path)
+    job_id = released(client, tmp_path, dataset_id)
     client.get(f"/v1/jobs/{job_id}")
     client.get(f"/v1/jobs/{job_id}/report")
     key_id = made(client)["key"]["id"]
@@ -126,7 +125,7 @@ def test_what_touches_private_data_keys_and_releases_is_noted(
 def test_what_was_created_is_noted_by_its_id(
     client: TestClient, services: Services, dataset_id: str, tmp_path: Path
 ) -> None:
-    created = noted_creations(client, services, dataset_id, tmp_path)
+    created = noted_creations(client, dataset_id, tmp_path)
     described = client.get("/openapi.json").json()["paths"].values()
     assert set(created) == {
         operation["operationId"]
@@ -141,21 +140,16 @@ def test_what_was_created_is_noted_by_its_id(
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", item["at"]) for item in page["items"])
 
 
-def noted_creations(
-    client: TestClient, services: Services, dataset_id: str, tmp_path: Path
-) -> dict[str, tuple[str, str]]:
+def noted_creations(client: TestClient, dataset_id: str, tmp_path: Path) -> dict[str, tuple[str, str]]:
     """Object and detail that every operation which creates something must have in the journal."""
-    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    succeed(services, job_id, tmp_path)
+    job_id = released(client, tmp_path, dataset_id)
     tus = {"Tus-Resumable": "1.0.0", "Upload-Length": "9"}
     upload = client.post("/v1/uploads", headers=tus).json()
     key = made(client)["key"]
     rotated = client.post(f"/v1/api-keys/{key['id']}:rotate").json()["key"]
     hook = client.post("/v1/webhooks", json={"url": "https://1.1.1.1/", "events": ["job.failed"]}).json()["webhook"]
     many = npz(images=np.arange(400 * 64).reshape(400, 8, 8).astype(np.uint8), labels=np.arange(400) % 4)
-    larger = client.post(
-        "/v1/datasets", files={"file": many}, data={"epsilon": "10", "confirm_classes": "true"}
-    ).json()["id"]
+    larger = send_images(client, many).json()["id"]
     target = {"kind": "unprotected", "dataset_id": larger}
     audit = client.post("/v1/audits", json={"target": target, "attacks": ["loss_threshold"]})
     assert audit.status_code == 202, audit.text
@@ -229,9 +223,8 @@ def test_the_last_object_of_a_path_is_the_one_that_is_meant() -> None:
     assert _object({"job_id": "j" * 64}) == "j" * 40
 
 
-def test_usage_counts_what_there_is(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> None:
-    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    succeed(services, job_id, tmp_path)
+def test_usage_counts_what_there_is(client: TestClient, dataset_id: str, tmp_path: Path) -> None:
+    job_id = released(client, tmp_path, dataset_id)
     client.post("/v1/jobs", json=training(dataset_id))
     shown = client.get("/v1/usage").json()
     assert (shown["datasets"], shown["jobs"], shown["generators"], shown["api_keys"]) == (

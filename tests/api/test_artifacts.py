@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from api_builders import succeed, training
+from api_builders import released
 from itsdangerous import Signer
 from starlette.testclient import TestClient
 
@@ -22,10 +22,8 @@ NAME = "generator.safetensors"
 
 
 @pytest.fixture
-def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
-    found = str(client.post("/v1/jobs", json=training(dataset_id)).json()["id"])
-    succeed(services, found, tmp_path)
-    return found
+def job_id(client: TestClient, dataset_id: str, tmp_path: Path) -> str:
+    return released(client, tmp_path, dataset_id)
 
 
 def signed(client: TestClient, job_id: str, name: str = NAME, **body: Any) -> Any:

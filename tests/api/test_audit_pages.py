@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from api_builders import REHEARSAL, found_by_attacks, succeed, training
+from api_builders import REHEARSAL, claimed, found_by_attacks, released
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -24,18 +24,15 @@ def browser(client: TestClient, services: Services, role: Role) -> TestClient:
 
 
 @pytest.fixture
-def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
-    made = str(client.post("/v1/jobs", json=training(dataset_id)).json()["id"])
-    succeed(services, made, tmp_path)
-    return made
+def job_id(client: TestClient, dataset_id: str, tmp_path: Path) -> str:
+    return released(client, tmp_path, dataset_id)
 
 
 @pytest.fixture
 def audit_id(services: Services, dataset_id: str, job_id: str) -> str:
     request = {"target": {"kind": "released", "job_id": job_id}, "attacks": ["loss_threshold"]}
     audit = audits.create(services.database, dataset_id=dataset_id, request=request, attacked_job_id=job_id)
-    lease = leases.claim(services.database, audit.job.id, "worker", 600)
-    assert lease is not None
+    lease = claimed(services, audit.job.id)
     audits.store_result(services.database, lease, found_by_attacks(CANARY), b"\x89PNG")
     leases.finish(services.database, lease, JobState.SUCCEEDED)
     return audit.job.id

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import structlog
-from api_builders import bearer, found_by_attacks, journal, send_images, succeed, training
+from api_builders import bearer, claimed, found_by_attacks, journal, send_images, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -70,7 +70,7 @@ def submitted(client: TestClient, request: dict[str, Any]) -> str:
     return str(reply.json()["id"])
 
 
-def claimed(services: Services) -> Lease:
+def taken(services: Services) -> Lease:
     lease = leases.claim_next(services.database, "worker", 600)
     assert lease is not None
     return lease
@@ -79,7 +79,7 @@ def claimed(services: Services) -> Lease:
 def worked_off(client: TestClient, services: Services, request: dict[str, Any]) -> dict[str, Any]:
     """The audit after a worker has taken it from the queue and done it."""
     audit_id = submitted(client, request)
-    job = execute(services.database, services.artifacts, services.settings, claimed(services))
+    job = execute(services.database, services.artifacts, services.settings, taken(services))
     assert (job.id, job.state, job.error) == (audit_id, JobState.SUCCEEDED, None)
     audit: dict[str, Any] = client.get(f"/v1/audits/{audit_id}").json()
     assert audit["state"] == "succeeded"
@@ -95,8 +95,7 @@ def with_canary(services: Services, dataset_id: str, attacked_job_id: str | None
     spec = {"method": {"name": "moments"}, "epsilon": 1.0}
     request = {"target": {"kind": "rehearsal", "dataset_id": dataset_id, "spec": spec}}
     audit = audits.create(services.database, dataset_id=dataset_id, request=request, attacked_job_id=attacked_job_id)
-    lease = leases.claim(services.database, audit.job.id, "worker", 600)
-    assert lease is not None
+    lease = claimed(services, audit.job.id)
     audits.store_result(services.database, lease, found_by_attacks(CANARY), PICTURE)
     leases.finish(services.database, lease, JobState.SUCCEEDED)
     return audit.job.id
@@ -144,7 +143,7 @@ def test_a_released_classifier_is_attacked_with_test_images_as_non_members(
     method = {"name": "dp_sgd", "architecture": "linear", "steps": 5}
     body = training(digits_id, method=method, evaluation={"enabled": False})
     job_id = client.post("/v1/jobs", json=body).json()["id"]
-    execute(services.database, services.artifacts, services.settings, claimed(services))
+    execute(services.database, services.artifacts, services.settings, taken(services))
     request = {"target": {"kind": "released", "job_id": job_id}, "attacks": attacks, "references": 2}
     audit = worked_off(client, services, request)
     assert audit["dataset_id"] == digits_id
@@ -202,7 +201,7 @@ def test_the_gradients_of_a_job_are_inverted_with_its_own_noise(
     method = {"name": "dp_sgd", "architecture": "linear", "steps": 5}
     body = training(digits_id, method=method, evaluation={"enabled": False})
     job = client.post("/v1/jobs", json=body).json()
-    execute(services.database, services.artifacts, services.settings, claimed(services))
+    execute(services.database, services.artifacts, services.settings, taken(services))
     target = {"kind": "released", "job_id": job["id"]}
     figures = worked_off(client, services, {"target": target, **INVERSION})["result"]["inversion"]
     charged = jobs.get(services.database, job["id"]).charged_units
@@ -250,7 +249,7 @@ def test_what_attacks_found_is_in_nothing_but_the_audit(client: TestClient, serv
     hook, _ = webhooks.create(services.database, "default", "https://example.org/hook", told)
     with_canary(services, digits_id, None)
     job_id = client.post("/v1/jobs", json=training(digits_id, evaluation={"enabled": False})).json()["id"]
-    execute(services.database, services.artifacts, services.settings, claimed(services))
+    execute(services.database, services.artifacts, services.settings, taken(services))
     assert str(CANARY) in client.get(f"/v1/jobs/{job_id}/report?audience=owner").text
     before = len(webhooks.list_deliveries(services.database, hook.id, limit=100).items)
     audit_id = with_canary(services, digits_id, job_id)
@@ -289,7 +288,7 @@ def test_the_owners_report_has_what_a_rehearsal_found_and_the_releasable_one_say
     job_id = client.post("/v1/jobs", json=training(digits_id, evaluation={"enabled": False})).json()["id"]
     other = client.post("/v1/jobs", json=training(digits_id, epsilon=2, evaluation={"enabled": False})).json()["id"]
     for _ in range(2):
-        execute(services.database, services.artifacts, services.settings, claimed(services))
+        execute(services.database, services.artifacts, services.settings, taken(services))
     owners, releasable = (
         client.get(f"/v1/jobs/{job_id}/report", params={"audience": audience}).json()
         for audience in ("owner", "releasable")
@@ -315,7 +314,7 @@ def test_no_figure_is_logged(client: TestClient, services: Services, digits_id: 
 
 def test_an_audit_cannot_charge_the_account(client: TestClient, services: Services, digits_id: str) -> None:
     submitted(client, unprotected(digits_id))
-    lease = claimed(services)
+    lease = taken(services)
     with pytest.raises(BudgetExceeded):
         JobAccount(services.database, lease.job_id, lease.token).charge(0, "sum", 1)
 
@@ -362,7 +361,7 @@ def test_a_queued_audit_is_cancelled_at_once_and_a_running_one_between_steps(
     queued = submitted(client, unprotected(digits_id))
     assert client.post(f"/v1/audits/{queued}:cancel").json()["state"] == "cancelled"
     running = submitted(client, unprotected(digits_id))
-    lease = claimed(services)
+    lease = taken(services)
     assert client.post(f"/v1/audits/{running}:cancel").json()["state"] == "running"
     job = execute(services.database, services.artifacts, services.settings, lease)
     assert (job.id, job.state) == (running, JobState.CANCELLED)
@@ -377,12 +376,12 @@ def test_an_audit_that_lost_its_worker_waits_again(client: TestClient, services:
     def interrupt(_phase: str, _value: int, _maximum: int) -> None:
         raise ShutdownRequested
 
-    lease = claimed(services)
+    lease = taken(services)
     with pytest.raises(ShutdownRequested):
         execute(services.database, services.artifacts, services.settings, lease, interrupt)
     leases.release(services.database, lease)
     assert client.get(f"/v1/audits/{audit_id}").json()["state"] == "queued"
-    execute(services.database, services.artifacts, services.settings, claimed(services))
+    execute(services.database, services.artifacts, services.settings, taken(services))
     assert client.get(f"/v1/audits/{audit_id}").json()["state"] == "succeeded"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from api_builders import send_images
+from api_builders import send_images, work_off
 from starlette.testclient import TestClient
 
 import datalens_service as datalens
@@ -18,9 +18,7 @@ import datalens_service.jobs.execute
 from api.deps import Services
 from datalens_service.data.dataset import Upload
 from datalens_service.data.digits import digits
-from datalens_service.jobs.execute import execute
 from datalens_service.proof import release_verification
-from datalens_service.store.jobs import leases
 from tests.models.onnx_files import onnx_encoder, stored_encoder
 from tests.models.toy_models import MeanImage
 
@@ -49,10 +47,8 @@ def done(client: TestClient, services: Services, dataset_id: str, spec: dict[str
     assert client.post("/v1/plans", json=request).json()["fits"] is True
     reply = client.post("/v1/jobs", json=request)
     assert reply.status_code == 202, reply.text
-    lease = leases.claim(services.database, reply.json()["id"], "test", 600)
-    assert lease is not None
-    execute(services.database, services.artifacts, services.settings, lease)
-    job = dict(client.get(f"/v1/jobs/{lease.job_id}").json())
+    done = work_off(services, reply.json()["id"])
+    job = dict(client.get(f"/v1/jobs/{done.id}").json())
     assert job["state"] == "succeeded", job["error"]
     return job
 
@@ -129,9 +125,7 @@ def _check_account(client: TestClient, services: Services, dataset_id: str, clas
         assert json.loads(proof)["card"]["synthetic"] is (job is generator)
 
 
-def test_a_plan_of_a_classifier_reads_nothing_and_reserves_nothing(
-    client: TestClient, data: Upload, services: Services
-) -> None:
+def test_a_plan_of_a_classifier_reads_nothing_and_reserves_nothing(client: TestClient, data: Upload) -> None:
     dataset_id = uploaded(client, data)
     plan = client.post("/v1/plans", json={"dataset_id": dataset_id, "spec": SPEC}).json()
     assert (plan["cost"]["steps"], plan["cost"]["images"]) == (METHOD["steps"], 0)
@@ -214,9 +208,7 @@ def test_an_encoder_that_is_not_here_is_refused_or_ends_a_job_before_anything_is
     client.post("/v1/encoders", files={"file": file.read_bytes()})
     job = client.post("/v1/jobs", json=request).json()
     next(services.settings.data_dir.rglob("encoder.onnx")).unlink()
-    lease = leases.claim(services.database, job["id"], "test", 600)
-    assert lease is not None
-    execute(services.database, services.artifacts, services.settings, lease)
+    work_off(services, job["id"])
     ended = client.get(f"/v1/jobs/{job['id']}").json()
     assert (ended["state"], ended["error"]["type"].rpartition("/")[2]) == ("failed", "not-found")
     assert ended["privacy"]["epsilon_spent"] == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import SIDE, arrays, npz, succeed, succeed_classifier, training
+from api_builders import SIDE, arrays, npz, released, succeed_classifier, training
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -104,11 +104,10 @@ def test_links_of_a_job_lead_to_what_it_made(client: TestClient, job_id: str) ->
 
 
 def test_a_generator_job_has_no_classifier(
-    client: TestClient, services: Services, dataset_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, dataset_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Moments, "result", "generator")
-    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    succeed(services, job_id, tmp_path)
+    job_id = released(client, tmp_path, dataset_id)
     for path in ("classifier", "classifier.onnx", "classifier.zip"):
         assert client.get(f"/v1/jobs/{job_id}/{path}").status_code == 409
     assert client.get(f"/v1/jobs/{job_id}").json()["links"].get("classifier") is None

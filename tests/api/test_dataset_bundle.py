@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from api_builders import report, succeed, training
+from api_builders import released, report
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
@@ -17,10 +17,8 @@ from example_proof import EXAMPLE_PROOF
 
 
 @pytest.fixture
-def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
-    found: str = client.post("/v1/jobs", json=training(dataset_id, synthetic_images=40)).json()["id"]
-    succeed(services, found, tmp_path, EXAMPLE_PROOF["card"])
-    return found
+def job_id(client: TestClient, dataset_id: str, tmp_path: Path) -> str:
+    return released(client, tmp_path, dataset_id, synthetic_images=40, card=EXAMPLE_PROOF["card"])
 
 
 def opened(content: bytes) -> zipfile.ZipFile:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, arrays, journal, npz, report, send_images, succeed, training
+from api_builders import CONFIRMED, arrays, claimed, journal, npz, released, report, send_images, training
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -198,11 +198,9 @@ OWNERS_REPORT = report("owner")
 @pytest.fixture
 def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
     """A job that has succeeded; another one failed and left records in a private file."""
-    found: str = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    succeed(services, found, tmp_path)
+    found = released(client, tmp_path, dataset_id)
     failed = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    lease = leases.claim(services.database, failed, "test", 30)
-    assert lease is not None
+    lease = claimed(services, failed)
     services.artifacts.put(lease, "seen", b"".join(RECORDS), releasable=False, media_type="text/plain")
     leases.finish(services.database, lease, JobState.FAILED, {"type": "x"})
     return found

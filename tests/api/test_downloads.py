@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from api_builders import NUM_CLASSES, SIDE, bearer, gaussian, report, succeed, training
+from api_builders import NUM_CLASSES, SIDE, bearer, gaussian, released, report, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -27,11 +27,9 @@ PACKED = 50
 
 
 @pytest.fixture
-def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
+def job_id(client: TestClient, dataset_id: str, tmp_path: Path) -> str:
     """A job that has succeeded with 50 packed images."""
-    found: str = client.post("/v1/jobs", json=training(dataset_id, synthetic_images=PACKED)).json()["id"]
-    succeed(services, found, tmp_path)
-    return found
+    return released(client, tmp_path, dataset_id, synthetic_images=PACKED)
 
 
 def decode_entries(content: bytes) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from api_builders import CONFIRMED, bearer, npz, training
+from api_builders import CONFIRMED, bearer, claimed, npz, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -18,7 +18,6 @@ from datalens_service.jobs.execute import execute
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.jobs import leases
 
 MOMENTS = {
     "method": {"name": "moments", "subspace_dimensions": 8},
@@ -46,8 +45,7 @@ def job_id(client: TestClient) -> str:
 
 def work(services: Services, job_id: str, look: Callable[[], None]) -> None:
     """Do the job; look at it when its evaluation begins."""
-    lease = leases.claim(services.database, job_id, "test", 600)
-    assert lease is not None
+    lease = claimed(services, job_id)
     outcomes: list[BaseException | None] = []
 
     def observe(phase: str, _value: int, _maximum: int) -> None:

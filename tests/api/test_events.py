@@ -5,7 +5,7 @@ import threading
 from datetime import timedelta
 from typing import Any
 
-from api_builders import training
+from api_builders import claimed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -26,8 +26,7 @@ def submitted(client: TestClient, dataset_id: str, **spec: Any) -> dict[str, Any
 
 def finished(services: Services, job_id: str) -> None:
     """A job that spent a third, was cancelled, and told of it: created, started, progress, cancelled."""
-    lease = leases.claim(services.database, job_id, "test", 30)
-    assert lease is not None
+    lease = claimed(services, job_id)
     with services.database.transaction() as session:
         ledger.charge(session, job_id, lease.token, 0, "test", jobs.get(services.database, job_id).reserved_units // 3)
     leases.progress(services.database, lease, "training", 1, 3)
@@ -106,7 +105,7 @@ def test_events_hold_public_numbers_and_nothing_else(client: TestClient, service
         assert len(item["created_at"]) == len("2026-01-01T00:00:00Z")
 
 
-def test_pause_and_resume(client: TestClient, services: Services, dataset_id: str) -> None:
+def test_pause_and_resume(client: TestClient, dataset_id: str) -> None:
     job = submitted(client, dataset_id)
     paused = client.post(job["links"]["pause"])
     assert (paused.status_code, paused.json()["state"]) == (202, "paused")
@@ -155,8 +154,7 @@ def test_list_is_narrowed(client: TestClient, services: Services, dataset_id: st
 
 def test_estimate_is_there_once_steps_were_made(client: TestClient, services: Services, dataset_id: str) -> None:
     job = submitted(client, dataset_id)
-    lease = leases.claim(services.database, job["id"], "test", 30)
-    assert lease is not None
+    lease = claimed(services, job["id"])
     leases.progress(services.database, lease, "training", 0, 4)
     leases.progress(services.database, lease, "training", 2, 4)
     shown = client.get(job["links"]["self"]).json()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import NUM_CLASSES, SIDE, gaussian, succeed, training
+from api_builders import NUM_CLASSES, SIDE, gaussian, released
 from safetensors.numpy import save
 from starlette.testclient import TestClient
 
@@ -20,9 +20,8 @@ SCHEMA = Schema(
 
 
 @pytest.fixture
-def made_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
-    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    succeed(services, job_id, tmp_path)
+def made_id(client: TestClient, dataset_id: str, tmp_path: Path) -> str:
+    job_id = released(client, tmp_path, dataset_id)
     return released_models.build_id(job_id)
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from api_builders import training
+from api_builders import claimed, training
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
@@ -80,8 +80,7 @@ def test_a_job_that_waits_says_what_is_in_the_way(client: TestClient, services: 
     assert "GPU" in str(explain_waiting(on_gpu, {}, nobody, later))
     assert explain_waiting(waiting, {"disk": "It is full."}, nobody) == "It is full."
     assert "memory" in str(explain_waiting(replace(waiting, attempts=1), {}, nobody))
-    lease = leases.claim(services.database, first["id"], "test", 30)
-    assert lease is not None
+    claimed(services, first["id"])
     assert "other jobs" in client.get(f"/v1/jobs/{second['id']}").json()["waiting_reason"]
     home = client.post("/sign-in", data={"key": client.headers["Authorization"].removeprefix("Bearer ")})
     assert home.status_code == 200
@@ -124,8 +123,7 @@ def test_job_is_accepted_with_its_budget_reserved(client: TestClient, dataset_id
 
 def test_spending_is_shown_rounded_up(client: TestClient, services: Services, dataset_id: str) -> None:
     job = client.post("/v1/jobs", json=training(dataset_id)).json()
-    lease = leases.claim(services.database, job["id"], "test", 30)
-    assert lease is not None
+    lease = claimed(services, job["id"])
     units = job["cost"]["units"] // 3
     with services.database.transaction() as session:
         ledger.charge(session, job["id"], lease.token, 0, "test", units)
@@ -150,8 +148,7 @@ def test_spending_is_shown_rounded_up(client: TestClient, services: Services, da
 
 def test_failed_job_shows_its_problem(client: TestClient, services: Services, dataset_id: str) -> None:
     job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    lease = leases.claim(services.database, job_id, "test", 30)
-    assert lease is not None
+    lease = claimed(services, job_id)
     leases.finish(services.database, lease, JobState.FAILED, leases.WORKER_LOST)
     reply = client.get(f"/v1/jobs/{job_id}")
     error = reply.json()["error"]
@@ -213,7 +210,7 @@ def test_no_job_pushes_in_front_unless_the_operator_allows_it(
     assert client.post("/v1/jobs", json={**urgent, "priority": 10}).status_code == 422
 
 
-def test_list_of_jobs_reads_no_plan_of_releases(client: TestClient, services: Services, dataset_id: str) -> None:
+def test_list_of_jobs_reads_no_plan_of_releases(client: TestClient, dataset_id: str) -> None:
     client.post("/v1/jobs", json=training(dataset_id))
     statements: list[str] = []
 

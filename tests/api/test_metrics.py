@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import httpx2
 import pytest
-from api_builders import another_caller, npz, training
+from api_builders import another_caller, claimed, npz, training
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
@@ -61,8 +61,7 @@ def test_jobs_queue_and_budget_follow_the_database(client: TestClient, services:
     assert before["datalens_queue_oldest_seconds", ""] >= 0
     assert before["datalens_epsilon_spent", dataset_id] == 0
 
-    lease = leases.claim(services.database, first, "test", 30)
-    assert lease is not None
+    lease = claimed(services, first)
     account = JobAccount(services.database, first, lease.token)
     account.charge(0, "moments", 10**12)
     account.charge(1, "moments", 10**12)
@@ -117,8 +116,7 @@ def test_metrics_are_not_for_strangers(client: TestClient) -> None:
 def test_failures_have_a_reason_and_jobs_without_a_worker_are_counted(
     client: TestClient, services: Services, dataset_id: str
 ) -> None:
-    lease = leases.claim(services.database, submitted(client, dataset_id, 1.0), "test", 30)
-    assert lease is not None
+    lease = claimed(services, submitted(client, dataset_id, 1.0))
     assert scraped(client)["datalens_jobs_without_worker", ""] == 0
     leases.renew(services.database, dataclasses.replace(lease, seconds=-1))
     assert scraped(client)["datalens_jobs_without_worker", ""] == 1

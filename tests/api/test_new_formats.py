@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from api_builders import send_images, succeed, training
+from api_builders import released, send_images
 from starlette.testclient import TestClient
 
 import datalens_service
@@ -55,10 +55,8 @@ def run_here(module: str, *arguments: object, seconds: int) -> None:
 
 
 @pytest.fixture
-def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
-    submitted: str = client.post("/v1/jobs", json=training(dataset_id, synthetic_images=20)).json()["id"]
-    succeed(services, submitted, tmp_path, EXAMPLE_PROOF["card"])
-    return submitted
+def job_id(client: TestClient, dataset_id: str, tmp_path: Path) -> str:
+    return released(client, tmp_path, dataset_id, synthetic_images=20, card=EXAMPLE_PROOF["card"])
 
 
 def downloaded(client: TestClient, path: str, **params: Any) -> Any:

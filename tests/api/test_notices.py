@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, another_caller, arrays, npz, send_images, succeed, training
+from api_builders import CONFIRMED, another_caller, arrays, npz, released, send_images, training
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -78,8 +78,7 @@ def test_notices_are_for_the_owner_and_nowhere_else(
     direct = send_images(client, folders()).json()["id"]
     later = register(client, folders())
     settled(client, later)
-    job_id = client.post("/v1/jobs", json=training(direct)).json()["id"]
-    succeed(services, job_id, tmp_path)
+    job_id = released(client, tmp_path, direct)
     shown = [client.get(path, params=params).text for path, params in _reads(direct, later, job_id)]
     for role in (Role.OPERATOR, Role.CONSUMER):
         as_role = another_caller(client, KeyRequest(role.value, role=role))

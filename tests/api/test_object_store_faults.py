@@ -9,7 +9,7 @@ from pathlib import Path
 
 import boto3
 import pytest
-from api_builders import send_images, training
+from api_builders import claimed, send_images, training
 from s3fs import S3FileSystem
 from starlette.testclient import TestClient
 
@@ -59,8 +59,7 @@ def job_id(client: TestClient, dataset_id: str) -> str:
 
 def run(services: Services, job_id: str) -> JobState:
     """The state of the job after one process has tried it."""
-    lease = leases.claim(services.database, job_id, "test", 600)
-    assert lease is not None
+    lease = claimed(services, job_id)
     try:
         return execute(services.database, services.artifacts, services.settings, lease).state
     except StoreUnavailable:

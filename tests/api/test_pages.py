@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import CONFIRMED, journal, npz, send_images, succeed, training
+from api_builders import CONFIRMED, claimed, journal, npz, send_images, succeed, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
@@ -191,8 +191,7 @@ def test_a_job_in_each_of_its_states(visitor: TestClient, services: Services, da
     assert visitor.get(f"/jobs/{other}/report").status_code == 409
 
     failed = submit(visitor, dataset_id)
-    lease = leases.claim(services.database, failed, "test", 30)
-    assert lease is not None
+    lease = claimed(services, failed)
     leases.finish(services.database, lease, JobState.FAILED, {"type": "/problems/out-of-memory"})
     assert "memory does not suffice" in visitor.get(f"/jobs/{failed}").text
 
@@ -201,8 +200,7 @@ def test_samples_of_a_running_job_are_shown_if_they_are_releasable(
     visitor: TestClient, services: Services, dataset_id: str
 ) -> None:
     job_id = submit(visitor, dataset_id)
-    lease = leases.claim(services.database, job_id, "test", 30)
-    assert lease is not None
+    lease = claimed(services, job_id)
     assert "Samples so far" not in visitor.get(f"/jobs/{job_id}").text
     assert visitor.get(f"/jobs/{job_id}/samples.png").status_code == 404
     services.artifacts.put(lease, "samples.png", b"\x89PNG", releasable=True, media_type="image/png")
@@ -250,9 +248,7 @@ def test_a_raised_ledger_has_shares_of_the_new_limit(visitor: TestClient, servic
     assert {kind for kind in EntryKind if kind not in _MEANINGS} == set()
 
 
-def test_a_long_ledger_comes_in_pages_with_the_receipt_on_each(
-    visitor: TestClient, services: Services, dataset_id: str
-) -> None:
+def test_a_long_ledger_comes_in_pages_with_the_receipt_on_each(visitor: TestClient, dataset_id: str) -> None:
     for _ in range(30):
         visitor.post(f"/v1/jobs/{submit(visitor, dataset_id)}:cancel")
     assert visitor.delete(f"/v1/datasets/{dataset_id}").status_code in (200, 204)
@@ -447,7 +443,7 @@ def test_an_address_without_anything_is_a_page_for_browsers(visitor: TestClient)
         assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
 
 
-def test_a_job_lists_what_happened_to_it(visitor: TestClient, services: Services, dataset_id: str) -> None:
+def test_a_job_lists_what_happened_to_it(visitor: TestClient, dataset_id: str) -> None:
     job_id = submit(visitor, dataset_id)
     visitor.post(f"/v1/jobs/{job_id}:pause")
     page = text_of(visitor.get(f"/jobs/{job_id}").text)

@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, REHEARSAL, a_classifier, found_by_attacks, npz, routes, succeed, training
+from api_builders import (
+    CONFIRMED,
+    REHEARSAL,
+    a_classifier,
+    claimed,
+    found_by_attacks,
+    npz,
+    released,
+    routes,
+)
 from starlette.testclient import TestClient
 from test_isolation import OPERATIONS, call
 
@@ -72,12 +81,10 @@ class House:
 
 @pytest.fixture
 def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> House:
-    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    succeed(services, job_id, tmp_path)
+    job_id = released(client, tmp_path, dataset_id)
     classifier = a_classifier(client, services, dataset_id)
     audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL, attacked_job_id=job_id)
-    lease = leases.claim(services.database, audit.job.id, "worker", 60)
-    assert lease is not None
+    lease = claimed(services, audit.job.id)
     audits.store_result(services.database, lease, found_by_attacks(COUNT), str(COUNT).encode())
     leases.finish(services.database, lease, JobState.SUCCEEDED)
     with services.database.transaction() as session:

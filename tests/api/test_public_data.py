@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import send_images
+from api_builders import send_images, work_off
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.data.digits import digits
-from datalens_service.jobs.execute import execute
 from datalens_service.proof import release_verification
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import DatasetRow
 from tests.api.test_classifier_job import done, saved
@@ -118,9 +116,7 @@ def test_what_became_private_after_all_is_not_read(
     with services.database.transaction() as session:
         row = session.get_one(DatasetRow, public)
         row.schema = {**row.schema, "records_are_public": False}
-    lease = leases.claim(services.database, job_id, "test", 600)
-    assert lease is not None
-    job = execute(services.database, services.artifacts, services.settings, lease)
+    job = work_off(services, job_id)
     assert job.state == JobState.FAILED
     assert job.charged_units == 0
 

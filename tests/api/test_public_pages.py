@@ -10,7 +10,7 @@ from pathlib import Path
 
 import api_builders
 import pytest
-from api_builders import npz, one_of_everything, report_of, succeed, training
+from api_builders import npz, one_of_everything, released, report_of
 from starlette.testclient import TestClient
 from test_root_path import FOLDER, paths
 
@@ -33,8 +33,7 @@ def pages(
     reports = {view: report_of(view, dict.fromkeys(METRICS, 1.0)) for view in ("owner", "releasable")}
     monkeypatch.setattr(api_builders, "report", reports.__getitem__)
     ids = one_of_everything(client, services, dataset_id, tmp_path)
-    other = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    succeed(services, other, tmp_path)
+    other = released(client, tmp_path, dataset_id)
     waiting = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "1"}).json()["id"]
     client.post("/sign-in", data={"key": keys.create(services.database, "browser")[1]})
     places = [path.format_map({**ids, "slug": "not-found", "name": "", "granted": ""}) for path in paths("GET")]

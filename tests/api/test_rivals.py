@@ -4,15 +4,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from api_builders import work_off
 from sqlalchemy import update
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from api.deps import Services
 from datalens_service.cli.app import app
-from datalens_service.jobs.execute import execute
 from datalens_service.methods.voting.rivals import RIVALS
-from datalens_service.store.jobs import leases
 from datalens_service.store.tables import JobRow
 
 VOTES: Final = {"num_teachers": 8, "images_per_step": 4, "steps": 2, "teacher_batch": 4, "z_dim": 4}
@@ -52,9 +51,7 @@ def test_a_job_of_a_former_method_is_read_found_run_and_cloned(
     with services.database.transaction() as session:
         stored = {**asked["spec"], "method": STORED[method]}
         session.execute(update(JobRow).where(JobRow.id == asked["id"]).values(spec=stored))
-    lease = leases.claim(services.database, asked["id"], "test", 600)
-    assert lease is not None
-    execute(services.database, services.artifacts, services.settings, lease)
+    work_off(services, asked["id"])
     job = client.get(f"/v1/jobs/{asked['id']}").json()
     assert job["state"] == "succeeded", job["error"]
     assert job["spec"] == asked["spec"]
@@ -76,15 +73,13 @@ def test_the_release_of_a_rival_verifies(
     }  # fmt: skip
     reply = client.post("/v1/jobs", json={"dataset_id": dataset_id, "spec": spec})
     assert reply.status_code == 202, reply.text
-    lease = leases.claim(services.database, reply.json()["id"], "test", 600)
-    assert lease is not None
-    execute(services.database, services.artifacts, services.settings, lease)
-    job = client.get(f"/v1/jobs/{lease.job_id}").json()
+    done = work_off(services, reply.json()["id"])
+    job = client.get(f"/v1/jobs/{done.id}").json()
     assert job["state"] == "succeeded", job["error"]
     assert 9.9 < job["privacy"]["epsilon_spent"] <= 10.0
 
     archive = tmp_path / "release.zip"
-    archive.write_bytes(client.get(f"/v1/jobs/{lease.job_id}/dataset", params={"format": "npz"}).content)
+    archive.write_bytes(client.get(f"/v1/jobs/{done.id}/dataset", params={"format": "npz"}).content)
     verdict = CliRunner().invoke(app, ["verify", str(archive)])
     assert verdict.exit_code == 0, verdict.output
     assert "Everything above holds." in verdict.stdout

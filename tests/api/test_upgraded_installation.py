@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api_builders import claimed
 from starlette.testclient import TestClient
 
 from api.main import create_app
@@ -19,7 +20,6 @@ from api.security import signed_urls
 from datalens_service.jobs.execute import execute
 from datalens_service.proof.proof_verification import verify
 from datalens_service.settings import Settings
-from datalens_service.store.jobs import leases
 from datalens_service.store.ledger.recovery import check_against_log
 
 ARCHIVE = Path(__file__).parents[1] / "store" / "version_1_0_0" / "installation.tar.xz"
@@ -71,8 +71,7 @@ def test_addresses_open_until_their_end(
 def test_the_job_that_waited_runs_and_is_paid_from_what_was_left(upgraded: TestClient, seen: dict[str, Any]) -> None:
     services = upgraded.app.state.services
     spent = seen["answers"][f"/v1/datasets/{seen['dataset']}/privacy"]["epsilon_spent"]
-    lease = leases.claim(services.database, seen["waiting"], "test", 600)
-    assert lease is not None
+    lease = claimed(services, seen["waiting"])
     assert execute(services.database, services.artifacts, services.settings, lease).state == "succeeded"
     account = upgraded.get(f"/v1/datasets/{seen['dataset']}/privacy").json()
     assert spent < account["epsilon_spent"] <= account["epsilon_limit"]

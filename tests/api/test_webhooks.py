@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from api_builders import training
+from api_builders import claimed, training
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from starlette.testclient import TestClient
 
@@ -82,8 +82,7 @@ def test_events_that_are_wanted_become_thin_messages(client: TestClient, service
     hook = made(client, events=["job.created", "job.cancelled"])
     other = made(client)
     job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    lease = leases.claim(services.database, job_id, "test", 30)
-    assert lease is not None
+    lease = claimed(services, job_id)
     leases.progress(services.database, lease, "training", 1, 3)
     leases.finish(services.database, lease, JobState.CANCELLED)
     found = deliveries(client, hook)
@@ -289,6 +288,6 @@ def test_the_secret_is_shown_once(client: TestClient) -> None:
 
 
 def _send(services: Services, now: datetime | None = None) -> None:
-    for claimed in webhooks.claim_due(services.database, now=now):
-        status, error = attempt(claimed, allow_private=True)
-        webhooks.settle(services.database, claimed.delivery.id, status=status, error=error, now=now)
+    for due in webhooks.claim_due(services.database, now=now):
+        status, error = attempt(due, allow_private=True)
+        webhooks.settle(services.database, due.delivery.id, status=status, error=error, now=now)
