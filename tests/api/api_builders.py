@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -85,8 +86,22 @@ def found_by_attacks(members: int) -> dict[str, Any]:
 def npz(**replaced: np.ndarray | None) -> bytes:
     """An NPZ upload; name an array to replace it, or None to leave it out."""
     given = {name: value for name, value in {**arrays(), **replaced}.items() if value is not None}
+    return npz_of(**given)
+
+
+def npz_of(**arrays: np.ndarray) -> bytes:
+    """An NPZ file of these arrays alone."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **given)
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """A zip of files by name."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
     return buffer.getvalue()
 
 

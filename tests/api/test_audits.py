@@ -2,7 +2,6 @@
 
 import base64
 import html
-import io
 import json
 import re
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import structlog
-from api_builders import bearer, claimed, found_by_attacks, journal, send_images, succeed, training
+from api_builders import bearer, claimed, found_by_attacks, journal, npz_of, send_images, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -41,9 +40,8 @@ def digits(num_test: int = 297) -> bytes:
     images, labels = (bunch.images * 15).astype(np.uint8), bunch.target.astype(np.int64)
     order = np.random.default_rng(0).permutation(len(labels))
     test, train = order[:num_test], order[num_test:]
-    buffer = io.BytesIO()
-    np.savez(buffer, images=images[train], labels=labels[train], test_images=images[test], test_labels=labels[test])
-    return buffer.getvalue()
+    held_out = {"test_images": images[test], "test_labels": labels[test]}
+    return npz_of(images=images[train], labels=labels[train], **held_out)
 
 
 @pytest.fixture

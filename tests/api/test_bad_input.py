@@ -1,22 +1,20 @@
 """Bad input: a 4xx problem with a stable type, a sentence that says what to change, and nothing left behind."""
 
-import io
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, NUM_CLASSES, NUM_RECORDS, arrays, npz, training
-from PIL import Image
+from api_builders import CONFIRMED, NUM_CLASSES, NUM_RECORDS, arrays, npz, training, zipped
 from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.settings import Settings
 from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow, RecordFingerprintRow
+from tests.data.builders import grey
 
 TABLES = (AccountRow, DatasetRow, JobRow, LedgerEntryRow, RecordFingerprintRow)
 # The owner's words, which no problem may repeat.
@@ -39,13 +37,7 @@ def pickled() -> np.ndarray:
 
 def folder_zip(*sizes: tuple[int, int]) -> bytes:
     """A zip of class folders with one image of each size."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for number, size in enumerate(sizes):
-            image = io.BytesIO()
-            Image.new("L", size).save(image, "PNG")
-            archive.writestr(f"cat/{SECRET}-{number}.png", image.getvalue())
-    return buffer.getvalue()
+    return zipped({f"cat/{SECRET}-{number}.png": grey(size=size) for number, size in enumerate(sizes)})
 
 
 def upload(content: bytes, **fields: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """A private classifier over REST, from digits to an ONNX file, beside a generator from the same account."""
 
-import io
 import json
 import zipfile
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from api_builders import send_images, work_off
+from api_builders import npz_of, send_images, work_off
 from starlette.testclient import TestClient
 
 import datalens_service as datalens
@@ -32,11 +31,9 @@ def data() -> Upload:
 
 
 def uploaded(client: TestClient, data: Upload) -> str:
-    buffer = io.BytesIO()
     splits = {"train_images": data.train.images, "train_labels": data.train.labels}
     assert data.test is not None
-    np.savez(buffer, **splits, test_images=data.test.images, test_labels=data.test.labels)
-    reply = send_images(client, buffer.getvalue())
+    reply = send_images(client, npz_of(**splits, test_images=data.test.images, test_labels=data.test.labels))
     assert reply.status_code == 201, reply.text
     return str(reply.json()["id"])
 
@@ -76,9 +73,7 @@ def test_digits_become_a_private_classifier_that_other_programs_run(
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
     assert np.mean(ours.argmax(axis=1) == labels) > 0.5
 
-    buffer = io.BytesIO()
-    np.savez(buffer, images=images)
-    reply = client.post(job["links"]["predictions"], files={"file": buffer.getvalue()})
+    reply = client.post(job["links"]["predictions"], files={"file": npz_of(images=images)})
     assert reply.status_code == 200, reply.text
     over_rest = np.array([item["probabilities"] for item in reply.json()["items"]])
     np.testing.assert_allclose(over_rest, ours, atol=1e-6)

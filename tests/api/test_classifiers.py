@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import SIDE, arrays, npz, released, succeed_classifier, training
+from api_builders import SIDE, arrays, npz, npz_of, released, succeed_classifier, training, zipped
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -22,6 +22,7 @@ from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.released_models import CLASSIFIER
+from tests.data import builders
 from tests.models.toy_models import Brightness
 
 SCHEMA = Schema(channels=1, height=SIDE, width=SIDE, class_names=("0", "1", "2", "3"), num_units=200)
@@ -61,23 +62,7 @@ def predicted(client: TestClient, classifier_id: str, **request: Any) -> dict[st
 
 
 def encoded(pixels: np.ndarray, kind: str = "PNG") -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, kind)
-    return buffer.getvalue()
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
-
-
-def alone(**named: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, **named)
-    return buffer.getvalue()
+    return builders.encoded(Image.fromarray(pixels), kind)
 
 
 def test_a_job_leaves_a_classifier(client: TestClient, job_id: str, classifier_id: str) -> None:
@@ -117,8 +102,8 @@ def test_predictions_are_the_same_in_every_format(client: TestClient, classifier
     expected = Brightness(SCHEMA).predict(IMAGES[..., np.newaxis])
     pictures = {f"{index}.png": encoded(image) for index, image in enumerate(IMAGES)}
     requests = {
-        "npz": {"files": {"file": alone(images=IMAGES)}},
-        "npz x": {"files": {"file": alone(x=IMAGES)}},
+        "npz": {"files": {"file": npz_of(images=IMAGES)}},
+        "npz x": {"files": {"file": npz_of(x=IMAGES)}},
         "zip": {"files": {"file": zipped(pictures)}},
         "json": {"json": {"images": IMAGES.tolist()}},
         "json with a channel": {"json": {"images": IMAGES[..., np.newaxis].tolist()}},
@@ -145,9 +130,9 @@ def test_a_file_that_cannot_be_used_is_refused_with_a_sentence(client: TestClien
         (encoded(np.zeros((SIDE, SIDE, 3), np.uint8)), 422, "grey"),
         (zipped({"a.txt": b"text"}), 422, "PNG"),
         (zipped({}), 422, "PNG"),
-        (alone(images=np.array([[[{}]]], dtype=object)), 422, "objects"),
-        (alone(images=np.zeros((2, SIDE, SIDE), np.uint8), x=np.zeros((2, SIDE, SIDE), np.uint8)), 422, "one array"),
-        (alone(images=np.zeros((1_001, SIDE, SIDE), np.uint8)), 422, "1,000"),
+        (npz_of(images=np.array([[[{}]]], dtype=object)), 422, "objects"),
+        (npz_of(images=np.zeros((2, SIDE, SIDE), np.uint8), x=np.zeros((2, SIDE, SIDE), np.uint8)), 422, "one array"),
+        (npz_of(images=np.zeros((1_001, SIDE, SIDE), np.uint8)), 422, "1,000"),
         (zipped({f"{i}.png": encoded(IMAGES[0]) for i in range(1_001)}), 422, "1,000"),
     ]:
         reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": file})
@@ -186,7 +171,7 @@ def test_images_are_neither_kept_nor_logged(
 
 
 def test_answers_are_for_whoever_asked(client: TestClient, classifier_id: str) -> None:
-    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": alone(images=IMAGES)})
+    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": npz_of(images=IMAGES)})
     assert "no-store" in reply.headers["cache-control"]
 
 
@@ -197,7 +182,7 @@ def test_a_machine_that_cannot_predict_says_so(
         raise WorkerUnavailable("Predicting needs torch.")
 
     monkeypatch.setattr(predictions, "run_program", refuse)
-    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": alone(images=IMAGES)})
+    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": npz_of(images=IMAGES)})
     assert (reply.status_code, reply.json()["detail"]) == (503, "Predicting needs torch.")
 
 

@@ -3,14 +3,12 @@
 Deleting a data set: nothing private stays on the disk, what was released and what was spent do.
 """
 
-import io
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, arrays, claimed, journal, npz, released, report, send_images, training
+from api_builders import CONFIRMED, arrays, claimed, journal, npz, released, report, send_images, training, zipped
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -23,6 +21,7 @@ from datalens_service.settings import Settings
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
+from tests.data.builders import encoded
 
 
 def test_upload_answers_with_the_public_part(client: TestClient) -> None:
@@ -72,14 +71,11 @@ def test_records_are_kept_as_they_came_and_the_upload_is_not(client: TestClient,
 
 
 def test_zip_of_class_folders(client: TestClient) -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for number in range(6):
-            image = io.BytesIO()
-            Image.new("RGB", (8, 8), (number, 0, 0)).save(image, "PNG")
-            folder = "test" if number > 3 else "train"
-            archive.writestr(f"{folder}/{'cat' if number % 2 else 'dog'}/{number}.png", image.getvalue())
-    reply = send_images(client, buffer.getvalue(), epsilon="1")
+    places = [
+        f"{'test' if number > 3 else 'train'}/{'cat' if number % 2 else 'dog'}/{number}.png" for number in range(6)
+    ]
+    images = [encoded(Image.new("RGB", (8, 8), (number, 0, 0))) for number in range(6)]
+    reply = send_images(client, zipped(dict(zip(places, images, strict=True))), epsilon="1")
     body = reply.json()
     assert reply.status_code == 201, reply.text
     assert (body["format"], body["has_test_split"], body["schema"]["channels"]) == ("image_folder", True, 3)

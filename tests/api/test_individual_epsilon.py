@@ -1,6 +1,5 @@
 """Individual ε over REST: the same answer in two worlds that differ in the record, and no trace of the question."""
 
-import io
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, NUM_CLASSES, SIDE, a_classifier, arrays, bearer, npz, training
+from api_builders import CONFIRMED, NUM_CLASSES, SIDE, a_classifier, arrays, bearer, npz, npz_of, training
 from PIL import Image
 from starlette.testclient import TestClient
 from test_two_worlds import freeze, key_of, train, upload
@@ -19,6 +18,7 @@ from datalens_service.mechanisms import GradientSum
 from datalens_service.settings import Settings
 from datalens_service.store.access.roles import Role
 from datalens_service.store.datasets import datasets
+from tests.data.builders import encoded
 
 METHOD = {
     "name": "dp_sgd", "architecture": "linear", "steps": 5, "clip_norm": 30.0, "learning_rate": 0.01,
@@ -26,12 +26,6 @@ METHOD = {
 }  # fmt: skip
 SPEC = {"method": METHOD, "epsilon": 4.0, "evaluation": {"enabled": False}}
 IN_ONE, IN_NONE = arrays()["images"][0], arrays(7)["images"][0]
-
-
-def png(pixels: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def asked(client: TestClient, job_id: str, image: np.ndarray, label: int = 0) -> bytes:
@@ -100,9 +94,7 @@ def test_an_individual_epsilon_is_realised_and_at_most_that_of_the_job(job: tupl
 def test_every_way_to_send_a_record_gives_the_same_answer(job: tuple[TestClient, str]) -> None:
     client, job_id = job
     expected = asked(client, job_id, IN_ONE, 2)
-    buffer = io.BytesIO()
-    np.savez(buffer, images=IN_ONE[None])
-    for content in (png(IN_ONE), buffer.getvalue()):
+    for content in (encoded(Image.fromarray(IN_ONE)), npz_of(images=IN_ONE[None])):
         reply = client.post(f"/v1/jobs/{job_id}/individual-epsilon", files={"file": content}, data={"label": "2"})
         assert (reply.status_code, reply.content) == (200, expected), reply.text
 
@@ -111,7 +103,9 @@ def test_every_way_to_send_a_record_gives_the_same_answer(job: tuple[TestClient,
 def test_a_label_that_is_no_class_is_refused(job: tuple[TestClient, str], label: str | None, word: str) -> None:
     client, job_id = job
     data = {} if label is None else {"label": label}
-    reply = client.post(f"/v1/jobs/{job_id}/individual-epsilon", files={"file": png(IN_ONE)}, data=data)
+    reply = client.post(
+        f"/v1/jobs/{job_id}/individual-epsilon", files={"file": encoded(Image.fromarray(IN_ONE))}, data=data
+    )
     assert reply.status_code == 422, reply.text
     assert word in reply.text
 

@@ -1,13 +1,11 @@
 """Notices on an upload: what they say, and that nobody but the owner of the records hears them."""
 
-import io
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, another_caller, arrays, npz, released, send_images, training
+from api_builders import CONFIRMED, another_caller, arrays, npz, released, send_images, training, zipped
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -21,6 +19,7 @@ from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.datasets import datasets
 from datalens_service.store.tables import Base
+from tests.data.builders import encoded
 
 SECRET = "patient-4711"  # noqa: S105
 
@@ -28,18 +27,13 @@ SECRET = "patient-4711"  # noqa: S105
 def folders() -> bytes:
     """Twenty records in two classes, and whatever is worth a notice under a secret name."""
     rng = np.random.default_rng(7)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for number in range(20):
-            pixels = rng.integers(0, 256, (8, 8), dtype=np.uint8) * (number != 3)
-            exif = Image.Exif()
-            exif[0x0112] = 3 if number == 5 else 1
-            image = io.BytesIO()
-            Image.fromarray(pixels).save(image, "PNG", exif=exif)
-            archive.writestr(f"train/{number % 2}/{SECRET}-{number}.png", image.getvalue())
-        archive.writestr(f"val/0/{SECRET}.png", image.getvalue())
-        archive.writestr(f"train/0/.{SECRET}/hidden.png", image.getvalue())
-    return buffer.getvalue()
+    files = {}
+    for number in range(20):
+        pixels = rng.integers(0, 256, (8, 8), dtype=np.uint8) * (number != 3)
+        exif = Image.Exif()
+        exif[0x0112] = 3 if number == 5 else 1
+        image = files[f"train/{number % 2}/{SECRET}-{number}.png"] = encoded(Image.fromarray(pixels), exif=exif)
+    return zipped({**files, f"val/0/{SECRET}.png": image, f"train/0/.{SECRET}/hidden.png": image})
 
 
 NOTICED = {

@@ -1,32 +1,27 @@
 """Images of many sizes and kinds go in as they are, where their owner asks for one size."""
 
-import io
-import zipfile
 from typing import Any
 
 import numpy as np
-from api_builders import CONFIRMED, send_images
+from api_builders import CONFIRMED, npz_of, send_images, zipped
 from PIL import Image
 from starlette.testclient import TestClient
 
 from datalens_service.data.notices import NoticeCode
+from tests.data.builders import encoded, grey
 from tests.data.dicom_files import dicom
 
 
 def mixed(records: int = 12) -> bytes:
     """Class folders with patients: photographs of several sizes and modes, a TIFF and a DICOM file."""
-    rng, buffer = np.random.default_rng(3), io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for number in range(records):
-            pixels = rng.integers(0, 256, (20 + number, 30, 3), dtype=np.uint8)
-            mode, kind = [("RGB", "JPEG"), ("RGBA", "PNG"), ("CMYK", "TIFF")][number % 3]
-            image = io.BytesIO()
-            Image.fromarray(pixels).convert(mode).save(image, kind)
-            suffix = {"JPEG": "jpg", "PNG": "png", "TIFF": "tif"}[kind]
-            archive.writestr(f"{'ab'[number % 2]}/p{number // 2}/{number}.{suffix}", image.getvalue())
-        scan = rng.integers(0, 4096, (64, 48), dtype=np.int16)
-        archive.writestr("a/p99/scan.dcm", dicom(scan, WindowCenter="2048", WindowWidth="4096"))
-    return buffer.getvalue()
+    rng, files = np.random.default_rng(3), {}
+    for number in range(records):
+        pixels = rng.integers(0, 256, (20 + number, 30, 3), dtype=np.uint8)
+        mode, kind, suffix = [("RGB", "JPEG", "jpg"), ("RGBA", "PNG", "png"), ("CMYK", "TIFF", "tif")][number % 3]
+        image = encoded(Image.fromarray(pixels).convert(mode), kind)
+        files[f"{'ab'[number % 2]}/p{number // 2}/{number}.{suffix}"] = image
+    scan = rng.integers(0, 4096, (64, 48), dtype=np.int16)
+    return zipped({**files, "a/p99/scan.dcm": dicom(scan, WindowCenter="2048", WindowWidth="4096")})
 
 
 def upload(client: TestClient, **form: Any) -> Any:
@@ -60,12 +55,11 @@ def test_mixed_images_become_one_size_and_the_answer_says_what_was_changed(clien
 
 def scans(*patients: str) -> bytes:
     """DICOM files in class folders, each of a patient; other patients have other images."""
-    rng, buffer = np.random.default_rng(list("".join(patients).encode())), io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for number, patient in enumerate(patients):
-            scan = rng.integers(0, 256, (8, 8), dtype=np.uint8)
-            archive.writestr(f"{'ab'[number % 2]}/{number}.dcm", dicom(scan, PatientID=patient))
-    return buffer.getvalue()
+    rng, files = np.random.default_rng(list("".join(patients).encode())), {}
+    for number, patient in enumerate(patients):
+        scan = rng.integers(0, 256, (8, 8), dtype=np.uint8)
+        files[f"{'ab'[number % 2]}/{number}.dcm"] = dicom(scan, PatientID=patient)
+    return zipped(files)
 
 
 def test_the_patient_id_of_a_dicom_file_becomes_its_group(client: TestClient) -> None:
@@ -89,13 +83,7 @@ def test_a_refusal_names_the_setting(client: TestClient) -> None:
     assert reply.status_code == 422
     assert "prepare_size" in reply.json()["detail"]
     assert {file["name"] for file in reply.json()["bad_files"]} >= {"a/p1/2.tif", "a/p99/scan.dcm"}
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for side in (8, 9):
-            image = io.BytesIO()
-            Image.new("L", (side, side)).save(image, "PNG")
-            archive.writestr(f"{side}/1.png", image.getvalue())
-    reply = send_images(client, buffer.getvalue())
+    reply = send_images(client, zipped({f"{side}/1.png": grey(size=(side, side)) for side in (8, 9)}))
     assert reply.status_code == 422
     assert "prepare_size" in reply.json()["detail"]
 
@@ -114,8 +102,6 @@ def test_settings_that_make_no_sense_are_refused(client: TestClient) -> None:
 
 
 def test_arrays_are_prepared_too(client: TestClient) -> None:
-    buffer = io.BytesIO()
-    np.savez(buffer, images=np.zeros((20, 8, 8), np.uint8), labels=np.arange(20) % 2)
-    form = {**CONFIRMED, "epsilon": "10", "prepare_size": "16"}
-    reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data=form)
+    arrays = npz_of(images=np.zeros((20, 8, 8), np.uint8), labels=np.arange(20) % 2)
+    reply = send_images(client, arrays, prepare_size="16")
     assert (reply.json()["schema"]["width"], reply.json()["schema"]["height"]) == (16, 16)

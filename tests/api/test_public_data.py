@@ -1,14 +1,13 @@
 """Jobs that start from images their owner declared public: who may be used, and what is said of them."""
 
 import html
-import io
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import send_images, work_off
+from api_builders import npz_of, send_images, work_off
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -27,9 +26,7 @@ LICENCE = "CC-BY-4.0, by {those} who wrote them"
 
 
 def send(client: TestClient, images: np.ndarray, labels: np.ndarray, **form: str) -> Any:
-    buffer = io.BytesIO()
-    np.savez(buffer, images=images, labels=labels)
-    return send_images(client, buffer.getvalue(), **form)
+    return send_images(client, npz_of(images=images, labels=labels), **form)
 
 
 @pytest.fixture
@@ -87,10 +84,8 @@ def test_a_job_learns_from_public_images_and_says_so(
 
 
 def accuracy(client: TestClient, job: dict[str, Any]) -> float:
-    buffer = io.BytesIO()
     test = digits().train
-    np.savez(buffer, images=test.images[:400])
-    answer = client.post(job["links"]["predictions"], files={"file": buffer.getvalue()}).json()
+    answer = client.post(job["links"]["predictions"], files={"file": npz_of(images=test.images[:400])}).json()
     probabilities = np.array([item["probabilities"] for item in answer["items"]])
     return float((probabilities.argmax(axis=1) == test.labels[:400]).mean())
 

@@ -1,14 +1,12 @@
 """Between reading an upload and opening its budget: its owner sees the class names, and nobody else anything."""
 
-import io
 import json
-import zipfile
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, another_caller, arrays, bearer, npz, send_images, training
+from api_builders import CONFIRMED, another_caller, arrays, bearer, npz, send_images, training, zipped
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -22,6 +20,7 @@ from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.tables import Base
+from tests.data.builders import encoded
 
 SECRET = "kind-of-mark-"  # noqa: S105
 PATIENTS = 5
@@ -32,15 +31,11 @@ WAYS = ("in one request", "in pieces")
 
 def by_patient(seed: int = 0, prefix: str = SECRET) -> bytes:
     """Folders of persons, which read as class folders; one image of each to test on, and a split that is ignored."""
-    rng, buffer = np.random.default_rng(seed), io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for number in range(4 * PATIENTS):
-            image = io.BytesIO()
-            Image.fromarray(rng.integers(0, 256, (8, 6), dtype=np.uint8)).save(image, "PNG")
-            split = "test" if number < PATIENTS else "train"
-            archive.writestr(f"{split}/{prefix}{number % PATIENTS}/{number}.png", image.getvalue())
-        archive.writestr(f"val/{prefix}0/unused.png", image.getvalue())
-    return buffer.getvalue()
+    rng, files = np.random.default_rng(seed), {}
+    for number in range(4 * PATIENTS):
+        image = encoded(Image.fromarray(rng.integers(0, 256, (8, 6), dtype=np.uint8)))
+        files[f"{'test' if number < PATIENTS else 'train'}/{prefix}{number % PATIENTS}/{number}.png"] = image
+    return zipped({**files, f"val/{prefix}0/unused.png": image})
 
 
 def waiting(client: TestClient, way: str = WAYS[0], content: bytes | None = None, **form: Any) -> str:

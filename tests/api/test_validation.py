@@ -4,11 +4,10 @@ import io
 import json
 import threading
 import time
-import zipfile
 from typing import Any
 
 import pytest
-from api_builders import arrays, bearer, journal, npz, send_images, training
+from api_builders import arrays, bearer, journal, npz, send_images, training, zipped
 from PIL import Image, PngImagePlugin
 from starlette.testclient import TestClient
 from test_uploads import TUS, begin, piece
@@ -21,6 +20,7 @@ from datalens_service.proof.hash_chain import Entry
 from datalens_service.settings import Settings
 from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
+from tests.data.builders import grey
 
 SECRET = "patient-4711"  # noqa: S105
 PATIENCE = 120
@@ -49,14 +49,10 @@ def settled(client: TestClient, dataset_id: str) -> dict[str, Any]:
 
 
 def folder(*damaged: int, images: int = 8) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for number in range(images):
-            image = io.BytesIO()
-            Image.new("L", (8, 8), number).save(image, "PNG")
-            content = image.getvalue()[:-30] if number in damaged else image.getvalue()
-            archive.writestr(f"{'ab'[number % 2]}/{SECRET}-{number}.png", content)
-    return buffer.getvalue()
+    return zipped({
+        f"{'ab'[number % 2]}/{SECRET}-{number}.png": grey(number)[: -30 if number in damaged else None]
+        for number in range(images)
+    })  # fmt: skip
 
 
 def validated(client: TestClient, dataset_id: str) -> dict[str, Any]:

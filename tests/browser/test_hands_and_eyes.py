@@ -1,15 +1,13 @@
 """Without a mouse, without light, without a connection, without a session."""
 
-import io
 import json
-import zipfile
 from pathlib import Path
 
 import pytest
-from PIL import Image
 from playwright.sync_api import Route, expect
 
 from tests.browser.visitor import Visitor
+from tests.data.builders import grey, write_zip
 
 pytestmark = pytest.mark.browser
 
@@ -133,14 +131,9 @@ def test_an_upload_goes_on_after_a_lost_connection(owner: Visitor, upload: Path)
 
 def test_files_that_cannot_be_used_are_named(owner: Visitor, tmp_path: Path) -> None:
     page = owner.page
-    archive = tmp_path / "pets.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        for number in range(4):
-            picture = io.BytesIO()
-            Image.new("L", (8, 8), number).save(picture, "PNG")
-            file.writestr(f"cat/{number}.png", picture.getvalue())
-        file.writestr("dog/one.png", b"not a picture")
-        file.writestr("dog/two.png", b"not one either")
+    cats = {f"cat/{number}.png": grey(number) for number in range(4)}
+    dogs = {"dog/one.png": b"not a picture", "dog/two.png": b"not one either"}
+    archive = write_zip(tmp_path / "pets.zip", cats | dogs)
     page.goto("/datasets/new")
     page.locator("#file").set_input_files(archive)
     page.get_by_role("button", name="Upload and check").click()

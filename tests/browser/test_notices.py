@@ -1,7 +1,5 @@
 """What an upload was read as, in words on the page, and a further part that shares its budget."""
 
-import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +8,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser.visitor import Visitor
+from tests.data.builders import encoded, write_zip
 
 pytestmark = pytest.mark.browser
 
@@ -17,13 +16,9 @@ pytestmark = pytest.mark.browser
 def folders(path: Path, seed: int) -> Path:
     """Class folders with a blank image, beside a validation folder."""
     rng = np.random.default_rng(seed)
-    with zipfile.ZipFile(path, "w") as archive:
-        for number in range(20):
-            image = io.BytesIO()
-            Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8) * (number != 0)).save(image, "PNG")
-            archive.writestr(f"train/{number % 2}/{number}.png", image.getvalue())
-        archive.writestr("val/0/unused.png", image.getvalue())
-    return path
+    pixels = [rng.integers(0, 256, (8, 8), dtype=np.uint8) * (number != 0) for number in range(20)]
+    files = {f"train/{number % 2}/{number}.png": encoded(Image.fromarray(one)) for number, one in enumerate(pixels)}
+    return write_zip(path, {**files, "val/0/unused.png": files["train/1/19.png"]})
 
 
 def test_the_page_says_how_an_upload_was_read_and_a_further_part_shares_its_budget(

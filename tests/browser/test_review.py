@@ -1,8 +1,6 @@
 """An upload is shown before its class names become public: on the page that sent it, and on its own."""
 
-import io
 import re
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ from playwright.sync_api import expect
 
 from datalens_service.client import Client
 from tests.browser.visitor import Visitor
+from tests.data.builders import encoded, write_zip
 
 pytestmark = pytest.mark.browser
 
@@ -26,13 +25,9 @@ def ward(number: int) -> str:
 def by_ward(path: Path, seed: int) -> Path:
     """Folders of wards, as a hospital keeps them: read as class folders."""
     rng = np.random.default_rng(seed)
-    with zipfile.ZipFile(path, "w") as archive:
-        for number in range(10 * WARDS):
-            image = io.BytesIO()
-            Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(image, "PNG")
-            archive.writestr(f"train/{ward(number % WARDS)}/{number}.png", image.getvalue())
-        archive.writestr("val/ward aa/unused.png", image.getvalue())
-    return path
+    images = [encoded(Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8))) for _ in range(10 * WARDS)]
+    files = {f"train/{ward(number % WARDS)}/{number}.png": image for number, image in enumerate(images)}
+    return write_zip(path, {**files, "val/ward aa/unused.png": images[-1]})
 
 
 def test_class_names_are_seen_before_they_are_public_and_can_be_discarded(owner: Visitor, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from cli.service import RunningService
 from datalens_service.client import Client
+from tests.data.builders import encoded
 from tests.data.dicom_files import dicom
 
 PATIENTS, SCANS, SIDE = 200, 5, 12
@@ -35,16 +36,12 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for scan in range(SCANS):
             pixels = rng.integers(0, 4000, (SIDE, SIDE), dtype=np.uint16)
             name = f"{patient(number)}/scan_{scan}.{'png' if scan < 3 else 'dcm'}"
-            (folder / name).write_bytes(png(pixels) if scan < 3 else dicom(pixels, PatientID=patient(number)))
+            (folder / name).write_bytes(
+                encoded(Image.fromarray(pixels)) if scan < 3 else dicom(pixels, PatientID=patient(number))
+            )
             rows.append(f"{name},{'pneumonia' if number % 2 else 'normal'},{patient(number)}")
     (folder / "metadata.csv").write_text("\n".join(rows))
     return folder
-
-
-def png(pixels: np.ndarray[Any, Any]) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def contents(data: bytes) -> Iterator[bytes]:

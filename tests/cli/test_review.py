@@ -7,7 +7,6 @@ import contextlib
 import io
 import json
 import subprocess
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from datalens_service.errors import InvalidInput
 from datalens_service.local.local_run import open_local_run
 from datalens_service.store.datasets import datasets
 from ports import free_port
+from tests.data.builders import encoded, write_zip
 
 Run = Callable[..., Result]
 Json = Callable[..., Any]
@@ -39,14 +39,9 @@ FAST = ("--method", "moments", "--images", 20, "--no-evaluation")
 def scans(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Folders of persons, which read as class folders; other images for every test."""
     rng = np.random.default_rng(sum(request.node.name.encode()))
-    path = tmp_path / "scans.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for number in range(60):
-            image = io.BytesIO()
-            Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(image, "PNG")
-            archive.writestr(f"train/{SECRET}{number % 3}/{number}.png", image.getvalue())
-        archive.writestr(f"val/{SECRET}0/unused.png", image.getvalue())
-    return path
+    images = [encoded(Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8))) for _ in range(60)]
+    files = {f"train/{SECRET}{number % 3}/{number}.png": image for number, image in enumerate(images)}
+    return write_zip(tmp_path / "scans.zip", {**files, f"val/{SECRET}0/unused.png": images[-1]})
 
 
 def test_at_a_terminal_the_owner_sees_the_names_and_says_yes(service: RunningService, scans: Path) -> None:

@@ -1,6 +1,5 @@
 """`datalens serve` as a person starts it: first key, one whole job over HTTP, a clean end."""
 
-import io
 import json
 import os
 import pty
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE, RunningService
@@ -23,6 +21,7 @@ from datalens_service.client import Client, ClientError
 from deployments.fork_servers import start_program
 from ports import free_port
 from processes import wait_until_gone
+from tests.data.builders import grey, write_zip
 
 Run = Callable[..., Result]
 Json = Callable[..., Any]
@@ -158,12 +157,8 @@ def test_an_upload_says_how_it_was_read_and_shares_a_budget_that_is_named(
 
 
 def test_a_refused_upload_says_which_files(service: RunningService, tmp_path: Path, datalens: Run) -> None:
-    image = io.BytesIO()
-    Image.new("L", (8, 8)).save(image, "PNG")
-    with zipfile.ZipFile(tmp_path / "halves.zip", "w") as archive:
-        for number in range(60):
-            content = image.getvalue()[: None if number < 30 else -30]
-            archive.writestr(f"{number % 2}/{number}.png", content)
+    halves = {f"{number % 2}/{number}.png": grey()[: None if number < 30 else -30] for number in range(60)}
+    write_zip(tmp_path / "halves.zip", halves)
     refused = datalens(
         "datasets", "upload", "--confirm-classes", "halves.zip", "--epsilon", 1, "--json", *service.access
     )

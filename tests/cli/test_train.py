@@ -1,11 +1,9 @@
 """`datalens train`: from a file to synthetic images, resumed after any end, never paying twice."""
 
-import io
 import json
 import os
 import signal
 import time
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from datalens_service.store.ledger import account_summary, chain_verification
 from datalens_service.store.tables import JobRow, RecordFingerprintRow
 from deployments.fork_servers import start_program
 from deployments.hold import Hold
+from tests.data.builders import encoded, write_zip
 
 Run = Callable[..., Result]
 Json = Callable[..., Any]
@@ -61,13 +60,9 @@ SECRET = "patient-4711"  # noqa: S105
 def secret_folders(path: Path) -> Path:
     """Class folders beside a validation folder with a secret name."""
     rng = np.random.default_rng(11)
-    with zipfile.ZipFile(path, "w") as archive:
-        for number in range(40):
-            image = io.BytesIO()
-            Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(image, "PNG")
-            archive.writestr(f"train/{number % 2}/{number}.png", image.getvalue())
-        archive.writestr(f"val/{SECRET}/1.png", image.getvalue())
-    return path
+    images = [encoded(Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8))) for _ in range(40)]
+    files = {f"train/{number % 2}/{number}.png": image for number, image in enumerate(images)}
+    return write_zip(path, {**files, f"val/{SECRET}/1.png": images[-1]})
 
 
 def test_what_was_ignored_is_said_on_stderr_and_in_no_file(datalens: Run, tmp_path: Path) -> None:
