@@ -11,9 +11,15 @@ from sqlalchemy import create_engine, select, text
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError
+from datalens_service.evaluation.report.build import MethodFacts, Report
+from datalens_service.evaluation.report.document import Product
+from datalens_service.evaluation.report.privacy_statement import first_releases, privacy_statement
+from datalens_service.mechanisms import PlannedRelease
 from datalens_service.methods import Plan
 from datalens_service.proof.hash_chain import Balance, Entry
+from datalens_service.proof.job_proof import AccountProof, build_account_proof
 from datalens_service.services.overview import overview
+from datalens_service.spec import TrainingSpec
 from datalens_service.store.access.usage import count_usage
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
@@ -113,6 +119,34 @@ def journal_of(database: Database, dataset_id: str) -> list[Entry]:
 def verified(database: Database, dataset_id: str) -> Balance:
     with database.session() as session:
         return verify_chain(session, dataset_id)
+
+
+def prove(
+    database: Database, job: Job, spec: TrainingSpec, public: Schema, plan: Plan, steps: int, result: str = "generator"
+) -> AccountProof:
+    """The proof of a job that made so many steps of a plan, and of the account that paid."""
+    releases = tuple(PlannedRelease(mechanism=each.mechanism, count=each.count) for each in plan.releases)
+    made = first_releases(releases, steps)
+    report = Report(
+        product=Product.at_commit(None),
+        dataset_id=job.dataset_id,
+        public_schema=public,
+        method=MethodFacts(name=spec.method.name, spec=spec.model_dump(mode="json"), plan=releases),
+        privacy=privacy_statement(
+            releases=made,
+            units_charged=jobs.get(database, job.id).charged_units,
+            slack_charged=sum(release.slack for release in made),
+            epsilon_limit=spec.epsilon,
+            limit_units=spec.limit_units(public),
+            delta=DELTA,
+            num_units=public.num_units,
+            unit=public.unit,
+            result=result,
+        ),
+        result=result,
+    )
+    state = state_of(database, job.dataset_id)
+    return build_account_proof(job.id, report, journal_of(database, job.dataset_id), state.epsilon, state.delta)
 
 
 def assert_totals_add_up(database: Database) -> None:

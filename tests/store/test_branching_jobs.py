@@ -7,25 +7,20 @@ import pytest
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.errors import BudgetExceeded
-from datalens_service.evaluation.report.build import MethodFacts, Report
-from datalens_service.evaluation.report.document import Product
-from datalens_service.evaluation.report.privacy_statement import first_releases, privacy_statement
-from datalens_service.mechanisms import PlannedRelease
 from datalens_service.methods import Plan
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.proof.hash_chain import EntryKind
-from datalens_service.proof.job_proof import JobProof, build_account_proof
+from datalens_service.proof.job_proof import JobProof
 from datalens_service.proof.proof_verification import verify
 from datalens_service.run import Result, run
 from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger import ledger
 from tests.methods.test_rejection_or_diffusion import CONTENTS, DELTA, DRAWINGS, EPSILON, METHOD, OBJECTS
 
-from .books import claimed, journal_of, new_dataset, new_job, read_account, state_of, verified
+from .books import claimed, journal_of, new_dataset, new_job, prove, read_account, state_of, verified
 from .test_sampled_jobs import seal
 
 SPEC = TrainingSpec(method=METHOD, epsilon=EPSILON, delta=DELTA)
@@ -44,25 +39,7 @@ def submitted(database: Database, dataset: Dataset, plan: Plan) -> Job:
 
 
 def proof_of(database: Database, job: Job, result: Result) -> dict[str, Any]:
-    releases = tuple(PlannedRelease(mechanism=each.mechanism, count=each.count) for each in result.plan.releases)
-    made = first_releases(releases, result.steps_made)
-    report = Report(
-        product=Product.at_commit(None),
-        dataset_id=job.dataset_id,
-        public_schema=DRAWINGS.schema,
-        method=MethodFacts(name=METHOD.name, spec=SPEC.model_dump(mode="json"), plan=releases),
-        privacy=privacy_statement(
-            releases=made,
-            units_charged=jobs.get(database, job.id).charged_units,
-            slack_charged=sum(release.slack for release in made),
-            epsilon_limit=EPSILON,
-            limit_units=SPEC.limit_units(DRAWINGS.schema),
-            delta=DELTA,
-            num_units=DRAWINGS.schema.num_units,
-            unit="record",
-        ),
-    )
-    account = build_account_proof(job.id, report, journal_of(database, job.dataset_id), ACCOUNT_EPSILON, DELTA)
+    account = prove(database, job, SPEC, DRAWINGS.schema, result.plan, result.steps_made)
     return KEY.sign(JobProof.from_account_proof(account).model_dump(mode="json"))
 
 

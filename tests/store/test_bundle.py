@@ -15,25 +15,21 @@ import pytest
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation.report import privacy_statement as statements
-from datalens_service.evaluation.report.build import MethodFacts, Report
-from datalens_service.evaluation.report.document import Product
-from datalens_service.evaluation.report.privacy_statement import first_releases, privacy_statement
 from datalens_service.mechanisms import BoundedSum, Mechanism, PlannedRelease, base
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import Charge as AccountCharge
 from datalens_service.privacy.accounting import cost_units, epsilon_of_charge, mu_of_units, round_up
 from datalens_service.proof.hash_chain import GENESIS, Entry
 from datalens_service.proof.job_charges import Charge, chain_charges, genesis
-from datalens_service.proof.job_proof import AccountProof, JobProof, build_account_proof
+from datalens_service.proof.job_proof import AccountProof, JobProof
 from datalens_service.proof.proof_verification import NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_JOB, Verdict, verify
 from datalens_service.run import run
 from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import jobs
 
-from .books import claimed, images, journal_of, new_dataset, new_job, read_account, schema
+from .books import claimed, images, journal_of, new_dataset, new_job, prove, read_account, schema
 
 CHECKS = ["form", "chain", "totals", "card", "charges", "job", "replace one", "lifetime", "signature"]
 CHECKS_OF_JOB = ["form", "chain", "card", "charges", "job", "replace one", "signature"]
@@ -60,30 +56,7 @@ def real_proof(database: Database, seed: int, *, lost_releases: int = 0) -> Acco
         account.charge(0, first.label(), first.cost())
     labels = np.random.default_rng(seed).integers(0, 2, RECORDS)
     result = run(SPEC, Dataset(public, Split(records, labels), None, b"k" * 32), account=account)
-    releases = tuple(PlannedRelease(mechanism=each.mechanism, count=each.count) for each in plan.releases)
-    report = Report(
-        product=Product.at_commit(None),
-        dataset_id=stored.id,
-        public_schema=public,
-        method=MethodFacts(name="moments", spec=SPEC.model_dump(mode="json"), plan=releases),
-        privacy=privacy_statement(
-            releases=first_releases(releases, result.steps_made),
-            units_charged=jobs.get(database, job.id).charged_units,
-            epsilon_limit=SPEC.epsilon,
-            limit_units=SPEC.limit_units(public),
-            delta=1e-5,
-            num_units=RECORDS,
-            unit="record",
-        ),
-    )
-    return build_account_proof(
-        job.id, report, journal_of(database, stored.id), ACCOUNT_EPSILON, stored_delta(database, stored.id)
-    )
-
-
-def stored_delta(database: Database, dataset_id: str) -> float:
-    label = journal_of(database, dataset_id)[0].label
-    return float(label.rpartition("=")[2])
+    return prove(database, job, SPEC, public, plan, result.steps_made)
 
 
 @pytest.fixture(scope="module")

@@ -10,26 +10,22 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import BudgetExceeded
-from datalens_service.evaluation.report.build import MethodFacts, Report
-from datalens_service.evaluation.report.document import Product
-from datalens_service.evaluation.report.privacy_statement import first_releases, privacy_statement
-from datalens_service.mechanisms import PlannedRelease
 from datalens_service.methods import DpSgd, Plan
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.job_charges import Charge, genesis
-from datalens_service.proof.job_proof import JobProof, build_account_proof
+from datalens_service.proof.job_proof import JobProof
 from datalens_service.proof.proof_verification import Verdict, verify
 from datalens_service.run import run
 from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account import JobAccount
 
-from .books import claimed, images, journal_of, new_dataset, new_job, read_account, schema, state_of, verified
+from .books import claimed, images, journal_of, new_dataset, new_job, prove, read_account, schema, state_of, verified
 
 STEPS, RECORDS = 6, 40
 METHOD = DpSgd(architecture="linear", steps=STEPS, sampling="poisson", batch=10, noise_multiplier=6.0)
@@ -134,27 +130,7 @@ def proof(sqlite_database: Database, plan: Plan, records: Dataset) -> tuple[Json
     """Of the job and of its account."""
     database, job = sqlite_database, submitted(sqlite_database, plan)
     result = run(SPEC, records, account=read_account(database, claimed(database, job.id)), plan=plan)
-    releases = tuple(PlannedRelease(mechanism=each.mechanism, count=each.count) for each in plan.releases)
-    made = first_releases(releases, result.steps_made)
-    report = Report(
-        product=Product.at_commit(None),
-        dataset_id=job.dataset_id,
-        public_schema=records.schema,
-        method=MethodFacts(name="dp_sgd", spec=SPEC.model_dump(mode="json"), plan=releases),
-        privacy=privacy_statement(
-            releases=made,
-            units_charged=jobs.get(database, job.id).charged_units,
-            slack_charged=sum(release.slack for release in made),
-            epsilon_limit=SPEC.epsilon,
-            limit_units=SPEC.limit_units(records.schema),
-            delta=1e-5,
-            num_units=RECORDS,
-            unit="record",
-            result="classifier",
-        ),
-        result="classifier",
-    )
-    account = build_account_proof(job.id, report, journal_of(database, job.dataset_id), 5.0, 1e-5)
+    account = prove(database, job, SPEC, records.schema, plan, result.steps_made, "classifier")
     return JobProof.from_account_proof(account).model_dump(mode="json"), account.model_dump(mode="json")
 
 
