@@ -1,7 +1,9 @@
 """What Prometheus reads, and that nothing in it depends on private records."""
 
 import dataclasses
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -21,6 +23,7 @@ from datalens_service.store.ledger import account_summary
 from datalens_service.store.ledger.account import JobAccount
 
 Samples = dict[tuple[str, str], float]
+PROMETHEUS = Path(__file__).parents[2] / "deploy" / "prometheus"
 
 
 def scraped(client: TestClient) -> Samples:
@@ -44,6 +47,15 @@ def test_every_state_is_there_before_the_first_job(client: TestClient) -> None:
     assert found["datalens_steps_per_second", ""] == 0
     assert found["datalens_accounts_frozen", ""] == 0
     assert found["process_resident_memory_bytes", ""] > 0
+
+
+@pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
+def test_what_operators_are_shown_is_served(client: TestClient, file: str) -> None:
+    families = list(text_string_to_metric_families(client.get("/metrics").text))
+    served = {family.name + ("_total" if family.type == "counter" else "") for family in families}
+    named = set(re.findall(r"datalens_\w+", (PROMETHEUS / file).read_text()))
+    assert named
+    assert named <= served
 
 
 def test_keys_that_are_none_are_counted(client: TestClient) -> None:
