@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -113,6 +115,17 @@ def test_crops_are_handed_out_with_labels_of_their_own(monkeypatch: pytest.Monke
     crops = [image.tobytes() not in whole for image in released.generator.tensors["images"]]
     assert 0.7 < np.mean(crops) < 0.8
     assert "mirrored parts" in LabelledPool(classifier=TEACHER).warnings(released.plan, private.schema)[0]
+
+
+def test_previews_do_not_wait_for_crops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LabelledPool, "crops", True)
+    private, shown = stripes(), []
+    public, account = pool(private), MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
+    previews = SimpleNamespace(due=lambda: True, show=lambda model: shown.append(len(model.tensors["images"])))
+    method = LabelledPool(classifier=TEACHER)
+    released = run(spec_of(method), private, account=account, public=public, previews=previews)
+    assert shown
+    assert max(shown) <= len(public.train) < len(released.generator.tensors["images"])
 
 
 def test_a_lower_temperature_makes_labels_sharper() -> None:

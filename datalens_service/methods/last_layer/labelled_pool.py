@@ -94,7 +94,7 @@ class LabelledPoolRun(StatelessRun):
         options: ExecutionOptions,
     ) -> None:
         self._parameters, self._schema, self._tell = parameters, records.schema, options.tell
-        self._randomness = randomness
+        self._randomness, self._ended = randomness, False
         self._teacher = parameters.classifier.start_run(plan, records, randomness, options)
 
     def start_from(self, public: PublicImages) -> None:
@@ -104,7 +104,9 @@ class LabelledPoolRun(StatelessRun):
         images = np.asarray(public.images)
         schema = public.schema.model_copy(update={"class_names": ("image",)})
         self._teacher.start_from(PublicImages(schema, images, np.zeros(len(images), dtype=np.int64)))
-        self._pool = with_crops(images, self._randomness.numpy("crops")) if self._parameters.crops else images
+        self._images = self._pool = images
+        if self._parameters.crops:
+            self._pool = with_crops(images, self._randomness.numpy("crops"))
 
     @property
     def steps(self) -> int:
@@ -122,15 +124,16 @@ class LabelledPoolRun(StatelessRun):
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """A release of the classifier."""
         self._teacher.step(step, account, noise)
+        self._ended = step == self.steps - 1
 
     def result(self) -> Generator:
-        """The pool, labelled by the classifier so far."""
-        teacher, pool = self._teacher.result(), self._pool
+        """The pool, labelled by the classifier so far; previews do without crops, which take minutes."""
+        teacher, pool = self._teacher.result(), self._pool if self._ended else self._images
         parts = [teacher.predict(pool[rows]) for rows in told_blocks(len(pool), _LABELLED_AT_ONCE, self._tell)]
         said = np.concatenate(parts)
         likely = said.astype(np.float64) ** (1 / self._parameters.temperature)
         soft_labels = (likely / likely.sum(axis=1, keepdims=True)).astype(np.float32)
-        return Generator("pool", self._schema, {}, pack(self._pool, tell_apart(said), soft_labels))
+        return Generator("pool", self._schema, {}, pack(pool, tell_apart(said), soft_labels))
 
     def extras(self, epsilon: float, delta: float) -> Extras:
         """The classifier, which is released, too."""
