@@ -251,9 +251,14 @@ def test_features_of_photographs_are_for_colours_and_large_images_where_their_we
             if isinstance(chosen, Scattering) and not on_photographs:
                 assert isinstance(chosen.warm_start, DeadLeaves if one.channels > 1 else Moments | PooledMoments)
                 assert chosen.encoder == ScatteringEncoder(colours="opponent" if one.channels == 3 else "separate")
-                assert plan_named(Scattering(), one, 1.0) == chosen
+                for wavelets in (Scattering(), Scattering(encoder=ScatteringEncoder())):
+                    assert plan_named(wavelets, one, 1.0) == chosen
+                    assert plan_named(LabelledPool(classifier=wavelets), one, 1.0) == LabelledPool(classifier=chosen)
             assert isinstance(labelled, LabelledPool) == isinstance(chosen, Scattering)
             assert not isinstance(labelled, LabelledPool) or labelled.classifier == chosen
+            assert not isinstance(labelled, LabelledPool) or plan_named(LabelledPool(), one, 1.0) == labelled
+            stated = Scattering(encoder=ScatteringEncoder(colours="separate"))
+            assert plan_named(stated, one, 1.0) == stated
     plan = TrainingSpec(method=Scattering(encoder=ImagenetLite0()), epsilon=1.0).price(MNIST)
     assert any("imagenet-lite0" in warning for warning in plan.warnings)
 

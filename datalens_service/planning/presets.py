@@ -184,9 +184,24 @@ def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look",
 
 
 def plan_named(method: AnyMethod, schema: Schema, epsilon: float) -> AnyMethod:
-    """A method that was named; where nothing but its name was said, with what its preset plans."""
+    """A method that was named; where nothing but names was said, with what its preset plans."""
+    if isinstance(method, LabelledPool):
+        return method.model_copy(update={"classifier": _plan_labeller(method, schema, epsilon)})
     planned = _PLANNED.get(method.name)
-    return planned(schema, epsilon) if planned and not method.model_fields_set - {"name"} else method
+    return planned(schema, epsilon) if planned and _says_only_names(method) else method
+
+
+def _plan_labeller(method: LabelledPool, schema: Schema, epsilon: float) -> AnyMethod:
+    if "classifier" in method.model_fields_set:
+        return plan_named(method.classifier, schema, epsilon)
+    return _on_features(schema, epsilon) or method.classifier
+
+
+def _says_only_names(method: AnyMethod) -> bool:
+    said = method.model_fields_set - {"name"}
+    if isinstance(method, Scattering) and isinstance(method.encoder, ScatteringEncoder):
+        said = said - {"encoder"} | method.encoder.model_fields_set - {"name"}
+    return not said
 
 
 def count_teachers(schema: Schema, *, multiple_of: int = 1) -> int:
