@@ -12,8 +12,8 @@ from benchmarks.environment import ROOT
 from benchmarks.panel import compare_plans
 from datalens_service.cli import options
 from datalens_service.data.dataset import Schema
-from datalens_service.methods import PooledMoments
-from datalens_service.models.encoders import imagenet_lite0
+from datalens_service.methods import LabelledPool, PooledMoments, Scattering
+from datalens_service.models.encoders import ImagenetLite0, imagenet_lite0
 from datalens_service.planning import expectations, resources
 from datalens_service.planning.expectations import compare, expect, is_of_little_use, measure_machine, read_table
 from datalens_service.planning.job_names import OFFERED, POOL
@@ -272,3 +272,10 @@ def test_more_evidence_never_lowers_a_guess() -> None:
         expected = expect(planned(schema, 1.0), schema)
         ends.append((expected.accuracy_low, expected.accuracy_high))
     assert all(earlier <= later for pair in zip(*ends, strict=True) for earlier, later in itertools.pairwise(pair))
+
+
+@pytest.mark.parametrize(("classifier", "labelled"), [(Scattering(), 1), (Scattering(encoder=ImagenetLite0()), 4)])
+def test_labelling_a_pool_and_crops_of_it_has_its_time(classifier: Scattering, labelled: int) -> None:
+    spec = TrainingSpec(method=LabelledPool(classifier=classifier), epsilon=1.0, public_data="ds_1")
+    phases = expectations.expect_phases(spec, GREY)
+    assert phases["fitting"] == pytest.approx(labelled * phases["training"], abs=0.3)

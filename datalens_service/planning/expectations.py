@@ -21,7 +21,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, LowUtility
-from datalens_service.methods import AnyMethod
+from datalens_service.methods import AnyMethod, LabelledPool
 from datalens_service.methods.appearance import FAIR_EVIDENCE, LEAST_EVIDENCE, Looks, judge_looks
 from datalens_service.phases import Phase
 from datalens_service.planning import curves, resources
@@ -256,6 +256,8 @@ _CHOSEN_IMAGE: Final = {
     "labelled_moments": 6e-4,
 }  # fmt: skip
 """Seconds per image of 28×28 pixels, of most methods, and of those that choose among proposals or follow a path."""
+_WITH_CROPS: Final = 4
+"""An image and its crops."""
 _TRAINED_IMAGE: Final = 2.1e-4
 """Seconds of the standard CNN per image and pass."""
 _STRONGER: Final = 6
@@ -268,13 +270,21 @@ def expect_phases(spec: TrainingSpec, schema: Schema) -> dict[str, float]:
     slower = measure_machine() / _CALIBRATION
     training = resources.expect_seconds(spec, schema, read_table(), measure_machine())
     drawing = _expect_drawing(spec, schema) * slower
-    phases = {Phase.TRAINING: training, Phase.FITTING: 0.01 * training, Phase.DRAWING: drawing}
+    fitting = _expect_fitting(spec.method, training)
+    phases = {Phase.TRAINING: training, Phase.FITTING: fitting, Phase.DRAWING: drawing}
     phases[Phase.PACKAGING] = _FILES_SECONDS * slower
     if spec.evaluation.enabled:
         phases[Phase.EVALUATING] = _expect_evaluation(spec, schema) * slower
         # The images are remembered.
         phases[Phase.REPORTING] = _FILES_SECONDS * slower
     return {phase.value: round(seconds, 1) for phase, seconds in phases.items()}
+
+
+def _expect_fitting(method: AnyMethod, training: float) -> float:
+    """Of a pool as large as the private set: an image, or a crop of one, is labelled in the time of a record."""
+    if not isinstance(method, LabelledPool):
+        return 0.01 * training
+    return training * (_WITH_CROPS if method.crops else 1)
 
 
 def _expect_drawing(spec: TrainingSpec, schema: Schema) -> float:
