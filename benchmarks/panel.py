@@ -85,8 +85,8 @@ class Cell(NamedTuple):
 
     @property
     def seeds(self) -> range:
-        """Three where they are cheap."""
-        return range(3 if self.records <= _SMALL else 1)
+        """Three where they are cheap, and of photographs, whose judge differs by points from seed to seed."""
+        return range(3 if self.records <= _SMALL or self.dataset == "cifar10" else 1)
 
 
 CELLS: Final = {
@@ -119,7 +119,10 @@ def measure(cell: Cell, pool: str | None, images: int, epochs: int) -> dict[str,
     ]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     passes = max(epochs, epochs * images // cell.records)
-    baseline = released(build_baseline(schema), cell, draws[0], 0, images, epochs)
+    simple = build_baseline(schema)
+    baseline = [
+        released(simple, cell, data, seed, images, epochs) for seed, data in zip(cell.seeds, draws, strict=True)
+    ]
     ceiling = judged(draws[0].train.images, draws[0].train.labels, draws[0], passes, 0)
     return {
         "cell": cell.name,
@@ -133,7 +136,7 @@ def measure(cell: Cell, pool: str | None, images: int, epochs: int) -> dict[str,
         "teach_balanced": mean([score.balanced for score in taught]),
         "teach_accuracies": [round(score.accuracy, 1) for score in taught],
         "class_averages": mean([averages(cell, data, seed) for seed, data in zip(cell.seeds, draws, strict=True)]),
-        "moments": round(baseline.accuracy, 1),
+        "moments": mean([score.accuracy for score in baseline]),
         "majority": round(100 * float(np.bincount(tested(draws[0])[1]).max() / len(tested(draws[0])[1])), 1),
         "real": round(ceiling.accuracy, 1),
         "real_balanced": round(ceiling.balanced, 1),
