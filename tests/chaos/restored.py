@@ -48,6 +48,8 @@ def restored_backup(folder: Path) -> Figures:
 def failover(folder: Path) -> Figures:
     """PostgreSQL dies while a job charges; what takes its place never heard of the last charges."""
     with served(folder) as stack, tempfile.TemporaryDirectory(prefix="dlpg", dir=roomy_memory()) as sockets:
+        # A worker that has not begun yet would not survive the restart that a replica takes.
+        stack.wait_for_end(stack.order(QUICK))
         replica = stack.postgresql.replicate(Path(sockets))
         stack.wait(stack.ready)
         running = stack.order(LONG)
