@@ -279,3 +279,10 @@ def test_labelling_a_pool_and_crops_of_it_has_its_time(classifier: Scattering, l
     spec = TrainingSpec(method=LabelledPool(classifier=classifier), epsilon=1.0, public_data="ds_1")
     phases = expectations.expect_phases(spec, GREY)
     assert phases["fitting"] == pytest.approx(labelled * phases["training"], abs=0.3)
+
+
+def test_one_seed_says_the_less_the_fewer_images_it_had() -> None:
+    once = [row("easy", units, 1.0, 50).model_copy(update={"accuracies": (50.0,)}) for units in (500, 2_000, 60_000)]
+    few, more, many = (each.spread for each in once)
+    assert few > more > 3 > many
+    assert row("easy", 500, 1.0, 50).spread == 1

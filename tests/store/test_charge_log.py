@@ -40,6 +40,17 @@ def test_lines_come_back_in_order(log: ChargeLog) -> None:
     assert log.read() == [line(number) for number in range(5)]
 
 
+def test_what_stands_in_the_place_of_an_account_is_not_taken_for_its_lines(log: ChargeLog) -> None:
+    other = replace(line(1), account_id="abc")
+    log.restore([line(0), other], 0)
+    index = log.index()
+    assert log.read_indexed(index, "abc").lines == [other]
+    log.path.write_bytes(b"".join(reversed(log.path.read_bytes().splitlines(keepends=True))))
+    for account_id in ("acc", "abc"):
+        with pytest.raises(LedgerCorrupt, match="not the one"):
+            log.read_indexed(index, account_id)
+
+
 def test_the_log_is_for_its_owner_only(log: ChargeLog) -> None:
     log.restore([line(0)], 0)
     assert log.path.stat().st_mode & 0o077 == 0

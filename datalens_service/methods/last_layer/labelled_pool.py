@@ -60,7 +60,7 @@ class LabelledPool(WalledMethod):
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """That released images are those of the pool."""
-        handed_out = "and mirrored parts of them are handed out" if self.crops else "are handed out as they are"
+        handed_out = "and parts of them are handed out" if self.crops else "are handed out as they are"
         return (f"Public images {handed_out}; their labels are what is learned from private ones.",)
 
     def public_encoder(self) -> PublicEncoder | None:
