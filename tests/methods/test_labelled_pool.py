@@ -114,7 +114,7 @@ def test_crops_are_handed_out_with_labels_of_their_own(monkeypatch: pytest.Monke
     np.testing.assert_array_equal(likeliest, said.argmax(axis=1))
     crops = [image.tobytes() not in whole for image in released.generator.tensors["images"]]
     assert 0.7 < np.mean(crops) < 0.8
-    assert "mirrored parts" in LabelledPool(classifier=TEACHER).warnings(released.plan, private.schema)[0]
+    assert "and parts of them" in LabelledPool(classifier=TEACHER).warnings(released.plan, private.schema)[0]
 
 
 def test_previews_do_not_wait_for_crops(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,7 @@ def test_features_do_not_depend_on_the_place_in_a_batch(size: tuple[int, int, in
 
 
 def test_opponent_colours_are_apart_and_of_rgb_images_alone() -> None:
-    """Of middle grey there is nothing; a grey edge is in brightness alone, one from red to blue in the first difference."""
+    """Middle grey is nothing, a grey edge in brightness alone, one from red to blue in the first difference."""
     assert OpponentColours()(torch.full((1, 3, 8, 8), 0.5)).abs().max() < 1e-6
     grey, colours = torch.zeros(1, 3, 8, 8), torch.zeros(1, 3, 8, 8)
     grey[..., 4:], colours[:, 0, :, 4:], colours[:, 2, :, :4] = 1, 1, 1
