@@ -1,5 +1,6 @@
-"""scripts/environment.sh: which Python it takes, and when it has nothing to do."""
+"""scripts/environment.sh: which Python it takes, and when it has nothing to do; files that scripts name are there."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
+ROOT = Path(__file__).parents[1]
+SCRIPTS = ROOT / "scripts"
+TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 @pytest.fixture
@@ -66,3 +69,21 @@ def test_an_installation_that_failed_is_not_taken_for_done(checkout: Path) -> No
     assert done.returncode != 0
     assert "ready" not in done.stdout
     assert not (checkout / ".venv" / "installed").exists()
+
+
+def _name_paths(script: Path) -> list[str]:
+    """Files of the repository that a script names, less patterns."""
+    words = re.findall(r"(?<![\w./$*{}-])[\w.-]+(?:/[\w.-]+)+(?![\w/*$}])", script.read_text())
+    tracked = {path.split("/")[0] for path in TRACKED}
+    return [word for word in words if word.split("/")[0] in tracked]
+
+
+@pytest.mark.parametrize(
+    "script", [path for path in TRACKED if path.startswith((".ci/", "scripts/")) and not path.endswith(".py")]
+)
+def test_every_file_that_a_script_names_is_there(script: str) -> None:
+    assert [path for path in _name_paths(ROOT / script) if not (ROOT / path).exists()] == []
+
+
+def test_names_of_files_are_found() -> None:
+    assert "tests/client/test_transport.py" in _name_paths(ROOT / ".ci/matrix")
