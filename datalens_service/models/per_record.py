@@ -49,22 +49,25 @@ def products_ignore_placement() -> bool:
 
 
 @contextmanager
-def repeatable_kernels(device: torch.device) -> Iterator[None]:
+def repeatable_kernels(device: torch.device, full_precision: bool) -> Iterator[None]:
     """Within it, convolutions on a graphics processor add in the same order every time.
 
     Some kernels for gradients add by atomic operations, in the order in which their threads happen to finish. The
-    setting belongs to the process and is restored afterwards.
+    settings belong to the process and are restored afterwards.
+
+    Args:
+        full_precision: Whether factors keep all bits of float32. TF32 drops 13 of them and is faster.
     """
     if device.type != "cuda":
         yield
         return
     kernels = torch.backends.cudnn
-    before = (kernels.deterministic, kernels.benchmark)
-    kernels.deterministic, kernels.benchmark = True, False
+    before = (kernels.deterministic, kernels.benchmark, kernels.allow_tf32)
+    kernels.deterministic, kernels.benchmark, kernels.allow_tf32 = True, False, not full_precision
     try:
         yield
     finally:
-        kernels.deterministic, kernels.benchmark = before
+        kernels.deterministic, kernels.benchmark, kernels.allow_tf32 = before
 
 
 def ignores_placement(product: Product) -> bool:
@@ -170,7 +173,7 @@ class PerRecordGradients:
         self._chunk_size = chunk_size or _chunk_size(self.dimensions, self._device)
         if 1 < self._chunk_size < _FEWEST_RECORDS:
             raise ValueError(f"a chunk holds one record, or at least {_FEWEST_RECORDS}")
-        self._tried = False
+        self._tried = self._full_precision = False
         if self._device.type == "cpu" and not products_ignore_placement():
             self._chunk_size = 1
 
@@ -210,15 +213,18 @@ class PerRecordGradients:
             self._try_places(self._differentiation(inputs), inputs)
 
     def _try_places(self, compute: Callable[[list[Tensor]], Tensor], inputs: Sequence[Tensor]) -> None:
-        """Differentiate made-up records at two places each; take them one by one if that moves a bit of a row.
+        """Differentiate made-up records at two places each; if that moves a bit of a row, take kernels of full
+        precision, and records one by one if these do so too.
 
-        A graphics processor has other kernels for every shape, so the network itself is tried.
+        A graphics processor has other kernels for every shape, so the network itself is tried. On an H200 some of those
+        with TF32 depend on places, and one record at a time takes 100 times as long.
         """
         self._tried = True
         made_up = [_made_up(values, self._chunk_size) for values in inputs]
         order = torch.arange(self._chunk_size, device=made_up[0].device).roll(self._chunk_size // 3 + 1)
-        if torch.equal(compute(made_up)[order], compute([values[order] for values in made_up])):
-            return
+        for self._full_precision in (False, True):
+            if torch.equal(compute(made_up)[order], compute([values[order] for values in made_up])):
+                return
         self._chunk_size = 1
         one = [values[:1] for values in made_up]
         if not torch.equal(compute(one), compute(one)):
@@ -234,7 +240,7 @@ class PerRecordGradients:
         loss = partial(self._loss_of_one, _copy_of_layers(self._network), taps)
         differentiate = vmap(grad(loss, argnums=(0, 1), has_aux=True), in_dims=(None, None, None, 0))
         records = [_placed(values, self._chunk_size) for values in part]
-        with repeatable_kernels(self._device):
+        with repeatable_kernels(self._device, self._full_precision):
             (gradients, at_outputs), at_inputs = differentiate(
                 others, taps.probes(), self._fixed(weights, taps), records
             )

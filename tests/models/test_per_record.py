@@ -171,6 +171,18 @@ def test_records_come_one_by_one_where_kernels_round_by_place() -> None:
     assert [len(chunk) for chunk in gradients.chunks(records())] == [1] * RECORDS
 
 
+def test_kernels_of_full_precision_come_before_records_one_by_one() -> None:
+    gradients = PerRecordGradients(network(), loss, 16)
+
+    def compute(part: list[Tensor]) -> Tensor:
+        products = part[0].flatten(1) * 3
+        products[0] *= 1 if gradients._full_precision else 1 + 2.0**-11
+        return products
+
+    gradients._try_places(compute, records())
+    assert [len(chunk) for chunk in gradients.chunks(records())] == [16, RECORDS - 16]
+
+
 def test_a_device_that_does_not_repeat_its_results_does_not_train() -> None:
     gradients = PerRecordGradients(network(), loss, 16)
     with pytest.raises(WorkerUnavailable, match="train with device cpu"):
