@@ -14,6 +14,8 @@ The sampler is Canonne, Kamath & Steinke 2020 ("The Discrete Gaussian for Differ
 import hashlib
 import math
 import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, final
 
 import numpy as np
@@ -53,11 +55,12 @@ class NoiseSource:
         if not 1 <= noise_stddev <= MAXIMUM_NOISE_STDDEV:
             raise InvalidSpec(f"σ of the noise must lie between 1 and {MAXIMUM_NOISE_STDDEV}.")
         size = math.prod(shape)
-        draws = np.empty(size, dtype=np.int64)
-        for start in range(0, size, _CHUNK):
-            stop = min(start + _CHUNK, size)
-            draws[start:stop] = _discrete_gaussian(stop - start, noise_stddev)
-        return draws.reshape(shape)
+        sizes = [min(_CHUNK, size - start) for start in range(0, size, _CHUNK)]
+        if len(sizes) <= 1:
+            return _discrete_gaussian(size, noise_stddev).reshape(shape)
+        with ThreadPoolExecutor(min(len(sizes), os.cpu_count() or 1)) as threads:
+            parts = list(threads.map(partial(_discrete_gaussian, stddev=noise_stddev), sizes))
+        return np.concatenate(parts).reshape(shape)
 
     def coins(self, count: int, numerator: int) -> Booleans:
         """Independent coins (count,), one for each privacy unit: who is in a Poisson-sampled batch.
