@@ -85,6 +85,14 @@ def test_a_denoiser_starts_from_the_outlines_that_auto_would_hand_out(name: str)
     assert method.warm_start == handed_out.drawings.model_copy(update=share)
 
 
+def test_a_large_denoiser_of_colours_starts_where_a_classifier_names_images_where_noise_is_quiet() -> None:
+    colour = schema(50_000, side=32, channels=3)
+    quiet, loud = preset("large", colour, 10.0), preset("large", colour, 1.0)
+    assert quiet == Diffusion(warm_start=LabelledMoments(), width=32, blocks=3, steps=600, noise_draws=4)
+    assert isinstance(loud, Diffusion)
+    assert isinstance(loud.warm_start, Guided)
+
+
 def test_gradients_of_a_denoiser_are_fewer_where_their_noise_is_louder() -> None:
     loud, quiet = preset("diffusion", MNIST, 1.0), preset("diffusion", MNIST, 10.0)
     start = Rejection(gradient_share=0.5)

@@ -1,5 +1,6 @@
 """The diffusion method: planned equals charged, a run goes on from its state, noise of a record is its own."""
 
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -147,6 +148,21 @@ def test_samples_may_begin_at_the_warm_start() -> None:
     assert started["kind"] == "gaussian"
     assert (model.settings["start_stddev"], model.settings["end_stddev"]) == (0.03, 0.015)
     assert np.abs(model.sample(50)[0].astype(float) - plain.sample(50)[0]).mean() > 10
+
+
+def test_images_after_a_start_with_soft_labels_have_some(tmp_path: Path) -> None:
+    labelled = {"name": "labelled_moments", "samples": 100, "dimensions": 20, "steps": 3}
+    released = train(start(bars(channels=3), warm_start=labelled), account())
+    released.save(tmp_path / "generator.safetensors")
+    soft = Generator.load(tmp_path / "generator.safetensors").soft_labels(30, seed=1)
+    assert soft is not None
+    np.testing.assert_allclose(soft.sum(axis=1), 1, rtol=1e-5)
+    # Half of each is the class that the image was drawn for; the rest is what the classifier says, and differs.
+    _, drawn = released.sample(30, seed=1)
+    own = soft[np.arange(30), drawn]
+    assert (own >= 0.5).all()
+    assert len(np.unique(own)) > 20
+    assert train(start(bars()), account()).soft_labels(30) is None
 
 
 def test_the_noise_at_which_the_path_ends_belongs_to_the_generator() -> None:

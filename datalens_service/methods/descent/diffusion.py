@@ -19,6 +19,7 @@ from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.descent.diffusion_parameters import DiffusionParameters
 from datalens_service.methods.descent.dp_sgd_parameters import summed_units
 from datalens_service.methods.descent.sampled_gradients import SampledRun
+from datalens_service.methods.last_layer.labelled_moments import LabelledMoments
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
 from datalens_service.privacy.accounting import compute_slack, delta_beside, limit_units
@@ -85,7 +86,8 @@ class Diffusion(DiffusionParameters):
         if not isinstance(mechanism, GradientSum):
             return ()
         units = summed_units(mechanism, schema.num_units)
-        return (*self._about_noise(mechanism, units), *self._about_time(schema))
+        labels = self.warm_start.warnings(plan, schema) if isinstance(self.warm_start, LabelledMoments) else ()
+        return (*labels, *self._about_noise(mechanism, units), *self._about_time(schema))
 
     def _about_noise(self, mechanism: GradientSum, units: float) -> tuple[str, ...]:
         noise = mechanism.noise_stddev * math.sqrt(mechanism.dimensions)

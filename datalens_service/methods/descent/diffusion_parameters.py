@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from datalens_service.methods.base import WalledMethod, named
 from datalens_service.methods.last_layer.guided import Guided
+from datalens_service.methods.last_layer.labelled_moments import LabelledMoments
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.methods.sums.mixture import Mixture
 from datalens_service.methods.sums.moments import Moments
@@ -23,7 +24,7 @@ class DiffusionParameters(WalledMethod):
 
     name: Literal["diffusion"] = "diffusion"
     warm_start: Annotated[
-        Rejection | Guided | Mixture | Moments, Field(discriminator="name"), BeforeValidator(named)
+        Rejection | Guided | LabelledMoments | Mixture | Moments, Field(discriminator="name"), BeforeValidator(named)
     ] = Rejection()
     warm_start_share: Number = Field(default=0.3, gt=0, lt=1, description="Share of μ² for the warm start.")
     steps: Integer = Field(default=150, ge=1, le=10_000, description="Gradients.")

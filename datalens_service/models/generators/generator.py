@@ -121,10 +121,14 @@ class Generator:
 
     def soft_labels(self, n: int, *, seed: int = 0) -> NDArray[np.float32] | None:
         """(n, classes) of the images that `sample` draws with this seed, where a model knows more than their class."""
-        if self.kind == "labelled":
-            from datalens_service.models.generators.gaussian import labelled
-
-            return labelled.label_softly(self.tensors, self.settings, self.schema, *self.sample(n, seed=seed))
+        is_finished = self.kind == "diffusion" and self.settings["start"]["kind"] == "labelled"
+        if self.kind == "labelled" or is_finished:
+            module = "denoiser.diffusion" if is_finished else "gaussian.labelled"
+            label_softly = import_module(f"{__package__}.{module}").label_softly
+            said: NDArray[np.float32] = label_softly(
+                self.tensors, self.settings, self.schema, *self.sample(n, seed=seed)
+            )
+            return said
         if not self.verbatim:
             return None
         labels = np.arange(n, dtype=np.int64) % self.schema.num_classes

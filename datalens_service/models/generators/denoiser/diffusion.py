@@ -19,7 +19,7 @@ from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators import pool
 from datalens_service.models.generators.denoiser.denoiser import Denoiser, follow_path, noise_schedule
 from datalens_service.models.generators.denoiser.denoiser_shape import DEFAULT_GRID, DenoiserShape
-from datalens_service.models.generators.gaussian import gaussian, guided, mixture
+from datalens_service.models.generators.gaussian import gaussian, guided, labelled, mixture
 from datalens_service.models.generators.outlines import rejection
 from datalens_service.models.generators.requests import fill_requests
 from datalens_service.models.released import join_parts, select_part
@@ -28,8 +28,8 @@ Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
 
 STARTS: Final = {
-    "gaussian": gaussian.draw, "mixture": mixture.draw, "guided": guided.draw, "rejection": rejection.draw,
-    "pool": pool.draw,
+    "gaussian": gaussian.draw, "mixture": mixture.draw, "guided": guided.draw, "labelled": labelled.draw,
+    "rejection": rejection.draw, "pool": pool.draw,
 }  # fmt: skip
 """What a denoiser starts from: released models, or public images that private votes chose."""
 PROPOSALS: Final = {"rejection": rejection.draw_proposals}
@@ -41,6 +41,8 @@ _EARLIER_END_STDDEV: Final = 0.02
 """Of files of earlier versions, whose settings do not name it."""
 _EARLIER_GUIDANCE_SCALE: Final = 1.0
 """Of such files, too."""
+_TRUST_IN_LABELLER: Final = 0.5
+"""Of a start with soft labels: chosen on CIFAR-10."""
 _ROWS: Final = 64
 """Images at once: their maps fit into a core's cache."""
 
@@ -74,13 +76,23 @@ def draw(
     Raises:
         InvalidInput: The tensors do not fit the settings.
     """
-    start = Start(settings["start"]["kind"], settings["start"]["settings"], select_part(tensors, _START))
+    start = _unpack_start(tensors, settings)
     network = _load(select_part(tensors, _DENOISER), settings, schema)
     propose = partial(_propose, network, start, settings, rng=rng)
     classifier = load_labeller(start, schema)
     if classifier is None:
         return propose(labels)
     return fill_requests(labels, schema.dimensions, propose, partial(_predict, classifier, schema))
+
+
+def label_softly(tensors: Tensors, settings: dict[str, Any], schema: Schema, images: Images, labels: Labels) -> Floats:
+    """(n, classes) of a start with soft labels; arguments as its own `label_softly` has them, `settings` as `draw`."""
+    start = _unpack_start(tensors, settings)
+    return labelled.label_softly(start.tensors, start.settings, schema, images, labels, _TRUST_IN_LABELLER)
+
+
+def _unpack_start(tensors: Tensors, settings: dict[str, Any]) -> Start:
+    return Start(settings["start"]["kind"], settings["start"]["settings"], select_part(tensors, _START))
 
 
 def load_labeller(start: Start, schema: Schema) -> Classifier | LastLayerClassifier | None:

@@ -42,15 +42,18 @@ def draw(
     return np.asarray(augment_texture(planes, rng).flatten(1).numpy())
 
 
-def label_softly(tensors: Tensors, settings: dict[str, Any], schema: Schema, images: Images, labels: Labels) -> Floats:
-    """(n, classes): the classifier's tempered probabilities, and a quarter of the class that an image was drawn for.
+def label_softly(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, images: Images, labels: Labels, trust: float = _TRUST
+) -> Floats:
+    """(n, classes): the classifier's tempered probabilities, and what is left for the class an image was drawn for.
 
     Args:
         settings: As of `draw`.
         images: uint8 (n, height, width, channels), drawn for `labels`.
+        trust: In what the classifier sees.
     """
     classifier = Classifier(schema, settings["classifier"], select_part(tensors, _CLASSIFIER))
     likely = classifier.predict(images).astype(np.float64) ** (1 / _TEMPERATURE)
     likely /= likely.sum(axis=1, keepdims=True)
     drawn = np.eye(schema.num_classes)[labels]
-    return np.asarray(_TRUST * likely + (1 - _TRUST) * drawn, dtype=np.float32)
+    return np.asarray(trust * likely + (1 - trust) * drawn, dtype=np.float32)
