@@ -220,15 +220,25 @@ class PerRecordGradients:
         with TF32 depend on places, and one record at a time takes 100 times as long.
         """
         self._tried = True
-        made_up = [_made_up(values, self._chunk_size) for values in inputs]
-        order = torch.arange(self._chunk_size, device=made_up[0].device).roll(self._chunk_size // 3 + 1)
         for self._full_precision in (False, True):
-            if torch.equal(compute(made_up)[order], compute([values[order] for values in made_up])):
+            if self._ignores_places(compute, inputs):
                 return
         self._chunk_size = 1
-        one = [values[:1] for values in made_up]
+        one = [_made_up(values, 1) for values in inputs]
         if not torch.equal(compute(one), compute(one)):
             raise WorkerUnavailable("This graphics processor does not repeat its results: train with device cpu.")
+
+    def _ignores_places(self, compute: Callable[[list[Tensor]], Tensor], inputs: Sequence[Tensor]) -> bool:
+        """Whether rows are the same at two places; half as many records go together until they fit into memory."""
+        try:
+            made_up = [_made_up(values, self._chunk_size) for values in inputs]
+            order = torch.arange(self._chunk_size, device=made_up[0].device).roll(self._chunk_size // 3 + 1)
+            return torch.equal(compute(made_up)[order], compute([values[order] for values in made_up]))
+        except torch.OutOfMemoryError:
+            if self._chunk_size == _FEWEST_RECORDS:
+                return False
+            self._chunk_size = max(_FEWEST_RECORDS, self._chunk_size // 2)
+        return self._ignores_places(compute, inputs)
 
     def _differentiation(self, inputs: Sequence[Tensor]) -> Callable[[list[Tensor]], Tensor]:
         return partial(self._rows, self._trainable(), LinearTaps(self._network, inputs[0][:1]))

@@ -183,6 +183,20 @@ def test_kernels_of_full_precision_come_before_records_one_by_one() -> None:
     assert [len(chunk) for chunk in gradients.chunks(records())] == [16, RECORDS - 16]
 
 
+def test_fewer_records_go_together_where_memory_is_short() -> None:
+    gradients, tried = PerRecordGradients(network(), loss, 100), []
+
+    def compute(part: list[Tensor]) -> Tensor:
+        tried.append(len(part[0]))
+        if len(part[0]) > 20:
+            raise torch.OutOfMemoryError
+        return part[0].flatten(1) * 3
+
+    gradients._try_places(compute, records())
+    assert tried == [100, 50, 25, 16, 16]
+    assert [len(chunk) for chunk in gradients.chunks(records())] == [16, RECORDS - 16]
+
+
 def test_a_device_that_does_not_repeat_its_results_does_not_train() -> None:
     gradients = PerRecordGradients(network(), loss, 16)
     with pytest.raises(WorkerUnavailable, match="train with device cpu"):
