@@ -3,14 +3,16 @@
     python -m benchmarks.panel --cell mnist-2000-1 >> benchmarks/results/panel.jsonl
     python -m benchmarks.panel --cell smiles64-5000-5 --public-data faces_pool64.npz --images 4000 --epochs 15
     python -m benchmarks.panel --cell smiles64-5000-5 --public-data faces_pool64.npz --grid docs/images/samples
+    python -m benchmarks.panel --cell mnist-2000-1 --looks >> benchmarks/results/looks.jsonl
     python -m benchmarks.panel --check
     python -m benchmarks.panel --list
 
 A cell is DATASET-RECORDS-EPSILON (δ = 10⁻⁵). Records are drawn by the seed. Accuracy is that of the standard CNN which
 learned from released images alone, on real test images; last epoch, mean over seeds. Balanced accuracy is the mean over
 classes. Images to look at are measured and, as `teach_…`, those of the purpose `teach`. `--grid` measures nothing: it
-draws the first ten images of each class of seed 0. `--check` says of each kept cell whether `auto` teaches at most a
-point worse than the better baseline, and whether images and class averages lie where plans expect them.
+draws the first ten images of each class of seed 0. `--looks` compares images of seed 0 with real test images by
+features of imagenet-lite0, which has seen none of them. `--check` says of each kept cell whether `auto` teaches at
+most a point worse than the better baseline, and whether images and class averages lie where plans expect them.
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ import numpy as np
 from benchmarks.environment import DATA, PARTITION_KEY, provenance
 from benchmarks.grids import grid
 from benchmarks.kept_results import print_result, read_results
+from benchmarks.metrics import frechet_distance, precision_recall
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split, Upload
 from datalens_service.data.digits import digits
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
 from datalens_service.evaluation.metrics.downstream import Targets, predicted
 from datalens_service.methods import AnyMethod
+from datalens_service.models.encoders import ImagenetLite0
 from datalens_service.models.generators.generator import Generator
 from datalens_service.planning.expectations import expect
 from datalens_service.planning.presets import Purpose, build_baseline, preset
@@ -49,6 +53,8 @@ _FILES: Final = {
     "mnist": "mnist.npz", "fashion_mnist": "fashion_mnist.npz", "cifar10": "cifar10.zip", "smiles64": "smiles64.npz",
 }  # fmt: skip
 _TEST_IMAGES: Final = 5_000
+_FID_SCALE: Final = 1000
+"""Features are about 1 long."""
 _SMALL: Final = 10_000
 _WORSE: Final = 1.0
 _GREY: Final = ((500, 2_000, 10_000, 60_000), (1, 10))
@@ -179,6 +185,27 @@ def trained(method: AnyMethod, cell: Cell, data: Dataset, seed: int, public: Upl
     return run(spec, data, account=UnchargedAccount(), public=public).generator
 
 
+def compare_looks(cell: Cell) -> dict[str, Any]:
+    """FID, precision and recall of `auto`, of the baseline and of other real images against half of the test images."""
+    data = draw(cell, 0)
+    images, _ = tested(data)
+    encoder, half = ImagenetLite0().load(data.schema), len(images) // 2
+    real = encoder.encode(images[:half])
+    auto, simple = preset("auto", data.schema, cell.epsilon), build_baseline(data.schema)
+    drawn = {
+        "auto": trained(auto, cell, data, 0).sample(half, seed=0)[0],
+        "moments": trained(simple, cell, data, 0).sample(half, seed=0)[0],
+        "real": images[half:],
+    }
+    found: dict[str, Any] = {"cell": cell.name, "method": auto.name}
+    for name, shown in drawn.items():
+        features = encoder.encode(shown)
+        precision, recall = precision_recall(features, real)
+        fid = round(_FID_SCALE * frechet_distance(features, real), 1)
+        found |= {f"{name}_fid": fid, f"{name}_precision": precision, f"{name}_recall": recall}
+    return found
+
+
 def show(cell: Cell, pool: str | None, folder: Path) -> None:
     """A picture of what `auto` releases of the cell, with a pool or without one."""
     data = draw(cell, 0)
@@ -285,6 +312,7 @@ def main() -> None:
     what.add_argument("--check", action="store_true")
     what.add_argument("--list", action="store_true", help="all cells")
     parser.add_argument("--grid", type=Path, help="folder of a picture")
+    parser.add_argument("--looks", action="store_true", help="compare images instead of teaching with them")
     parser.add_argument("--public-data", help="file of public images beside the set")
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--epochs", type=int, default=3)
@@ -297,6 +325,8 @@ def main() -> None:
         worse = [*check(), *check_plans()]
         sys.stdout.write("\n".join(worse) + "\n" if worse else "auto is nowhere below its baselines and plans\n")
         raise SystemExit(bool(worse))
+    elif options.looks:
+        print_result({**provenance(), **compare_looks(CELLS[options.cell])})
     else:
         print_result(
             {**provenance(), **measure(CELLS[options.cell], options.public_data, options.images, options.epochs)}
