@@ -220,6 +220,24 @@ def panel() -> str:
     return table(head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()])
 
 
+def looks() -> str:
+    """The latest comparison of each cell's images: a row per set and size, a column per budget."""
+    shown: dict[str, dict[float | str, str]] = {}
+    latest = {line["cell"]: line for line in read_results("looks")}
+    for name, (dataset, records, epsilon) in CELLS.items():
+        if name in latest:
+            line, cells = latest[name], shown.setdefault(f"{PANEL[dataset]}, {records:,}", {})
+            cells[epsilon] = f"{line['auto_fid']:.0f}/{line['moments_fid']:.0f} {_overlap(line, 'auto')}"
+            cells["real"] = f"{line['real_fid']:.0f} {_overlap(line, 'real')}"
+    head = ["set, records", *(f"ε = {epsilon:g}" for epsilon in PANEL_BUDGETS), "real"]
+    columns: tuple[float | str, ...] = (*PANEL_BUDGETS, "real")
+    return table(head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()])
+
+
+def _overlap(line: dict[str, Any], name: str) -> str:
+    return f"({line[f'{name}_precision']:.0f}, {line[f'{name}_recall']:.0f})"
+
+
 def costs() -> str:
     """The latest line of each set of owners, and the powers by which its figures follow what differs."""
     latest = {line["along"]: line for line in read_results("owners")}
@@ -265,7 +283,7 @@ def page(results: Rows) -> str:
     shown = [row for row in results if row["row"] not in UNSHOWN and not rank(row)[1]]
     notes = NOTES.read_text().replace("{overview}\n", overview(shown))
     notes = notes.replace("{samples}\n", samples())
-    notes = notes.replace("{panel}\n", panel()).replace("{costs}\n", costs())
+    notes = notes.replace("{panel}\n", panel()).replace("{looks}\n", looks()).replace("{costs}\n", costs())
     notes = notes.replace("{rivals}\n", table(list(published.HEAD), published.lines()))
     return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
 
