@@ -227,15 +227,15 @@ def looks() -> str:
     for name, (dataset, records, epsilon) in CELLS.items():
         if name in latest:
             line, cells = latest[name], shown.setdefault(f"{PANEL[dataset]}, {records:,}", {})
-            cells[epsilon] = f"{line['auto_fid']:.0f}/{line['moments_fid']:.0f} {_overlap(line, 'auto')}"
-            cells["real"] = f"{line['real_fid']:.0f} {_overlap(line, 'real')}"
+            cells[epsilon] = f"{line['auto_fid']:.0f}/{line['moments_fid']:.0f}/{_overlap(line, 'auto')}"
+            cells["real"] = f"{line['real_fid']:.0f}/{_overlap(line, 'real')}"
     head = ["set, records", *(f"ε = {epsilon:g}" for epsilon in PANEL_BUDGETS), "real"]
     columns: tuple[float | str, ...] = (*PANEL_BUDGETS, "real")
     return table(head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()])
 
 
 def _overlap(line: dict[str, Any], name: str) -> str:
-    return f"({line[f'{name}_precision']:.0f}, {line[f'{name}_recall']:.0f})"
+    return f"{line[f'{name}_precision']:.0f}/{line[f'{name}_recall']:.0f}"
 
 
 def costs() -> str:
