@@ -77,7 +77,7 @@ _WHOLE: Final = 100
 SHORT: Final = ("auto", "teach", "moments", "scratch", "authors", "floor", "ceiling")
 """Rows of the table in README.md."""
 UNSHOWN: Final = ("klevel", "count_sketch", "pate_gan_scratch", "dp_gan_scratch")
-PICTURED: Final = ("auto", "rejection", "diffusion", "teach", "mixture", "moments", "scratch", "gs_wgan", "authors")
+PICTURED: Final = ("auto", "rejection", "diffusion", "teach", "moments", "scratch")
 TITLES: Final = {
     "floor A: noisy class averages": "baseline: ten noisy class averages",
     "floor B: `moments`": "`moments`, one Gaussian per class (baseline)",
