@@ -222,20 +222,17 @@ def panel() -> str:
 
 def looks() -> str:
     """The latest comparison of each cell's images: a row per set and size, a column per budget."""
-    shown: dict[str, dict[float | str, str]] = {}
+    shown: dict[str, dict[float, str]] = {}
     latest = {line["cell"]: line for line in read_results("looks")}
     for name, (dataset, records, epsilon) in CELLS.items():
         if name in latest:
-            line, cells = latest[name], shown.setdefault(f"{PANEL[dataset]}, {records:,}", {})
-            cells[epsilon] = f"{line['auto_fid']:.0f}/{line['moments_fid']:.0f}/{_overlap(line, 'auto')}"
-            cells["real"] = f"{line['real_fid']:.0f}/{_overlap(line, 'real')}"
-    head = ["set, records", *(f"ε = {epsilon:g}" for epsilon in PANEL_BUDGETS), "real"]
-    columns: tuple[float | str, ...] = (*PANEL_BUDGETS, "real")
-    return table(head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()])
-
-
-def _overlap(line: dict[str, Any], name: str) -> str:
-    return f"{line[f'{name}_precision']:.0f}/{line[f'{name}_recall']:.0f}"
+            figures = [latest[name][key] for key in ("auto_fid", "moments_fid", "auto_precision", "auto_recall")]
+            title = f"{PANEL[dataset]}, {records:,}"
+            shown.setdefault(title, {})[epsilon] = "/".join(f"{figure:.0f}" for figure in figures)
+    head = ["set, records", *(f"ε = {epsilon:g}" for epsilon in PANEL_BUDGETS)]
+    return table(
+        head, [[title, *(cells.get(epsilon, "") for epsilon in PANEL_BUDGETS)] for title, cells in shown.items()]
+    )
 
 
 def costs() -> str:
