@@ -294,3 +294,15 @@ def test_balanced_starts_from_moments() -> None:
 def test_there_is_no_other_preset() -> None:
     with pytest.raises(InvalidSpec, match="auto, fast, diffusion, large, balanced, paper"):
         preset("best", MNIST, 1.0)
+
+
+@pytest.mark.parametrize("side", [32, 64, 128])
+@pytest.mark.parametrize(("units", "epsilon"), [(2_000, 1.0), (2_000, 10.0), (50_000, 10.0)])
+@pytest.mark.parametrize(
+    ("name", "purpose"),
+    [("auto", "look"), ("auto", "teach"), ("fast", "look"), ("diffusion", "look"), ("large", "look")],
+)
+def test_colours_of_every_size_have_a_plan(name: str, purpose: Purpose, units: int, epsilon: float, side: int) -> None:
+    public = schema(units, side=side, channels=3)
+    spec = TrainingSpec(method=preset(name, public, epsilon, purpose), epsilon=epsilon, delta=1e-6)
+    assert 0 < spec.plan(public).cost() <= spec.limit_units(public)

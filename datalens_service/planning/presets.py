@@ -361,7 +361,7 @@ def _diffusion(schema: Schema, epsilon: float) -> Diffusion:
 
 def _large(schema: Schema, epsilon: float) -> Diffusion:
     start, quiet = _outlines_or_pixels(schema, epsilon), count_components(schema, epsilon) > 1
-    if quiet and isinstance(start, Guided) and schema.channels > 1:
+    if quiet and isinstance(start, Guided) and fits_scattering(schema):
         width, blocks, steps = _LARGE_IN_COLOUR
         return Diffusion(
             warm_start=LabelledMoments(), width=width, blocks=blocks, steps=steps, noise_draws=_DRAWS_OF_LARGE
