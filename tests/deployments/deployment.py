@@ -1,6 +1,7 @@
 """A whole deployment in a folder: settings, data sets, jobs, and real processes on them."""
 
 import contextlib
+import json
 import os
 import signal
 import sqlite3
@@ -19,6 +20,7 @@ from sqlalchemy import func, make_url, select, update
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.stored_dataset import save_dataset
 from datalens_service.gateways.dispatch import Dispatcher
+from datalens_service.jobs.execute import execute
 from datalens_service.proof.hash_chain import Balance, Entry, EntryKind
 from datalens_service.services.pricing import quote
 from datalens_service.services.submit_job import submit_job
@@ -26,6 +28,7 @@ from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.job_filter import JobFilter
@@ -140,6 +143,21 @@ class Deployment:
         lease = leases.claim(self.database, job.id, "test", 600)
         assert lease is not None
         return lease
+
+    def execute(self, job: Job, observe: Any = None, lease: Lease | None = None) -> Job:
+        """Do the job in this process; without a lease under a new one."""
+        return execute(self.database, self.artifacts, self.settings, lease or self.claim(job), observe)
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        return ArtifactStore(self.database, self.folder)
+
+    def read(self, job: Job, name: str) -> bytes:
+        """A file of a job."""
+        return self.artifacts.get(job.id, name).path.read_bytes()
+
+    def read_json(self, job: Job, name: str) -> Any:
+        return json.loads(self.read(job, name))
 
     def job(self, job: Job) -> Job:
         return jobs.get(self.database, job.id)

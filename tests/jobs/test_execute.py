@@ -16,16 +16,13 @@ import datalens_service.jobs.execute
 import datalens_service.jobs.run_evaluation
 from datalens_service import logs
 from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
-from datalens_service.jobs.execute import execute
 from datalens_service.jobs.job_watch import JobWatch, PauseRequested, ShutdownRequested
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.phases import Phase
 from datalens_service.proof.proof_verification import verify
-from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs, leases, pausing
-from datalens_service.store.jobs.jobs import Job, JobState
-from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account_summary import journal, read_account
 from datalens_service.store.tables import DatasetRow, JobRow
 from deployments.deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
@@ -40,18 +37,6 @@ RELEASABLE = {
     "report-releasable.html",
 }
 PRIVATE = {"report.json", "report.html", "account-proof.json"}
-
-
-def run(local: Deployment, lease: Lease, observe: Any = None) -> Job:
-    return execute(local.database, artifacts(local), local.settings, lease, observe)
-
-
-def artifacts(local: Deployment) -> ArtifactStore:
-    return ArtifactStore(local.database, local.folder)
-
-
-def read(local: Deployment, job: Job, name: str) -> Any:
-    return json.loads(artifacts(local).get(job.id, name).path.read_text())
 
 
 def private_files(local: Deployment) -> list[Path]:
@@ -75,27 +60,27 @@ def test_job_leaves_all_its_files_and_no_private_state(local: Deployment) -> Non
     job = local.submit(MOMENTS)
     phases: list[str] = []
 
-    ended = run(local, local.claim(job), lambda phase, *_: phases.append(phase))
+    ended = local.execute(job, lambda phase, *_: phases.append(phase))
 
     assert (ended.state, ended.error) == (JobState.SUCCEEDED, None)
     assert list(dict.fromkeys(phases)) == list(Phase)[:-1]
-    made = artifacts(local).list_artifacts(job.id)
+    made = local.artifacts.list_artifacts(job.id)
     assert {file.name for file in made if file.releasable} == RELEASABLE
     assert {file.name for file in made if not file.releasable} == PRIVATE
     assert not private_files(local)
-    assert {measure["name"] for measure in read(local, job, "report.json")["measures"]} == {
+    assert {measure["name"] for measure in local.read_json(job, "report.json")["measures"]} == {
         "accuracy",
         "floor_averages",
         "ceiling",
     }
-    assert read(local, job, "report-releasable.json")["measures"] == []
+    assert local.read_json(job, "report-releasable.json")["measures"] == []
 
 
 def test_report_says_what_the_ledger_says(local: Deployment) -> None:
     job = local.submit(QUICK)
-    run(local, local.claim(job))
+    local.execute(job)
 
-    report, now = read(local, job, "report.json"), local.statement(job)
+    report, now = local.read_json(job, "report.json"), local.statement(job)
     assert report["product"]["commit"]
 
     assert report["privacy"]["headline"]["units"] == local.job(job).charged_units == now.charged_units
@@ -108,31 +93,31 @@ def test_report_says_what_the_ledger_says(local: Deployment) -> None:
 
 def test_both_proofs_of_a_job_verify(local: Deployment) -> None:
     job = local.submit(QUICK)
-    run(local, local.claim(job))
+    local.execute(job)
 
-    proof = artifacts(local).releasable(job.id, "privacy.json").path
-    account = artifacts(local).get(job.id, "account-proof.json").path
+    proof = local.artifacts.releasable(job.id, "privacy.json").path
+    account = local.artifacts.get(job.id, "account-proof.json").path
 
     for path in (proof, account):
         verdict = verify(path.read_bytes())
         assert verdict.holds, verdict.contradiction
-        assert read(local, job, path.name)["card"] == read(local, job, "card.json")
+        assert local.read_json(job, path.name)["card"] == local.read_json(job, "card.json")
     with pytest.raises(NotFound):
-        artifacts(local).releasable(job.id, "account-proof.json")
+        local.artifacts.releasable(job.id, "account-proof.json")
 
 
 def test_only_the_owner_learns_that_two_uploads_share_a_record(local: Deployment) -> None:
     stored = local.upload(lamps())
     other = local.upload(lamps())
     job = local.submit(QUICK, stored)
-    run(local, local.claim(job))
+    local.execute(job)
 
-    assert read(local, job, "report.json")["privacy"]["lifetime"]["linked"]
-    assert read(local, job, "report-releasable.json")["privacy"]["lifetime"] is None
+    assert local.read_json(job, "report.json")["privacy"]["lifetime"]["linked"]
+    assert local.read_json(job, "report-releasable.json")["privacy"]["lifetime"] is None
     with local.database.session() as session:
         account = read_account(session, stored.id)
         heads = [entry.hash for entry in journal(session, account.id)]
-    for file in artifacts(local).list_artifacts(job.id):
+    for file in local.artifacts.list_artifacts(job.id):
         if file.releasable:
             content = file.path.read_bytes()
             for told in (other.id, account.id, *heads):
@@ -141,10 +126,10 @@ def test_only_the_owner_learns_that_two_uploads_share_a_record(local: Deployment
 
 def test_packed_images_are_what_the_generator_draws(local: Deployment) -> None:
     job = local.submit(QUICK)
-    run(local, local.claim(job))
+    local.execute(job)
 
-    generator = Generator.load(artifacts(local).get(job.id, "generator.safetensors").path)
-    with np.load(artifacts(local).get(job.id, "synthetic.npz").path) as packed:
+    generator = Generator.load(local.artifacts.get(job.id, "generator.safetensors").path)
+    with np.load(local.artifacts.get(job.id, "synthetic.npz").path) as packed:
         images, labels = generator.sample(MOMENTS["synthetic_images"])
         np.testing.assert_array_equal(packed["train_images"], images.squeeze(-1))
         np.testing.assert_array_equal(packed["train_labels"], labels)
@@ -160,7 +145,7 @@ def test_failure_says_nothing_private(
     fail_with(monkeypatch, error)
     job = local.submit(QUICK)
 
-    ended = run(local, local.claim(job))
+    ended = local.execute(job)
 
     assert ended.state == JobState.FAILED
     assert ended.error is not None
@@ -177,7 +162,7 @@ def test_deliberate_error_speaks_for_itself(local: Deployment) -> None:
     for file in (local.folder / "datasets").rglob("*_labels.npy"):
         file.write_bytes(b"not an array")
 
-    ended = run(local, local.claim(job))
+    ended = local.execute(job)
 
     assert ended.state == JobState.FAILED
     assert ended.error is not None
@@ -193,7 +178,7 @@ def test_job_that_can_go_on_elsewhere_does_not_end(
     job = local.submit(QUICK)
 
     with pytest.raises(type(error)):
-        run(local, local.claim(job))
+        local.execute(job)
 
     assert local.job(job).state == JobState.RUNNING
 
@@ -215,7 +200,7 @@ def test_job_cancelled_in_training_has_no_images_and_keeps_its_charge(
             heard.wait()
 
     monkeypatch.setattr(JobWatch, "_hear", hear_and_tell)
-    ended = run(local, local.claim(job), cancel)
+    ended = local.execute(job, cancel)
 
     assert (ended.state, ended.released_at) == (JobState.CANCELLED, None)
     assert 0 < ended.charged_units < job.reserved_units
@@ -232,22 +217,25 @@ def test_job_that_was_taken_over_releases_nothing(local: Deployment) -> None:
             local.claim(job)
 
     with pytest.raises(StaleLease):
-        run(local, lease, lose)
+        local.execute(job, lose, lease)
 
-    assert artifacts(local).list_artifacts(job.id) == ()
+    assert local.artifacts.list_artifacts(job.id) == ()
     assert (local.job(job).state, local.job(job).lease_token) == (JobState.RUNNING, lease.token + 1)
 
 
-def test_measuring_that_fails_does_not_cost_the_generator(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("no convolution on this machine"), MemoryError()])
+def test_measuring_that_fails_does_not_cost_the_generator(
+    local: Deployment, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        raise RuntimeError("no convolution on this machine")
+        raise error
 
     monkeypatch.setattr(datalens_service.jobs.run_evaluation, "evaluate", fail)
     job = local.submit(MOMENTS)
 
-    assert run(local, local.claim(job)).state == JobState.SUCCEEDED
-    assert read(local, job, "report.json")["measures"] == []
-    assert artifacts(local).releasable(job.id, "generator.safetensors").size > 0
+    assert local.execute(job).state == JobState.SUCCEEDED
+    assert local.read_json(job, "report.json")["measures"] == []
+    assert local.artifacts.releasable(job.id, "generator.safetensors").size > 0
 
 
 def test_checkpoint_of_another_version_is_dropped(local: Deployment) -> None:
@@ -256,7 +244,7 @@ def test_checkpoint_of_another_version_is_dropped(local: Deployment) -> None:
     old.parent.mkdir(parents=True)
     save_file({"teacher": np.zeros(3)}, old, {"digest": "of another version", "step": "2"})
 
-    assert run(local, local.claim(job)).state == JobState.SUCCEEDED
+    assert local.execute(job).state == JobState.SUCCEEDED
 
 
 def test_resumed_job_draws_nothing_twice(local: Deployment) -> None:
@@ -268,11 +256,11 @@ def test_resumed_job_draws_nothing_twice(local: Deployment) -> None:
 
     first = local.claim(job)
     with pytest.raises(ShutdownRequested):
-        run(local, first, die_at_the_end)
+        local.execute(job, die_at_the_end, first)
     before = local.stored_steps(job)
     leases.release(local.database, first)
 
-    ended = run(local, local.claim(job))
+    ended = local.execute(job)
 
     assert ended.state == JobState.SUCCEEDED
     assert local.stored_steps(job) == before
@@ -287,7 +275,7 @@ def test_job_that_is_to_pause_is_given_back_before_its_next_step(local: Deployme
     pausing.request_pause(local.database, job.id)
 
     with pytest.raises(PauseRequested):
-        run(local, lease)
+        local.execute(job, lease=lease)
 
     assert local.stored_steps(job) == {}
     assert leases.release(local.database, lease).state == JobState.PAUSED
@@ -296,15 +284,15 @@ def test_job_that_is_to_pause_is_given_back_before_its_next_step(local: Deployme
 def test_files_hold_no_private_image_and_no_private_count(local: Deployment) -> None:
     dataset = lamps()
     job = local.submit(QUICK, local.upload(dataset))
-    run(local, local.claim(job))
+    local.execute(job)
 
     counts = set(np.bincount(dataset.train.labels).tolist())
-    for file in artifacts(local).list_artifacts(job.id):
+    for file in local.artifacts.list_artifacts(job.id):
         content = file.path.read_bytes()
         assert not any(image.tobytes() in content for image in dataset.train.images)
         assert not (file.name.endswith(".json") and counts & set(numbers_in(json.loads(content))))
         assert str(local.folder).encode() not in content, "paths are nobody's business"
-    with np.load(artifacts(local).get(job.id, "synthetic.npz").path) as packed:
+    with np.load(local.artifacts.get(job.id, "synthetic.npz").path) as packed:
         private = {image.tobytes() for image in dataset.train.images}
         assert not any(image.tobytes() in private for image in packed["train_images"])
 
@@ -321,8 +309,8 @@ def numbers_in(value: Any) -> list[float]:
 def test_a_card_that_claims_more_classes_than_were_priced_is_told_apart(local: Deployment) -> None:
     votes = {**VOTES, "method": {**VOTES["method"], "shards": "class_pure", "steps": 2}}
     job = local.submit(votes)
-    run(local, local.claim(job))
-    proof = read(local, job, "privacy.json")
+    local.execute(job)
+    proof = local.read_json(job, "privacy.json")
     assert verify(json.dumps(proof).encode()).holds
 
     proof["card"]["privacy"]["classes_per_unit"] = 2
@@ -335,13 +323,13 @@ def test_what_was_reserved_is_what_is_run(local: Deployment, monkeypatch: pytest
     job = local.submit(MOMENTS)
     _plan_otherwise(monkeypatch)
 
-    ended = run(local, local.claim(job))
+    ended = local.execute(job)
 
     assert (ended.state, ended.charged_units) == (JobState.SUCCEEDED, job.reserved_units)
     planned = jobs.get_plan(local.database, job.id)
     assert planned is not None
     assert planned.cost() == job.reserved_units
-    charged = [release["count"] for release in read(local, job, "report.json")["method"]["plan"]]
+    charged = [release["count"] for release in local.read_json(job, "report.json")["method"]["plan"]]
     assert charged == [release.count for release in planned.releases]
 
 
@@ -352,9 +340,9 @@ def test_a_job_without_a_stored_plan_runs_at_its_price_or_not_at_all(
     with local.database.transaction() as session:
         session.execute(update(JobRow).values(plan=None))
 
-    ended = run(local, local.claim(same))
+    ended = local.execute(same)
     _plan_otherwise(monkeypatch)
-    refused = run(local, local.claim(other))
+    refused = local.execute(other)
 
     assert (ended.state, ended.charged_units) == (JobState.SUCCEEDED, same.reserved_units)
     assert (refused.state, refused.charged_units) == (JobState.FAILED, 0)
@@ -367,7 +355,7 @@ def test_a_job_whose_data_set_has_lost_its_key_is_refused_uncharged(local: Deplo
     with local.database.transaction() as session:
         session.execute(update(DatasetRow).values(partition_key=b""))
 
-    ended = run(local, local.claim(job))
+    ended = local.execute(job)
 
     assert (ended.state, ended.charged_units) == (JobState.FAILED, 0)
     assert ended.error is not None

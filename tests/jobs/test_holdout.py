@@ -1,7 +1,6 @@
 """Accuracy on a data set that was set aside: charged there, once, and released as a noisy count only."""
 
 import dataclasses
-import json
 from typing import Any
 
 import numpy as np
@@ -9,12 +8,14 @@ import pytest
 from sqlalchemy import select
 
 from datalens_service.errors import InvalidSpec, NotFound, StateConflict
-from datalens_service.jobs.execute import execute
 from datalens_service.mechanisms import AccuracyCount, Mechanism
+from datalens_service.mechanisms.accuracy import Answers
+from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.store.datasets import datasets
-from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs, leases, measurements, released_models
 from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.ledger import ledger
+from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.account_summary import summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import DEFAULT_TENANT, JobRow
@@ -35,9 +36,8 @@ def asking(aside: str, **more: Any) -> dict[str, Any]:
 
 
 def run(local: Deployment, job: Job) -> dict[str, Any]:
-    store = ArtifactStore(local.database, local.folder)
-    assert execute(local.database, store, local.settings, local.claim(job)).state == JobState.SUCCEEDED
-    return json.loads(store.get(job.id, "report.json").path.read_text())
+    assert local.execute(job).state == JobState.SUCCEEDED
+    return local.read_json(job, "report.json")
 
 
 def charged(local: Deployment, dataset_id: str) -> int:
@@ -59,8 +59,7 @@ def test_it_is_charged_to_the_other_account_and_may_be_passed_on(local: Deployme
     assert f"{COST:,} units" in own["protocol"]
     assert charged(local, aside) == COST
     assert charged(local, job.dataset_id) == local.job(job).charged_units == job.reserved_units
-    shared = ArtifactStore(local.database, local.folder).releasable(job.id, "report-releasable.json").path
-    assert list(figures(json.loads(shared.read_text()))) == ["accuracy_holdout"]
+    assert list(figures(local.read_json(job, "report-releasable.json"))) == ["accuracy_holdout"]
     assert {access["access"]: access["status"] for access in report["privacy"]["data_accesses"]}[
         "accuracy on a data set that was set aside"
     ] == "charged"
@@ -95,10 +94,6 @@ def test_a_worker_that_dies_after_the_draw_leaves_no_job_behind(local: Deploymen
     lease = local.claim(job)
     own = measurements.begin(local.database, local.job(job), aside, COST, dataclasses.replace(lease, seconds=-1))
     mechanism = AccuracyCount(num_units=400, noise_stddev=100)
-    from datalens_service.mechanisms.accuracy import Answers
-    from datalens_service.privacy.randomness import NoiseSource
-    from datalens_service.store.ledger.account import JobAccount
-
     answers = Answers(np.ones(400, dtype=bool), np.arange(400))
     assert measurements.replay(local.database, job.id, aside) is None
     released = mechanism.release(
@@ -116,14 +111,11 @@ def test_a_worker_that_dies_after_the_draw_leaves_no_job_behind(local: Deploymen
 
 
 def test_without_budget_there_is_a_reason_and_the_job_succeeds(local: Deployment, aside: str) -> None:
-    limit = 10**15
     with local.database.session() as session:
         limit = summarize_account(session, aside).remaining_units
     other = local.submit(QUICK, datasets.get(local.database, aside))
     with local.database.transaction() as session:
         row = session.get_one(JobRow, other.id)
-        from datalens_service.store.ledger import ledger
-
         account = ledger.lock_account(session, row.account_id)
         rest = limit - row.reserved_units - COST + 1
         ledger.reserve(session, account, row, rest)
@@ -151,9 +143,7 @@ def test_nothing_of_the_set_aside_images_is_in_what_others_get(
             patch.setattr(AccuracyCount, "decode", lambda self, noisy: 50.0)
             job = local.submit(asking(aside))
             run(local, job)
-        store = ArtifactStore(local.database, local.folder)
-        measure = figures(json.loads(store.releasable(job.id, "report-releasable.json").path.read_text()))
-        texts.append(measure["accuracy_holdout"])
+        texts.append(figures(local.read_json(job, "report-releasable.json"))["accuracy_holdout"])
     assert texts[0] == texts[1]
 
 

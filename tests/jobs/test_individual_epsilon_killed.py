@@ -13,8 +13,7 @@ from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
 from datalens_service.signatures import SigningKey
-from datalens_service.store.datasets.artifacts import ArtifactStore
-from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import released_states
 from deployments.deployment import Deployment
 
@@ -49,8 +48,7 @@ def test_a_killed_job_loses_no_iterate_and_its_statistics_are_verified(local: De
     assert local.start_job(job.id).wait() == Exit.ENDED
     assert local.job(job).state == JobState.SUCCEEDED, local.job(job).error
 
-    files = ArtifactStore(local.database, local.folder)
-    values, description = read_iterates(files.releasable(job.id, "iterates.safetensors").path)
+    values, description = read_iterates(local.artifacts.releasable(job.id, "iterates.safetensors").path)
     np.testing.assert_array_equal(values[: len(before)], before)
     assert len(np.unique(values, axis=0)) == len(values) == STEPS
     assert kept_rows(local, job.id).size == 0, "they are in the file now"
@@ -60,72 +58,45 @@ def test_a_killed_job_loses_no_iterate_and_its_statistics_are_verified(local: De
     assert charges[-1].label == "individual.histogram"
     local.assert_balanced(job)
 
-    card = json.loads(files.releasable(job.id, "card.json").path.read_bytes())
+    card = local.read_json(job, "card.json")
     figures = card["privacy"]["individual"]
     assert 0 <= figures["mean"] <= figures["largest_epsilon"] == 1.0
     for name in ("report.json", "report-releasable.json"):
-        content = files.get(job.id, name).path.read_bytes()
+        content = local.read(job, name)
         document.check(content)
         shown = json.loads(content)["individual_epsilon"]
         assert {name: shown[name] for name in figures} == figures
         assert "guarantee" in shown["meaning"]
-    assert "Individual ε" in files.get(job.id, "report-releasable.html").path.read_text()
-    check_proofs(files, job.id)
+    assert "Individual ε" in local.read(job, "report-releasable.html").decode()
+    check_proofs(local, job)
 
 
-def check_proofs(files: ArtifactStore, job_id: str) -> None:
+def check_proofs(local: Deployment, job: Job) -> None:
     """Both hold, and neither does once a figure was changed."""
     for name in ("privacy.json", "account-proof.json"):
-        content = json.loads(files.get(job_id, name).path.read_bytes())
+        content = local.read_json(job, name)
         verdict = verify(json.dumps(content).encode())
         assert verdict.holds, verdict.contradiction
         assert any("Mean individual ε" in line.finding for line in verdict.lines)
-        for tamper in TAMPERED:
+        for title, tamper in TAMPERED.items():
             changed = deepcopy(content)
-            tamper(changed)
+            tamper(changed["card"]["privacy"]["individual"], changed)
             refused = verify(json.dumps(SigningKey(b"of a forger").sign(changed)).encode())
-            assert (refused.contradiction or "").startswith("card: "), tamper.__name__
+            assert (refused.contradiction or "").startswith("card: "), title
 
 
-def individual(content: Json) -> Json:
-    figures: Json = content["card"]["privacy"]["individual"]
-    return figures
-
-
-def a_smaller_mean(content: Json) -> None:
-    individual(content)["mean"] -= 0.01
-
-
-def a_smaller_quantile(content: Json) -> None:
-    individual(content)["quantiles"][-1]["epsilon"] -= 0.01
-
-
-def one_quantile_less(content: Json) -> None:
-    individual(content)["quantiles"].pop()
-
-
-def other_counts(content: Json) -> None:
-    individual(content)["noisy_counts"][0] += 5000
-
-
-def fewer_bins(content: Json) -> None:
-    individual(content)["noisy_counts"].pop()
-
-
-def a_wider_range(content: Json) -> None:
-    individual(content)["largest_epsilon"] = 2.0
-
-
-def no_figures(content: Json) -> None:
-    content["card"]["privacy"].pop("individual")
-
-
-def figures_that_nobody_paid_for(content: Json) -> None:
+def unpaid(_figures: Json, content: Json) -> None:
     content["card"]["privacy"]["mechanisms"].pop()
     content["plan"].pop()
 
 
-TAMPERED: tuple[Callable[[Json], None], ...] = (
-    a_smaller_mean, a_smaller_quantile, one_quantile_less, other_counts, fewer_bins, a_wider_range, no_figures,
-    figures_that_nobody_paid_for,
-)  # fmt: skip
+TAMPERED: dict[str, Callable[[Json, Json], object]] = {
+    "a smaller mean": lambda figures, _: figures.update(mean=figures["mean"] - 0.01),
+    "a smaller quantile": lambda figures, _: figures["quantiles"][-1].update(epsilon=0.0),
+    "one quantile less": lambda figures, _: figures["quantiles"].pop(),
+    "other counts": lambda figures, _: figures["noisy_counts"].insert(0, figures["noisy_counts"].pop(0) + 5000),
+    "fewer bins": lambda figures, _: figures["noisy_counts"].pop(),
+    "a wider range": lambda figures, _: figures.update(largest_epsilon=2.0),
+    "no figures": lambda _, content: content["card"]["privacy"].pop("individual"),
+    "figures that nobody paid for": unpaid,
+}

@@ -10,11 +10,9 @@ from safetensors import SafetensorError
 
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.errors import InsufficientStorage, StoreUnavailable
-from datalens_service.jobs.execute import execute
 from datalens_service.jobs.failures import check_disk
 from datalens_service.phases import Phase
 from datalens_service.store.database import Database
-from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, Deployment
@@ -41,7 +39,6 @@ def test_a_job_that_finds_no_room_for_its_files_is_resumed_and_pays_once(
 ) -> None:
     """0 is written by safetensors, which has errors of its own; the others by us."""
     job = deployment.submit(QUICK)
-    artifacts = ArtifactStore(deployment.database, deployment.folder)
     lease = deployment.claim(job)
     with ExitStack() as filled:
 
@@ -50,17 +47,17 @@ def test_a_job_that_finds_no_room_for_its_files_is_resumed_and_pays_once(
                 filled.enter_context(disk.full(nothing_left(disk)))
 
         with pytest.raises(StoreUnavailable):
-            execute(deployment.database, artifacts, deployment.settings, lease, fill)
+            deployment.execute(job, fill, lease)
     assert deployment.job(job).state is JobState.RUNNING
     assert not list(deployment.folder.rglob(".tmp-*"))
     charged = deployment.job(job).charged_units
     leases.release(deployment.database, lease)
 
-    ended = execute(deployment.database, artifacts, deployment.settings, deployment.claim(job))
+    ended = deployment.execute(job)
 
     assert (ended.state, ended.error) == (JobState.SUCCEEDED, None)
     assert ended.charged_units == charged == deployment.statement(job).charged_units
-    assert len(artifacts.list_artifacts(job.id)) == 10
+    assert len(deployment.artifacts.list_artifacts(job.id)) == 10
 
 
 def test_a_job_is_not_begun_on_a_full_disk(deployment: Deployment, disk: SmallDisk) -> None:

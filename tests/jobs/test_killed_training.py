@@ -7,7 +7,6 @@ from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
-from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import Deployment
 
@@ -34,8 +33,7 @@ def test_a_killed_sampled_job_goes_on_and_is_charged_once(local: Deployment) -> 
     assert [entry.step for entry in charges].count(20) == 2
     assert len(local.stored_steps(job)) <= 50, "the state takes the place of sums"
     local.assert_balanced(job)
-    files = ArtifactStore(local.database, local.folder)
-    verdict = verify(files.releasable(job.id, "privacy.json").path.read_bytes())
+    verdict = verify(local.read(job, "privacy.json"))
     assert verdict.holds, verdict.contradiction
     assert SampledRun(10 * BATCH, BATCH, STEPS, 0.05).draws == STEPS + 2
 
@@ -80,6 +78,5 @@ def test_a_killed_classifier_job_goes_on_without_a_second_charge(local: Deployme
     assert {step for step in charged if charged.count(step) > 1} == {10}
     assert len(charged) == len(set(charged)) + 1
     local.assert_balanced(job)
-    files = ArtifactStore(local.database, local.folder)
-    assert verify(files.releasable(job.id, "privacy.json").path.read_bytes()).holds
-    assert Classifier.load(files.releasable(job.id, "classifier.safetensors").path).schema.num_classes == 2
+    assert verify(local.read(job, "privacy.json")).holds
+    assert Classifier.load(local.artifacts.releasable(job.id, "classifier.safetensors").path).schema.num_classes == 2

@@ -15,18 +15,11 @@ from pydantic import ValidationError
 import datalens_service.jobs.execute
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.jobs import memory
-from datalens_service.jobs.execute import choose_device, execute, training_device
+from datalens_service.jobs.execute import choose_device, training_device
 from datalens_service.settings import Settings
 from datalens_service.spec import Device
-from datalens_service.store.datasets.artifacts import ArtifactStore
-from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.tables import JobRow
 from deployments.deployment import QUICK, Deployment
-
-
-def run(local: Deployment) -> Job:
-    lease = local.claim(local.submit(QUICK))
-    return execute(local.database, ArtifactStore(local.database, local.folder), local.settings, lease)
 
 
 def allocate_too_much() -> None:
@@ -51,7 +44,7 @@ def test_lack_of_memory_has_a_name_and_figures(
 
     monkeypatch.setattr(datalens_service.jobs.execute, phase, fail)
     monkeypatch.setattr(memory, "read_limit", lambda: 2**30)
-    ended = run(local)
+    ended = local.execute(local.submit(QUICK))
     assert ended.error is not None
     assert ended.error["type"] == "out-of-memory"
     assert re.search(r"needs about [\d.]+ GiB .* has 1\.0 GiB", ended.error["detail"])
@@ -59,7 +52,7 @@ def test_lack_of_memory_has_a_name_and_figures(
 
 def test_a_job_that_cannot_fit_is_refused_before_it_begins(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "read_limit", lambda: 2**28)
-    ended = run(local)
+    ended = local.execute(local.submit(QUICK))
     assert ended.error is not None
     assert (ended.error["type"], ended.charged_units, ended.reserved_units) == ("out-of-memory", 0, 0)
     assert "cannot fit" in ended.error["detail"]

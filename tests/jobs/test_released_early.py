@@ -4,18 +4,16 @@ import json
 import signal
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
-import datalens_service.jobs.run_evaluation
 from datalens_service.clock import utc_now
-from datalens_service.jobs.execute import execute
 from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
-from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs, leases, pausing, released_models
 from datalens_service.store.jobs.events import EventType, list_events
 from datalens_service.store.jobs.jobs import Job, JobState
@@ -26,19 +24,7 @@ FILES = ("generator.safetensors", "synthetic.npz", "samples.png", "card.json", "
 SLOW = {**MOMENTS, "evaluation": {"epochs": 40, "synthetic_images": 1000, "seeds": 1, "fidelity": []}}
 
 
-def run(local: Deployment, job: Job, observe: Callable[[str, int, int], None] | None = None) -> Job:
-    return execute(local.database, artifacts(local), local.settings, local.claim(job), observe)
-
-
-def artifacts(local: Deployment) -> ArtifactStore:
-    return ArtifactStore(local.database, local.folder)
-
-
-def read(local: Deployment, job: Job, name: str) -> bytes:
-    return artifacts(local).get(job.id, name).path.read_bytes()
-
-
-def once_in(phase: str, act: Callable[[], None]) -> Callable[[str, int, int], None]:
+def once_in(phase: str, act: Callable[[], object]) -> Callable[[str, int, int], None]:
     """Does something when a phase begins."""
     done = False
 
@@ -64,9 +50,9 @@ def test_images_and_their_proof_are_there_before_they_are_measured(local: Deploy
         now = local.job(job)
         states.append((now.state, now.released_at is not None))
         released_models.get(local.database, released_models.build_id(job.id))
-        early.update({file.name: file.path.read_bytes() for file in artifacts(local).list_artifacts(job.id)})
+        early.update({file.name: file.path.read_bytes() for file in local.artifacts.list_artifacts(job.id)})
 
-    ended = run(local, job, once_in("evaluating", look))
+    ended = local.execute(job, once_in("evaluating", look))
 
     assert states == [(JobState.RUNNING, True)]
     assert set(FILES) < set(early)
@@ -74,18 +60,18 @@ def test_images_and_their_proof_are_there_before_they_are_measured(local: Deploy
     [pending] = json.loads(early["report.json"])["unavailable"]
     assert "had not ended" in pending["reason"]
     assert json.loads(early["report.json"])["measures"] == []
-    final = json.loads(read(local, job, "report.json"))
+    final = local.read_json(job, "report.json")
     assert final["measures"]
     assert pending not in final["unavailable"]
     assert ended.state == JobState.SUCCEEDED
     # Whoever had the early files has the final ones: no figure of these records is for others.
-    for name in ("generator.safetensors", "synthetic.npz", "samples.png", "card.json", "privacy.json"):
-        assert read(local, job, name) == early[name], name
+    for name in FILES:
+        assert local.read(job, name) == early[name], name
 
 
 def test_the_release_is_an_event_between_training_and_evaluation(local: Deployment) -> None:
     job = local.submit(MOMENTS)
-    run(local, job)
+    local.execute(job)
     told = [(event.type, event.phase) for event in list_events(local.database, job.id)]
     place = told.index((EventType.RELEASED, "packaging"))
     assert all(phase != "evaluating" for _, phase in told[:place])
@@ -95,20 +81,20 @@ def test_the_release_is_an_event_between_training_and_evaluation(local: Deployme
 def test_a_job_that_is_not_measured_is_packaged_once(local: Deployment) -> None:
     job = local.submit(QUICK)
     phases: list[str] = []
-    assert run(local, job, lambda phase, *_: phases.append(phase)).released_at is not None
+    assert local.execute(job, lambda phase, *_: phases.append(phase)).released_at is not None
     assert set(phases) == {"training", "fitting", "drawing", "packaging"}
-    assert json.loads(read(local, job, "report.json"))["unavailable"] == []
+    assert local.read_json(job, "report.json")["unavailable"] == []
 
 
 @pytest.mark.parametrize("phase", ["drawing", "packaging", "evaluating", "reporting"])
 def test_cancelling_after_the_last_release_keeps_the_images(local: Deployment, phase: str) -> None:
     job = local.submit(MOMENTS)
 
-    ended = run(local, job, once_in(phase, lambda: _cancel(local, job)))
+    ended = local.execute(job, once_in(phase, partial(jobs.request_cancel, local.database, job.id)))
 
     assert (ended.state, ended.error, ended.charged_units) == (JobState.SUCCEEDED, None, job.reserved_units)
-    assert all(artifacts(local).releasable(job.id, name).size for name in FILES)
-    report = json.loads(read(local, job, "report.json"))
+    assert all(local.artifacts.releasable(job.id, name).size for name in FILES)
+    report = local.read_json(job, "report.json")
     assert bool(report["measures"]) == (phase == "reporting")
 
 
@@ -116,11 +102,9 @@ def test_cancelling_a_job_that_pauses_in_its_evaluation_keeps_the_images(local: 
     job = local.submit(MOMENTS)
     lease = local.claim(job)
 
-    def pause() -> None:
-        pausing.request_pause(local.database, job.id)
-
+    pause = partial(pausing.request_pause, local.database, job.id)
     with pytest.raises(ShutdownRequested):
-        execute(local.database, artifacts(local), local.settings, lease, once_in("evaluating", pause))
+        local.execute(job, once_in("evaluating", pause), lease)
     assert leases.release(local.database, lease).state == JobState.PAUSED
 
     assert jobs.request_cancel(local.database, job.id).state == JobState.SUCCEEDED
@@ -134,22 +118,10 @@ def test_a_failure_after_the_release_keeps_the_images(local: Deployment, monkeyp
     job = local.submit(MOMENTS)
     monkeypatch.setattr("datalens_service.jobs.execute.restate", fail)
 
-    ended = run(local, job)
+    ended = local.execute(job)
 
     assert (ended.state, ended.error) == (JobState.SUCCEEDED, None)
-    assert verify(read(local, job, "privacy.json")).holds
-
-
-def test_an_evaluation_without_memory_says_so_and_keeps_the_images(
-    local: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(datalens_service.jobs.run_evaluation, "evaluate", fail)
-    job = local.submit(MOMENTS)
-    assert run(local, job).state == JobState.SUCCEEDED
-    assert all(artifacts(local).releasable(job.id, name).size for name in FILES)
+    assert verify(local.read(job, "privacy.json")).holds
 
 
 def test_workers_lost_in_the_evaluation_keep_the_images(local: Deployment) -> None:
@@ -164,7 +136,7 @@ def test_workers_lost_in_the_evaluation_keep_the_images(local: Deployment) -> No
         if now.state.terminal:
             break
         with pytest.raises(SystemExit):
-            run(local, job, once_in("evaluating", die))
+            local.execute(job, once_in("evaluating", die))
         leases.expire_leases(local.database, now=utc_now() + timedelta(seconds=601))
 
     assert (local.job(job).state, local.job(job).error) == (JobState.SUCCEEDED, None)
@@ -178,7 +150,7 @@ def test_a_kill_in_the_evaluation_is_gone_on_from_without_a_second_charge(local:
     local.wait(lambda: local.job(job).progress.phase == "evaluating")
     first, steps = local.job(job), local.stored_steps(job)
     assert first.released_at is not None
-    images = read(local, job, "synthetic.npz")
+    images = local.read(job, "synthetic.npz")
 
     victim.send_signal(signal.SIGKILL)
     victim.wait()
@@ -189,10 +161,6 @@ def test_a_kill_in_the_evaluation_is_gone_on_from_without_a_second_charge(local:
     assert (ended.state, ended.released_at) == (JobState.SUCCEEDED, first.released_at)
     assert (ended.charged_units, charges(local, job)) == (first.charged_units, 3)
     assert local.stored_steps(job) == steps
-    assert read(local, job, "synthetic.npz") == images
-    assert json.loads(read(local, job, "report.json"))["measures"]
+    assert local.read(job, "synthetic.npz") == images
+    assert local.read_json(job, "report.json")["measures"]
     local.assert_balanced(job)
-
-
-def _cancel(local: Deployment, job: Job) -> None:
-    jobs.request_cancel(local.database, job.id)

@@ -21,17 +21,17 @@ from api.main import create_app
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.report import document
 from datalens_service.jobs import release_files
-from datalens_service.jobs.execute import execute
+from datalens_service.jobs.holdout import holdout_accuracy
 from datalens_service.jobs.release_files import SamplePreviews
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
 from datalens_service.proof.proof_verification import verify
 from datalens_service.run import run as train
 from datalens_service.signatures import signer
-from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.installation import signing_key
 from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.ledger.account_summary import summarize_account
 from deployments.deployment import MOMENTS, QUICK, Deployment, lamps
 from tests.models.toy_models import Brightness, MeanImage
 
@@ -53,23 +53,15 @@ def releasing(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> Callable[..
         dataset = lamps()
         public = dataset.schema.model_copy(update=changes)
         job = local.submit(MOMENTS, local.upload(replace(dataset, schema=public)))
-        ended = execute(local.database, files(local), local.settings, local.claim(job))
+        ended = local.execute(job)
         assert (ended.state, ended.error) == (JobState.SUCCEEDED, None)
         return ended
 
     return job_of
 
 
-def files(local: Deployment) -> ArtifactStore:
-    return ArtifactStore(local.database, local.folder)
-
-
 def names(local: Deployment, job: Job, *, releasable: bool) -> set[str]:
-    return {file.name for file in files(local).list_artifacts(job.id) if file.releasable is releasable}
-
-
-def read(local: Deployment, job: Job, name: str) -> Any:
-    return json.loads(files(local).get(job.id, name).path.read_text())
+    return {file.name for file in local.artifacts.list_artifacts(job.id) if file.releasable is releasable}
 
 
 def test_a_new_kind_of_model_is_one_class_and_its_files_are_downloadable(
@@ -79,12 +71,12 @@ def test_a_new_kind_of_model_is_one_class_and_its_files_are_downloadable(
 
     assert names(local, job, releasable=True) == STATED | {"mean.bin", "mean.txt"}
     assert names(local, job, releasable=False) == PRIVATE
-    assert files(local).releasable(job.id, "mean.txt").path.read_text() == "127"
-    assert verify(files(local).releasable(job.id, "privacy.json").path.read_bytes()).holds
+    assert local.read(job, "mean.txt") == b"127"
+    assert verify(local.read(job, "privacy.json")).holds
     kind = "mean-image"
     noted = released_models.get(local.database, released_models.build_id(job.id, kind), kind)
     assert (noted.job_id, noted.kind) == (job.id, kind)
-    assert read(local, job, "report.json")["measures"] == []
+    assert local.read_json(job, "report.json")["measures"] == []
 
 
 def test_a_classifier_job_has_a_confusion_table_for_the_owner_and_no_samples(
@@ -95,7 +87,7 @@ def test_a_classifier_job_has_a_confusion_table_for_the_owner_and_no_samples(
     made = names(local, job, releasable=True)
     assert made == STATED | {"classifier.safetensors", "classifier.onnx"}
     assert not made & NOT_MADE
-    owner, releasable = read(local, job, "report.json"), read(local, job, "report-releasable.json")
+    owner, releasable = local.read_json(job, "report.json"), local.read_json(job, "report-releasable.json")
     table = owner["confusion"]
     assert table["class_names"] == ["bright", "dark"]
     assert sum(map(sum, table["counts"])) == 60
@@ -105,22 +97,22 @@ def test_a_classifier_job_has_a_confusion_table_for_the_owner_and_no_samples(
     assert measure["value"] == pytest.approx(100 * right / 60)
     assert "confusion" not in releasable
     assert releasable["measures"] == []
-    assert owner["synthetic"] is releasable["synthetic"] is read(local, job, "card.json")["synthetic"] is False
+    assert owner["synthetic"] is releasable["synthetic"] is local.read_json(job, "card.json")["synthetic"] is False
     for name in ("report.json", "report-releasable.json"):
-        document.check(files(local).get(job.id, name).path.read_bytes())
+        document.check(local.read(job, name))
 
 
 def test_no_report_of_a_classifier_speaks_of_images_it_would_have_drawn(
     local: Deployment, releasing: Callable[..., Job]
 ) -> None:
     job = releasing(Brightness)
-    report = read(local, job, "report-releasable.json")
-    page = files(local).get(job.id, "report-releasable.html").path.read_text()
+    report = local.read_json(job, "report-releasable.json")
+    page = local.read(job, "report-releasable.html").decode()
     said = json.dumps([report["summary"], report["privacy"]["scope"], report["privacy"]["data_accesses"]])
     assert "This is a classifier of images." in said
     assert "generator" not in said.casefold()
     assert "Which class is taken for which" not in page
-    assert "Which class is taken for which" in files(local).get(job.id, "report.html").path.read_text()
+    assert "Which class is taken for which" in local.read(job, "report.html").decode()
 
 
 def test_the_card_of_a_classifier_is_a_model_index_without_private_figures(
@@ -132,14 +124,12 @@ def test_the_card_of_a_classifier_is_a_model_index_without_private_figures(
     assert [one["type"] for one in index[public.id]["metrics"]] == ["accuracy", "epsilon", "delta"]
     assert index[public.id]["task"]["type"] == "image-classification"
     # The table counts test images of each class: also of a public test split, it stays in the owner's copy.
-    assert "confusion" not in read(local, public, "report-releasable.json")
+    assert "confusion" not in local.read_json(public, "report-releasable.json")
 
 
 def test_a_classifier_is_counted_on_a_set_that_was_set_aside(
     local: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from datalens_service.jobs.holdout import holdout_accuracy
-
     aside = local.upload(lamps(9, with_test=False))
     job = local.submit({**MOMENTS, "evaluation": {"holdout": aside.id, "holdout_noise_stddev": 100}})
     settings = datalens_service.jobs.execute.TrainingSpec.model_validate(job.spec).evaluation
@@ -148,13 +138,11 @@ def test_a_classifier_is_counted_on_a_set_that_was_set_aside(
     assert (measure.name, measure.status, measure.audience) == ("classifier_accuracy_holdout", "covered", "public")
     assert "synthetic" not in measure.protocol
     with local.database.session() as session:
-        from datalens_service.store.ledger.account_summary import summarize_account
-
         assert summarize_account(session, aside.id).charged_units > 0
 
 
 def front_matter(local: Deployment, job: Job) -> dict[str, Any]:
-    text = files(local).releasable(job.id, "README.md").path.read_text()
+    text = local.read(job, "README.md").decode()
     return dict(yaml.safe_load(text.split("---\n")[1]))
 
 
@@ -162,7 +150,7 @@ def test_few_grids_stay_however_often_they_are_drawn(local: Deployment, monkeypa
     pictures = iter(bytes([number]) for number in range(1, 100))
     monkeypatch.setattr(release_files, "sample_picture", lambda _generator: next(pictures))
     lease = local.claim(local.submit(MOMENTS))
-    artifacts, generator = ArtifactStore(local.database, local.folder), MagicMock(spec=Generator)
+    artifacts, generator = local.artifacts, MagicMock(spec=Generator)
     for shows in (5, 6):
         # The second stands for a job that goes on after a crash.
         shown = SamplePreviews(artifacts, lease, seconds=0)
@@ -188,17 +176,16 @@ def anybody(local: Deployment) -> Iterator[TestClient]:
 def test_every_proof_and_report_of_a_job_is_signed_with_the_published_key(
     local: Deployment, anybody: TestClient
 ) -> None:
-    store = ArtifactStore(local.database, local.folder)
     job = local.submit(QUICK)
-    execute(local.database, store, local.settings, local.claim(job))
+    local.execute(job)
     published = anybody.get("/v1/signing-key").json()
     assert published["algorithm"] == "Ed25519"
     for name in SIGNED:
-        key = signer(store.get(job.id, name).path.read_bytes())
+        key = signer(local.read(job, name))
         assert key is not None, name
         assert (key.hex, key.key_id, key.pem) == (published["public_key"], published["key_id"], published["pem"])
     for name in ("report.html", "report-releasable.html"):
-        page = store.get(job.id, name).path.read_text()
+        page = local.read(job, name).decode()
         assert published["key_id"] in page
         assert "/v1/signing-key" in page
 

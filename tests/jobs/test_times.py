@@ -15,14 +15,12 @@ from starlette.testclient import TestClient
 from api.main import create_app
 from datalens_service.errors import JobStopped
 from datalens_service.jobs import job_watch
-from datalens_service.jobs.execute import execute
 from datalens_service.jobs.job_watch import JobWatch
 from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.phases import Phase
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
 from datalens_service.store.database import Database
-from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs, leases, released_models
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.leases import Lease, Requests
@@ -71,8 +69,7 @@ def service(local: Deployment) -> Iterator[TestClient]:
 def succeeded(local: Deployment, http: TestClient) -> str:
     """A whole job, its row with the microseconds that a slow clock might hide."""
     job = jobs.get(local.database, submitted(local, http))
-    lease = local.claim(job)
-    execute(local.database, ArtifactStore(local.database, local.folder), local.settings, lease)
+    local.execute(job)
     with local.database.transaction() as session:
         row = session.get_one(JobRow, job.id)
         row.created_at = row.created_at.replace(microsecond=123_456)
@@ -100,7 +97,7 @@ def answers(http: TestClient, local: Deployment, job_id: str) -> Iterator[tuple[
         yield path, text + json.dumps({name: value for name, value in reply.headers.items() if name != "date"})
     with http.stream("GET", f"{base}/events", headers={"Accept": "text/event-stream"}) as reply:
         yield "stream", "".join(reply.iter_text())
-    for file in ArtifactStore(local.database, local.folder).list_artifacts(job_id):
+    for file in local.artifacts.list_artifacts(job_id):
         if file.name.endswith((".json", ".html")):
             yield file.name, file.path.read_text()
 
@@ -129,7 +126,7 @@ def test_times_of_private_steps_are_whole_minutes(local: Deployment, service: Te
         assert SECONDS.search(at) is None, at
     assert parsedate_to_datetime(modified).second == 0
     for name in ("privacy.json", "report.json", "report-releasable.html"):
-        text = ArtifactStore(local.database, local.folder).get(job_id, name).path.read_text()
+        text = local.artifacts.get(job_id, name).path.read_text()
         assert not [found for found in INSTANT.findall(text) if SECONDS.search(found)], name
 
 

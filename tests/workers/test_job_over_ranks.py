@@ -19,7 +19,6 @@ from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, Rendezvous, TorchProcessGroup, read_rendezvous
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
-from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import MOMENTS, PATIENCE, VOTES, Deployment, Process, lamps
 from ports import free_port
@@ -46,7 +45,7 @@ def followers_of(job: Job) -> list[int]:
 
 
 def generator(local: Deployment, job: Job) -> dict[str, bytes]:
-    path = ArtifactStore(local.database, local.folder).get(job.id, "generator.safetensors").path
+    path = local.artifacts.get(job.id, "generator.safetensors").path
     return {name: values.tobytes() for name, values in load_file(path).items()}
 
 

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from test_job_over_ranks import SHORT, generator, run, silent, start_other_rank
 
-from datalens_service.jobs.execute import execute
 from datalens_service.jobs.failures import Exit
 from datalens_service.services import ingestion
 from datalens_service.store.access import keys
 from datalens_service.store.datasets import datasets, validations
-from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.jobs.jobs import JobState
@@ -50,8 +48,7 @@ def test_worker_trains_on_them_and_keeps_nothing(remote: Deployment, bucket: Buc
     assert list((remote.folder / "datasets").glob("ds_*")) == []
     assert len(bucket.contents()) >= 3
     job = remote.submit(QUICK, dataset)
-    store = ArtifactStore(remote.database, remote.folder)
-    assert execute(remote.database, store, remote.settings, remote.claim(job)).state == JobState.SUCCEEDED
+    assert remote.execute(job).state == JobState.SUCCEEDED
     assert not list(remote.folder.rglob("*.npy"))
 
 
@@ -98,8 +95,7 @@ def test_two_ranks_on_records_in_the_store_are_one_on_a_folder(remote: Deploymen
 
 def test_deleted_dataset_is_gone_from_the_object_store(remote: Deployment, bucket: Bucket, tmp_path: Path) -> None:
     dataset = registered(remote, tmp_path)
-    store = ArtifactStore(remote.database, remote.folder)
-    ingestion.remove(remote.database, store, remote.settings, dataset.id)
+    ingestion.remove(remote.database, remote.artifacts, remote.settings, dataset.id)
     assert bucket.contents() == {}
 
 
