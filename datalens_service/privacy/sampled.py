@@ -71,15 +71,11 @@ def poisson_sampled_losses(
         raise InvalidSpec("The noise multiplier must be a finite number above 0.")
     if steps < 1:
         raise InvalidSpec("The number of steps must be at least 1.")
-    dp_accounting, _ = pld_accountant(_RELATIONS[relation])
-    from dp_accounting.pld import privacy_loss_distribution
+    pld_accountant(_RELATIONS[relation])
+    from datalens_service.privacy.gaussian_losses import compose_gaussian_losses
 
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        noise_multiplier,
-        value_discretization_interval=LOSS_INTERVAL,
-        sampling_prob=sampling_probability,
-        neighboring_relation=dp_accounting.NeighboringRelation[_RELATIONS[relation]],
-    ).self_compose(steps)
+    replaced = relation == NeighboringRelation.REPLACE_ONE
+    return compose_gaussian_losses(noise_multiplier, sampling_probability, steps, LOSS_INTERVAL, replaced=replaced)
 
 
 def _check_sampling(sampling: str, probability: float) -> None:

@@ -224,7 +224,7 @@ def test_noise_of_a_record_is_a_function_of_that_record() -> None:
 def test_records_that_share_noise_part_at_the_next_step() -> None:
     hashes = hash_images(torch.arange(20_000).to(torch.uint8).view(-1, 1) ^ torch.tensor([[3, 5]], dtype=torch.uint8))
     numbers = torch.arange(2**16) * 2**48 + hashes[0]
-    banks = [NoiseBank.draw(4096, np.random.default_rng(seed), torch.device("cpu")) for seed in (1, 2)]
+    banks = [NoiseBank.draw(256, np.random.default_rng(seed), torch.device("cpu")) for seed in (1, 2)]
     first, second = (bank.choose(numbers, 1)[1][:, 0, 0] for bank in banks)
     share = (first == first[0]).float().mean()
     assert 0 < share < 0.01
