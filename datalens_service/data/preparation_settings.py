@@ -63,12 +63,12 @@ class PrepareSettings(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_square(cls, value: Any) -> Any:
-        """Settings that an earlier version stored name one side."""
-        if isinstance(value, dict) and "side" in value:
-            others = {name: setting for name, setting in value.items() if name != "side"}
-            return {"width": value["side"], "height": value["side"], **others}
-        return value
+    def _read_stored(cls, value: Any) -> Any:
+        """Settings that an earlier version stored name one side; the window of a proof, read strictly, is an array."""
+        if not isinstance(value, dict):
+            return value
+        read = {name: tuple(one) if isinstance(one, list) else one for name, one in value.items() if name != "side"}
+        return {"width": value["side"], "height": value["side"], **read} if "side" in value else read
 
     @model_validator(mode="after")
     def _check_window(self) -> Self:

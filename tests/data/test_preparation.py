@@ -143,6 +143,13 @@ def test_a_crop_keeps_proportions_and_takes_the_centre(taken: tuple[int, int], w
         assert np.abs(line - expected)[1:-1].max() < 4
 
 
+def test_what_a_proof_says_of_a_window_is_read_strictly() -> None:
+    settings = PrepareSettings(width=28, height=28, window=(0, 4000))
+    assert PrepareSettings.model_validate_json(settings.model_dump_json(), strict=True) == settings
+    with pytest.raises(ValidationError):
+        PrepareSettings.model_validate_json(settings.model_dump_json().replace("4000", '"4000"'), strict=True)
+
+
 def test_settings_that_name_one_side_are_read() -> None:
     stored = '{"side": 28, "fit": "crop", "colour": "rgb", "window": null, "frame": 1}'
     square = PrepareSettings(width=28, height=28, fit=Fit.CROP, colour=Colour.RGB)
