@@ -96,6 +96,10 @@ def test_the_folder_is_read_alike_without_a_service(hospital: Path, datalens_jso
     assert not [path.name for path in released if named(path.read_bytes())]
     schema = json.loads(Path(outcome["files"]["card.json"]).read_text())["privacy"]
     assert (schema["unit"], schema["num_units"], schema["records_per_unit"]) == ("patient", PATIENTS, SCANS)
+    privacy = json.loads(Path(outcome["files"]["report.json"]).read_text())["privacy"]
+    assert f"At most {SCANS} training images belong to one patient" in " ".join(privacy["scope"]["public"])
+    assert {release["records_per_unit"] for release in privacy["mechanisms"]} == {SCANS}
+    assert datalens_json("verify", outcome["files"]["privacy.json"])["holds"]
 
 
 def test_the_sieve_would_see_a_name() -> None:

@@ -51,7 +51,7 @@ def test_a_local_run_leaves_iterates_that_answer_for_any_record(
 def test_a_service_answers_the_same_as_the_file(
     datalens_json: Run, service: RunningService, npz: Path, image: Path, tmp_path: Path
 ) -> None:
-    here = ("--url", service.url, "--api-key", service.api_key)
+    here = service.access
     dataset = datalens_json("datasets", "upload", "--confirm-classes", npz, "--epsilon", 20, *here)["id"]
     job = datalens_json("jobs", "submit", dataset, *TRAIN, "--no-evaluation", "--wait", *here)["id"]
     remote = datalens_json("individual-epsilon", job, image, "--label", 1, *here)

@@ -10,25 +10,19 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from cli.local_runs import job_and_spends, votes
 from datalens_service.cli import interruption as interruption_module
 from datalens_service.cli.interruption import Interruption
 from datalens_service.clock import utc_now
 from datalens_service.jobs.job_watch import ShutdownRequested
-from datalens_service.local.local_run import open_local_run
-from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import Job, JobState
-from datalens_service.store.ledger import account_summary, chain_verification
 
 Run = Callable[..., Result]
 
 STEPS = 12
-VOTES = (
-    *("--method", "datalens", "--images", "50", "--no-evaluation", "--epsilon", "2", "--out", "out"),
-    *("--set", "num_teachers=8", "--set", "images_per_step=4", "--set", "top_k=8", "--set", "threshold=none"),
-    *("--set", "teacher_batch=4", "--set", "teacher_warmup_steps=2", "--set", f"steps={STEPS}"),
-)
+VOTES = votes(steps=STEPS)
 
 
 @pytest.fixture(autouse=True)
@@ -90,12 +84,8 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, datalens: Run, npz: Path) -> Ca
 
 def _job_and_steps() -> tuple[Job, list[int]]:
     """The job of the folder, and the steps that were charged."""
-    with open_local_run(Path("out")) as local_run, local_run.database.session() as session:
-        [job] = jobs.list_jobs(local_run.database).items
-        chain_verification.verify_chain(session, job.dataset_id)
-        entries = account_summary.entries(session, job.dataset_id)
-        spends = (EntryKind.CHARGE, EntryKind.RECOVERED)
-        return job, sorted(entry.step for entry in entries if entry.kind in spends and entry.step is not None)
+    job, spends = job_and_spends()
+    return job, sorted(entry.step for entry in spends if entry.step is not None)
 
 
 def test_ctrl_c_inside_a_transaction_gives_the_job_back_and_pays_no_step_twice(

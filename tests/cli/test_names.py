@@ -5,13 +5,11 @@ A terminal is told of options: by commands of this machine, by those of a servic
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cli.service import RunningService
-from datalens_service.cli import names
 from datalens_service.cli.failures import ExitCode
 from datalens_service.client import Client, ClientError
 from datalens_service.voices import Voice, current_voice
@@ -38,17 +36,8 @@ def test_a_name_works_wherever_an_id_does(
 def test_a_deleted_dataset_leaves_its_name_to_the_next_one(
     datalens: Run, datalens_json: Run, service: RunningService, npz: Path
 ) -> None:
-    upload = (
-        "datasets",
-        "upload",
-        "--confirm-classes",
-        npz,
-        "--epsilon",
-        4,
-        "--name",
-        "wards of June",
-        *service.access,
-    )
+    options = ("--confirm-classes", "--epsilon", 4, "--name", "wards of June", *service.access)
+    upload = ("datasets", "upload", npz, *options)
     first = datalens_json(*upload)["id"]
     second = datalens_json(*upload, "--account", "wards of June")["id"]
     several = datalens("datasets", "show", "wards of June", *service.access)
@@ -60,37 +49,16 @@ def test_a_deleted_dataset_leaves_its_name_to_the_next_one(
 
 
 def test_images_go_to_no_service_for_a_name_that_no_job_has(datalens: Run, service: RunningService, npz: Path) -> None:
-    for command in (
-        ("predict", "first try of all", npz),
-        ("individual-epsilon", "first try of all", npz, "--label", 0),
-    ):
+    name = "first try of all"
+    for command in (("predict", name, npz), ("individual-epsilon", name, npz, "--label", 0)):
         result = datalens(*command, *service.access)
         assert result.exit_code == ExitCode.NOT_FOUND
-        assert "No job has the id or the name 'first try of all'." in result.stderr
-
-
-def test_a_name_of_several_is_refused_with_their_ids() -> None:
-    jobs = [SimpleNamespace(id=f"job_{number}", name="again") for number in range(2)]
-    client: Any = SimpleNamespace(jobs=lambda: iter(jobs))
-    assert names.job_id(client, "job_7") == "job_7"
-    with pytest.raises(ClientError, match="name one of job_0, job_1"):
-        names.job_id(client, "again")
+        assert f"No job has the id or the name {name!r}." in result.stderr
 
 
 def test_a_command_of_this_machine_speaks_of_options_and_leaves_no_voice_behind(datalens: Run, npz: Path) -> None:
-    result = datalens(
-        "plan",
-        "--data",
-        npz,
-        "--epsilon",
-        0.0001,
-        "--method",
-        "dp_sgd",
-        "--set",
-        "architecture=mlp",
-        "--set",
-        "noise_multiplier=0.5",
-    )
+    settings = ("--set", "architecture=mlp", "--set", "noise_multiplier=0.5")
+    result = datalens("plan", "--data", npz, "--epsilon", 0.0001, "--method", "dp_sgd", *settings)
     assert result.exit_code == ExitCode.BAD_INPUT
     assert "raise --epsilon or --set noise_multiplier" in " ".join(result.stderr.split())
     assert current_voice() is Voice.REST

@@ -63,12 +63,6 @@ def test_people_read_what_sampled_batches_cost(datalens: Run, npz: Path) -> None
         assert part in result.stdout
 
 
-@pytest.mark.parametrize("preset", ["fast", "balanced", "paper"])
-def test_every_preset_has_a_price(datalens_json: Json, npz: Path, preset: str) -> None:
-    plan = datalens_json("plan", "--data", npz, "--epsilon", 2, "--preset", preset)
-    assert 0 < plan["epsilon_at_plan"] <= 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [

@@ -35,8 +35,18 @@ def images(npz: Path) -> np.ndarray:
         return np.asarray(arrays["test_images"])
 
 
+def check_graph(datalens_json: Run, files: dict[str, str], images: np.ndarray) -> None:
+    """The command answers as the graph of the classifier does, which takes one image at a time if need be."""
+    np.savez("new.npz", images=images)
+    answer = datalens_json("predict", files["classifier.safetensors"], "new.npz")
+    graph = onnxruntime.InferenceSession(files["classifier.onnx"])
+    name = graph.get_inputs()[0].name
+    expected = [graph.run(None, {name: image[None, ..., np.newaxis]})[0][0] for image in images]
+    np.testing.assert_allclose([item["probabilities"] for item in answer["items"]], expected, atol=1e-4)
+
+
 def test_training_leaves_a_classifier_that_predicts_here_and_elsewhere(
-    datalens: Run, datalens_json: Run, trained: dict[str, Any], images: np.ndarray, tmp_path: Path
+    datalens: Run, datalens_json: Run, trained: dict[str, Any], images: np.ndarray
 ) -> None:
     files = trained["files"]
     assert {"classifier.safetensors", "classifier.onnx", "README.md", "privacy.json"} <= files.keys()
@@ -46,24 +56,16 @@ def test_training_leaves_a_classifier_that_predicts_here_and_elsewhere(
     assert [measure["name"] for measure in trained["measures"]] == ["classifier_accuracy"]
     assert datalens("verify", files["privacy.json"]).exit_code == 0
 
-    np.savez(tmp_path / "new.npz", images=images)
-    answer = datalens_json("predict", files["classifier.safetensors"], tmp_path / "new.npz")
-    graph = onnxruntime.InferenceSession(files["classifier.onnx"])
-    (expected,) = graph.run(None, {graph.get_inputs()[0].name: images[..., np.newaxis]})
-    np.testing.assert_allclose([item["probabilities"] for item in answer["items"]], expected, atol=1e-4)
+    check_graph(datalens_json, files, images)
 
 
 @with_weights
 def test_a_classifier_on_a_public_encoder_holds_it_and_names_it(
-    datalens: Run, datalens_json: Run, npz: Path, images: np.ndarray, tmp_path: Path
+    datalens: Run, datalens_json: Run, npz: Path, images: np.ndarray
 ) -> None:
     trained = datalens_json("train", "--confirm-classes", "--data", npz, *ON_ENCODER, "--out", "out")
     files = trained["files"]
-    np.savez(tmp_path / "new.npz", images=images[:9])
-    answer = datalens_json("predict", files["classifier.safetensors"], tmp_path / "new.npz")
-    graph = onnxruntime.InferenceSession(files["classifier.onnx"])
-    (expected,) = graph.run(None, {graph.get_inputs()[0].name: images[:9, ..., np.newaxis]})
-    np.testing.assert_allclose([item["probabilities"] for item in answer["items"]], expected, atol=1e-4)
+    check_graph(datalens_json, files, images[:9])
     encoder = {"name": "imagenet-lite0", "sha256": ImagenetLite0().sha256}
     card, proof, report = (
         json.loads(Path(files[name]).read_text()) for name in ("card.json", "privacy.json", "report-releasable.json")
@@ -83,11 +85,7 @@ def test_a_file_of_ones_own_is_an_encoder_by_its_path(
     assert datalens_json("plan", "--data", npz, *own)["method"] == "scattering"
     trained = datalens_json("train", "--confirm-classes", "--data", npz, *own, "--out", "out")
     files = trained["files"]
-    np.savez(tmp_path / "new.npz", images=images[:3])
-    answer = datalens_json("predict", files["classifier.safetensors"], tmp_path / "new.npz")
-    graph = onnxruntime.InferenceSession(files["classifier.onnx"])
-    expected = [graph.run(None, {"images": image[None, ..., np.newaxis]})[0][0] for image in images[:3]]
-    np.testing.assert_allclose([item["probabilities"] for item in answer["items"]], expected, atol=1e-4)
+    check_graph(datalens_json, files, images[:3])
     assert json.loads(Path(files["card.json"]).read_text())["encoder"]["sha256"] == encoder.sha256
     again = datalens("train", "--confirm-classes", "--data", npz, *own, "--out", "out")
     assert again.exit_code == 0, again.output
@@ -138,7 +136,7 @@ def test_images_of_another_size_are_refused(datalens: Run, trained: dict[str, An
 def test_a_classifier_of_a_service_is_fetched_and_asked(
     datalens: Run, datalens_json: Run, service: RunningService, npz: Path, images: np.ndarray, tmp_path: Path
 ) -> None:
-    here = ("--url", service.url, "--api-key", service.api_key)
+    here = service.access
     dataset = datalens_json("datasets", "upload", "--confirm-classes", npz, "--epsilon", 20, *here)["id"]
     job = datalens_json("jobs", "submit", dataset, *TRAIN, "--wait", *here)["id"]
     for form in ("safetensors", "onnx"):

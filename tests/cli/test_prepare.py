@@ -109,14 +109,6 @@ def test_damaged_and_huge_files_are_named_and_links_are_refused(datalens: Run, t
     assert bad_files() == {"a/link.png"}
 
 
-def test_an_existing_file_is_not_replaced(datalens: Run, tmp_path: Path) -> None:
-    for name in ("a/1.png", "b/2.png"):
-        _save(tmp_path / "in" / name)
-    (tmp_path / "o.npz").write_text("mine")
-    assert datalens("prepare", tmp_path / "in", "--out", tmp_path / "o.npz", "--size", 16).exit_code == 2
-    assert (tmp_path / "o.npz").read_text() == "mine"
-
-
 def test_dicom_files_name_their_window_frame_and_patient(datalens_json: Run, tmp_path: Path) -> None:
     frames = np.arange(2 * 64, dtype=np.int16).reshape(2, 8, 8)
     for name, patient in (("a/1.dcm", "ann"), ("a/2.dcm", "bob"), ("b/3.dcm", "ann")):

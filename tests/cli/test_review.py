@@ -214,12 +214,3 @@ def test_ctrl_c_at_the_question_is_130_and_does_nothing() -> None:
     code, stdout, shown = at_terminal("\x03", *command, *NOBODY, "--json")
     assert (code, stdout) == (130, "")
     assert "Traceback" not in shown
-
-
-def test_a_dataset_is_deleted_by_yes_alone(datalens: Run, service: RunningService, npz: Path) -> None:
-    confirmed = ("--confirm-classes", *service.access)
-    uploaded = json.loads(datalens("datasets", "upload", npz, "--epsilon", 4, *confirmed, "--json").stdout)["id"]
-    assert datalens("datasets", "delete", uploaded, *service.access).exit_code == 2
-    assert json.loads(datalens("datasets", "show", uploaded, *service.access, "--json").stdout)["state"] == "ready"
-    assert datalens("datasets", "delete", uploaded, "--yes", *service.access).exit_code == 0
-    assert json.loads(datalens("datasets", "show", uploaded, *service.access, "--json").stdout)["state"] == "deleted"

@@ -1,9 +1,7 @@
 """A preset is sent to a service by its name; only parameters beside it make the command line resolve it."""
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,73 +10,33 @@ from typer.testing import Result
 
 from cli.service import RunningService
 from example_proof import AT, DATASET_ID, SCHEMA
+from tests.client.fake_service import FakeService, server
+
+__all__ = ["server"]
 
 Run = Callable[..., Result]
-DATASET = json.dumps(
-    {
-        "id": DATASET_ID,
-        "name": "MNIST",
-        "state": "ready",
-        "format": "npz",
-        "created_at": AT.isoformat(),
-        "deleted_at": None,
-        "schema": SCHEMA.model_dump(mode="json"),
-        "has_test_split": True,
-        "privacy": None,
-    }
-).encode()
+DATASET = json.dumps({
+    "id": DATASET_ID, "name": "MNIST", "state": "ready", "format": "npz", "created_at": AT.isoformat(),
+    "deleted_at": None, "schema": SCHEMA.model_dump(mode="json"), "has_test_split": True, "privacy": None,
+}).encode()  # fmt: skip
 PROBLEM = json.dumps({"code": "state-conflict", "title": "No", "detail": "Heard, and refused."}).encode()
 
 
-class Listener:
-    """Answers for one data set, and refuses every job after having heard what it is."""
-
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, dict[str, Any]]] = []
-        heard = self.heard
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self._answer(200, DATASET)
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                heard.append((self.path, json.loads(body)["spec"]))
-                self._answer(409, PROBLEM)
-
-            def _answer(self, status: int, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
-
-
 @pytest.fixture
-def listener() -> Iterator[Listener]:
-    listening = Listener()
-    thread = threading.Thread(target=listening.server.serve_forever)
-    thread.start()
-    yield listening
-    listening.server.shutdown()
-    thread.join()
-    listening.server.server_close()
+def listener(server: FakeService) -> FakeService:
+    """Answers for one data set, and refuses every job after having heard what it is."""
+    server.body, server.posted = DATASET, (409, PROBLEM)
+    return server
 
 
-def sent(datalens: Run, listener: Listener, *options: object) -> dict[str, Any]:
+def sent(datalens: Run, listener: FakeService, *options: object) -> dict[str, Any]:
     """What is sent to be submitted, and to be priced alike."""
     for more in ((), ("--dry-run",)):
         result = datalens("jobs", "submit", "ds_1", "--epsilon", 1, "--url", listener.url, *options, *more)
         assert "Heard, and refused." in result.stderr, result.output
-    (path, spec), (dry_path, dry_spec) = listener.heard
+    (path, spec), (dry_path, dry_spec) = [
+        (path, json.loads(body)["spec"]) for path, _, body in listener.requests if body
+    ]
     assert (path, dry_path, dry_spec) == ("/v1/jobs", "/v1/plans", spec)
     return spec
 
@@ -97,7 +55,7 @@ def sent(datalens: Run, listener: Listener, *options: object) -> dict[str, Any]:
     ids=str,
 )
 def test_what_was_chosen_is_sent_as_it_was_said(
-    datalens: Run, listener: Listener, options: tuple[str, ...], said: dict[str, Any]
+    datalens: Run, listener: FakeService, options: tuple[str, ...], said: dict[str, Any]
 ) -> None:
     spec = sent(datalens, listener, *options)
     assert {name: spec[name] for name in ("method", "preset", "purpose") if name in spec} == said
@@ -106,17 +64,17 @@ def test_what_was_chosen_is_sent_as_it_was_said(
     assert spec["evaluation"] == ({"enabled": False, "epochs": 3} if changed else {"enabled": True})
 
 
-def test_parameters_beside_a_preset_are_sent_as_the_method_that_they_change(datalens: Run, listener: Listener) -> None:
+def test_parameters_beside_a_preset_are_sent_as_the_method_they_change(datalens: Run, listener: FakeService) -> None:
     spec = sent(datalens, listener, "--preset", "classifier", "--set", "steps=7")
     assert "preset" not in spec
     assert spec["method"]["steps"] == 7
 
 
 @pytest.mark.parametrize("wrong", [("--method", "momnets"), ("--set", "evaluation.epoch=3"), ("--images", "-1")])
-def test_what_cannot_be_right_is_refused_here(datalens: Run, listener: Listener, wrong: tuple[str, ...]) -> None:
+def test_what_cannot_be_right_is_refused_here(datalens: Run, listener: FakeService, wrong: tuple[str, ...]) -> None:
     result = datalens("jobs", "submit", "ds_1", "--epsilon", 1, "--url", listener.url, *wrong)
     assert result.exit_code == 2, result.output
-    assert listener.heard == []
+    assert not [body for _, _, body in listener.requests if body]
 
 
 def test_a_service_resolves_the_preset_or_names_those_it_has(

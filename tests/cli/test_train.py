@@ -1,9 +1,7 @@
 """`datalens train`: from a file to synthetic images, resumed after any end, never paying twice."""
 
 import json
-import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,43 +13,26 @@ from PIL import Image
 from sqlalchemy import select
 from typer.testing import Result
 
+from cli.local_runs import held, job_and_spends, votes
 from cli.service import DATALENS, PATIENCE
 from datalens_service.cli import options, review
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
 from datalens_service.evaluation.evaluate import NOTHING, Evaluation
-from datalens_service.local.local_run import LocalRun, open_local_run
-from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.local.local_run import open_local_run
 from datalens_service.spec import Device
 from datalens_service.store.jobs import jobs
-from datalens_service.store.ledger import account_summary, chain_verification
 from datalens_service.store.tables import JobRow, RecordFingerprintRow
-from deployments.fork_servers import start_program
-from deployments.hold import Hold
 from tests.data.builders import encoded, write_zip
 
 Run = Callable[..., Result]
 Json = Callable[..., Any]
 
 FAST = ("--method", "moments", "--set", "subspace_dimensions=8", "--images", "50", "--no-evaluation")
-# Short steps, to be killed between any two.
-VOTES = (
-    *("--method", "datalens", "--images", "50", "--no-evaluation"),
-    *("--set", "num_teachers=8", "--set", "images_per_step=4", "--set", "top_k=8", "--set", "threshold=none"),
-    *("--set", "teacher_batch=4", "--set", "teacher_warmup_steps=2", "--set", "steps=20"),
-)
 
 
-def _spends(local_run: LocalRun) -> list[Entry]:
-    """What the verified journal says was spent; a charge that only the ledger log knew of after a kill counts, too."""
-    [dataset_id] = {job.dataset_id for job in jobs.list_jobs(local_run.database).items}
-    with local_run.database.session() as session:
-        chain_verification.verify_chain(session, dataset_id)
-        return [
-            entry
-            for entry in account_summary.entries(session, dataset_id)
-            if entry.kind in (EntryKind.CHARGE, EntryKind.RECOVERED)
-        ]
+def train(data: Path, *options: object, epsilon: float = 2) -> tuple[object, ...]:
+    return ("train", "--confirm-classes", "--data", data, "--epsilon", epsilon, "--out", "out", *options)
 
 
 SECRET = "patient-4711"  # noqa: S105
@@ -67,9 +48,7 @@ def secret_folders(path: Path) -> Path:
 
 def test_what_was_ignored_is_said_on_stderr_and_in_no_file(datalens: Run, tmp_path: Path) -> None:
     data = secret_folders(tmp_path / "folders.zip")
-    result = datalens(
-        "train", "--confirm-classes", "--data", data, "--epsilon", 2, "--delta", 1e-3, "--out", "out", "--json", *FAST
-    )
+    result = datalens(*train(data, "--delta", 1e-3, "--json", *FAST))
     assert result.exit_code == 0, result.output
     assert f"Notice: ignored_split, 1 (val/{SECRET}/1.png)" in result.stderr
     assert SECRET not in result.stdout
@@ -79,15 +58,14 @@ def test_what_was_ignored_is_said_on_stderr_and_in_no_file(datalens: Run, tmp_pa
 
 
 def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
-    outcome = datalens_json("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    outcome = datalens_json(*train(npz, *FAST))
     assert (outcome["state"], outcome["method"], outcome["error"]) == ("succeeded", "moments", None)
     assert 1.99 < outcome["privacy"]["epsilon_spent"] <= 2
     assert outcome["measures"] == []
     owners = {name for name, audience in outcome["audiences"].items() if audience == "owner"}
     assert owners == {"report.json", "report.html", "account-proof.json"}
     assert outcome["audiences"].keys() == outcome["files"].keys()
-    for path in outcome["files"].values():
-        assert (tmp_path / path).stat().st_size > 0
+    assert all((tmp_path / path).stat().st_size > 0 for path in outcome["files"].values())
     with np.load(tmp_path / outcome["files"]["synthetic.npz"], allow_pickle=False) as synthetic:
         assert synthetic["train_images"].shape == (50, 8, 8)
     assert pq.read_table(tmp_path / outcome["files"]["synthetic.parquet"]).num_rows == 50
@@ -99,21 +77,8 @@ def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path
         assert checked["holds"]
         assert [line["status"] for line in checked["lines"] if line["check"] == "signature"] == ["holds"]
     reads = {row["access"]: row["status"] for row in report["privacy"]["data_accesses"]}
-    assert (reads["training"], reads["pictures of the upload"], reads["reading the upload"]) == (
-        "charged",
-        "none",
-        "none",
-    )
-
-
-def test_private_state_is_for_its_owner_alone(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
-    datalens_json("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
-    assert (tmp_path / "out" / "private").stat().st_mode & 0o777 == 0o700
-    report, shared = tmp_path / "out" / "report.json", tmp_path / "out" / "report-releasable.json"
-    assert report.stat().st_mode & 0o077 == 0
-    assert shared.stat().st_mode & 0o044 == 0o044
-    outside = {path.name for path in (tmp_path / "out").iterdir()}
-    assert not outside & {"datalens.db", "ledger.log", "datasets"}
+    expected = {"training": "charged", "pictures of the upload": "none", "reading the upload": "none"}
+    assert reads | expected == reads
 
 
 def test_the_device_that_is_named_is_the_one(
@@ -131,24 +96,6 @@ def test_the_device_that_is_named_is_the_one(
     assert outcome["privacy"]["epsilon_spent"] == 0
 
 
-def test_people_see_where_everything_is(datalens: Run, npz: Path) -> None:
-    quick = ("--set", "evaluation.epochs=1", "--set", "evaluation.synthetic_images=100")
-    result = datalens(
-        "train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", "--preset", "fast", *quick
-    )
-    assert result.exit_code == 0, result.output
-    for part in ("synthetic.npz", "synthetic.parquet", "samples.png", "report.html", "ε spent", "δ"):
-        assert part in result.stdout
-    for part in (
-        "Trained on the synthetic images",
-        "class averages",
-        "Trained on the real images",
-        "private: owner only",
-    ):
-        assert part in result.stdout
-    assert "evaluating" in result.stderr
-
-
 def test_images_are_in_the_folder_before_they_are_measured_and_written_once(
     datalens: Run, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,35 +107,27 @@ def test_images_are_in_the_folder_before_they_are_measured_and_written_once(
 
     monkeypatch.setattr("datalens_service.jobs.run_evaluation.evaluate", look)
     measured = [option for option in FAST if option != "--no-evaluation"]
-    result = datalens("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *measured)
+    result = datalens(*train(npz, *measured))
     assert result.exit_code == 0, result.output
-    assert {
-        "synthetic.npz",
-        "synthetic.parquet",
-        "generator.safetensors",
-        "samples.png",
-        "privacy.json",
-    } <= early.keys()
+    names = ("synthetic.npz", "synthetic.parquet", "generator.safetensors", "samples.png", "privacy.json")
+    assert early.keys() >= set(names)
     assert (tmp_path / "out" / "synthetic.parquet").stat().st_mtime_ns == early["synthetic.parquet"]
     assert "The images are ready in out" in result.stderr
 
 
 def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Json, npz: Path) -> None:
-    command = ("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    command = train(npz, *FAST)
     first = datalens_json(*command)
     again = datalens(*command, "--json")
     assert json.loads(again.stdout) == first
     assert "nothing was spent again" in again.stderr
-    with open_local_run(Path("out")) as local_run:
-        assert len(_spends(local_run)) == 3
+    assert len(job_and_spends()[1]) == 3
 
 
 def test_a_job_that_was_stored_under_a_former_method_is_found_again(datalens: Run, npz: Path) -> None:
     settings = ("num_teachers=8", "shards=mixed", "images_per_step=4", "vote_dimensions=9", "steps=2")
-    command = (
-        *("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", "--method", "gs_wgan"),
-        *("--images", "50", "--no-evaluation", *(word for one in settings for word in ("--set", one))),
-    )
+    words = [word for one in settings for word in ("--set", one)]
+    command = train(npz, "--method", "gs_wgan", "--images", "50", "--no-evaluation", *words)
     assert datalens(*command).exit_code == 0
     with open_local_run(Path("out")) as local_run, local_run.database.transaction() as session:
         job = session.scalars(select(JobRow)).one()
@@ -198,9 +137,8 @@ def test_a_job_that_was_stored_under_a_former_method_is_found_again(datalens: Ru
 
 
 def test_other_settings_get_what_is_left_of_the_budget(datalens: Run, datalens_json: Json, npz: Path) -> None:
-    command = ("train", "--confirm-classes", "--data", npz, "--out", "out", *FAST)
-    datalens_json(*command, "--epsilon", 2)
-    result = datalens(*command, "--epsilon", 2, "--seed", 1, "--json")
+    datalens_json(*train(npz, *FAST))
+    result = datalens(*train(npz, *FAST), "--seed", 1, "--json")
     assert result.exit_code == 3
     problem = json.loads(result.stdout)["error"]
     assert problem["code"] == "privacy-budget-exceeded"
@@ -208,14 +146,12 @@ def test_other_settings_get_what_is_left_of_the_budget(datalens: Run, datalens_j
 
 
 def test_another_data_set_needs_another_folder(datalens: Run, datalens_json: Json, npz: Path, tmp_path: Path) -> None:
-    datalens_json("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    datalens_json(*train(npz, *FAST))
     with np.load(npz) as arrays:
         changed = dict(arrays)
     changed["train_images"][0, 0, 0] ^= 1
     np.savez(tmp_path / "other.npz", **changed)
-    result = datalens(
-        "train", "--confirm-classes", "--data", tmp_path / "other.npz", "--epsilon", 2, "--out", "out", *FAST, "--json"
-    )
+    result = datalens(*train(tmp_path / "other.npz", *FAST), "--json")
     assert result.exit_code == 2
     assert "another data set" in json.loads(result.stdout)["error"]["detail"]
 
@@ -223,22 +159,20 @@ def test_another_data_set_needs_another_folder(datalens: Run, datalens_json: Jso
 def test_a_folder_with_other_files_is_left_alone(datalens: Run, npz: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "report.html").write_text("mine")
-    result = datalens("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    result = datalens(*train(npz, *FAST))
     assert result.exit_code == 2
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
 
 
 def test_a_refused_request_leaves_nothing_behind(datalens: Run, npz: Path, tmp_path: Path) -> None:
-    result = datalens(
-        "train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", "--set", "num_teachers=81"
-    )
+    result = datalens(*train(npz, "--set", "num_teachers=81"))
     assert result.exit_code == 2
     assert not (tmp_path / "out").exists()
 
 
 def test_only_one_process_works_in_a_folder(datalens: Run, npz: Path) -> None:
     with open_local_run(Path("out")):
-        result = datalens("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST, "--json")
+        result = datalens(*train(npz, *FAST), "--json")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["error"]["code"] == "state-conflict"
 
@@ -249,7 +183,7 @@ def test_the_service_of_the_environment_is_not_touched(
     monkeypatch.setenv("DATALENS_DATABASE_URL", f"sqlite:///{tmp_path / 'service.db'}")
     monkeypatch.setenv("DATALENS_LEDGER_LOG", str(tmp_path / "service.log"))
     monkeypatch.setenv("DATALENS_EXECUTOR", "celery")
-    datalens_json("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    datalens_json(*train(npz, *FAST))
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
@@ -260,27 +194,24 @@ def test_an_unfinished_run_makes_way_for_another_that_can_be_paid(
     upload = read_upload(npz)
     spec = SpecOptions(epsilon=2.0, method="moments").build_spec(upload.schema)
     with open_local_run(Path("out")) as local_run:
-        left = local_run.find_or_create_job(
-            local_run.find_or_create_dataset(upload, "npz", 2.0, None, review.skip), spec
-        )
-    result = datalens("train", "--confirm-classes", "--data", npz, "--epsilon", epsilon, "--out", "out", *FAST)
+        stored = local_run.find_or_create_dataset(upload, "npz", 2.0, None, review.skip)
+        left = local_run.find_or_create_job(stored, spec)
+    result = datalens(*train(npz, *FAST, epsilon=epsilon))
     assert result.exit_code == code, result.output
     with open_local_run(Path("out")) as local_run:
         assert jobs.get(local_run.database, left.id).state == fate
 
 
 def test_a_killed_run_goes_on_when_it_is_started_again(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
-    command = ["train", "--confirm-classes", "--data", str(npz), "--epsilon", "2", "--out", "out", *VOTES]
-    _kill_in_the_middle([DATALENS[-1], *command], tmp_path)
-    with open_local_run(Path("out")) as local_run:
-        [job] = jobs.list_jobs(local_run.database).items
-        before = len(_spends(local_run))
-    assert 0 < before < 20
+    command = ["train", "--confirm-classes", "--data", str(npz), *votes()]
+    with held([DATALENS[-1], *command], tmp_path, 4, "charge") as process:
+        process.kill()
+        assert process.wait(PATIENCE) == -signal.SIGKILL
+    job, spends = job_and_spends()
+    assert 0 < len(spends) < 20
     assert not job.state.terminal
     assert datalens_json(*command)["state"] == "succeeded"
-    with open_local_run(Path("out")) as local_run:
-        spends = _spends(local_run)
-        [job] = jobs.list_jobs(local_run.database).items
+    job, spends = job_and_spends()
     # A step that was charged and whose noise may have been drawn is charged again, and no other.
     steps = [entry.step for entry in spends]
     assert len(steps) - len(set(steps)) <= 1
@@ -288,49 +219,8 @@ def test_a_killed_run_goes_on_when_it_is_started_again(datalens_json: Json, npz:
     assert job.reserved_units == 0
 
 
-def _kill_in_the_middle(command: list[str], folder: Path) -> None:
-    hold = Hold(folder)
-    environment = {**os.environ, **hold.environment, "OMP_NUM_THREADS": "1"}
-    with hold.behind(4, "charge"), (folder / "said").open("wb") as said:
-        process = start_program(command, environment, said.fileno(), said.fileno(), folder)
-        log = folder / "out" / "private" / "ledger.log"
-        until = time.monotonic() + PATIENCE
-        while not (log.exists() and log.read_bytes().count(b"\n") >= 5):
-            assert process.poll() is None, "ended before it could be killed"
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        process.kill()
-        assert process.wait(PATIENCE) == -signal.SIGKILL
-
-
-def test_patients_with_several_images_are_protected_as_a_whole(datalens_json: Json, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    grouped = tmp_path / "patients.npz"
-    np.savez(
-        grouped,
-        images=rng.integers(0, 256, (120, 8, 8), dtype=np.uint8),
-        labels=np.arange(120) % 2,
-        groups=np.arange(120) // 3,
-    )
-    units = ("--records-per-unit", "3", "--unit", "patient")
-    outcome = datalens_json(
-        "train", "--confirm-classes", "--data", grouped, "--epsilon", 2, "--out", "out", *FAST, *units
-    )
-    assert outcome["state"] == "succeeded"
-    card = json.loads((tmp_path / outcome["files"]["card.json"]).read_text())
-    assert (card["privacy"]["unit"], card["privacy"]["num_units"]) == ("patient", 40)
-    assert card["privacy"]["records_per_unit"] == 3
-    report = json.loads((tmp_path / outcome["files"]["report.json"]).read_text())
-    assert any(
-        "At most 3 training images belong to one patient" in line for line in report["privacy"]["scope"]["public"]
-    )
-    assert {release["records_per_unit"] for release in report["privacy"]["mechanisms"]} == {3}
-    verified = datalens_json("verify", tmp_path / outcome["files"]["privacy.json"])
-    assert verified["holds"]
-
-
 def test_the_ledger_of_a_folder_knows_whole_patients(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
-    datalens_json("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    datalens_json(*train(npz, *FAST))
     with open_local_run(tmp_path / "out") as local_run, local_run.database.session() as session:
         assert set(session.scalars(select(RecordFingerprintRow.unit_print))) == {None}
     arrays = dict(np.load(npz))

@@ -70,21 +70,8 @@ def test_says_what_it_was_given_what_holds_and_what_nobody_can_show(
     assert result.stderr == ""
 
 
-def test_a_proof_of_an_earlier_version_verifies_under_its_old_name(
-    datalens: Run, trained: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "privacy.json"
-    path.write_bytes(trained.with_name("account-proof.json").read_bytes())
-    result = datalens("verify", path)
-    assert result.exit_code == 0
-    assert "for the owner" in result.stdout.splitlines()[0]
-
-
 def test_the_folder_of_a_run_is_verified_by_the_proof_in_it(datalens: Run, trained: Path) -> None:
     assert datalens("verify", trained.parent).exit_code == 0
-
-
-def test_the_files_of_a_run_say_for_whom_they_are(trained: Path) -> None:
     assert trained.stat().st_mode & 0o077
     assert trained.with_name("account-proof.json").stat().st_mode & 0o077 == 0
 

@@ -35,52 +35,6 @@ def test_every_method_has_types_that_resolve(kind: type):
         assert "return" in get_type_hints(method)
 
 
-def test_the_list_of_methods_that_users_have():
-    assert list_methods(Client).keys() == {
-        "audits",
-        "cancel_audit",
-        "download_audit_picture",
-        "get_audit",
-        "submit_audit",
-        "wait_for_audit",
-        "cancel",
-        "update_job",
-        "update_dataset",
-        "classifiers",
-        "confirm_dataset",
-        "download_classifier",
-        "get_classifier",
-        "predict",
-        "close",
-        "dataset",
-        "datasets",
-        "delete_dataset",
-        "download",
-        "download_bundle",
-        "download_file",
-        "download_generator",
-        "download_preview",
-        "download_report",
-        "download_samples",
-        "events",
-        "files",
-        "get_job",
-        "individual_epsilon",
-        "jobs",
-        "pause",
-        "plan",
-        "report",
-        "resume",
-        "submit",
-        "upload",
-        "upload_dataset",
-        "upload_encoder",
-        "validation",
-        "wait",
-        "wait_for_dataset",
-    }
-
-
 def test_a_cancelled_call_and_one_beside_it_keep_nobody_waiting() -> None:
     async def ask(url: str) -> None:
         async with AsyncClient(url, timeout=60) as client:

@@ -7,9 +7,6 @@ import json
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +14,9 @@ import pytest
 
 from datalens_service.client import Client, ClientError, ServiceUnreachable, is_loopback, retry_policy
 from datalens_service.client.retry_policy import RetryPolicy
+from tests.client.fake_service import FakeService, server
+
+__all__ = ["server"]
 
 PROBLEM = {
     "type": "/problems/privacy-budget-exceeded",
@@ -26,47 +26,6 @@ PROBLEM = {
     "detail": "Ask for less.",
     "budget": {"epsilon_remaining": 0.25},
 }
-
-
-class FakeService(HTTPServer):
-    """Gives the same answer to every request and remembers what was asked."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.status = 200
-        self.headers: dict[str, str] = {}
-        self.body = b""
-        self.requests: list[tuple[str, dict[str, str]]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: FakeService
-
-    def do_GET(self) -> None:
-        self.server.requests.append((self.path, dict(self.headers)))
-        self.send_response(self.server.status)
-        for name, value in {"Content-Length": str(len(self.server.body)), **self.server.headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(self.server.body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[FakeService]:
-    server = FakeService()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 def test_problem_document_becomes_an_error_with_all_its_members(server: FakeService) -> None:
@@ -83,7 +42,7 @@ def test_the_key_goes_into_the_header_and_nowhere_else(server: FakeService) -> N
     server.body = b"{}"
     with Client(server.url, "dlk_secret") as client, pytest.raises(ClientError) as caught:
         client.get_job("job_1")
-    [(path, headers)] = server.requests
+    [(path, headers, _)] = server.requests
     assert headers["Authorization"] == "Bearer dlk_secret"
     assert "dlk_secret" not in path + str(caught.value) + repr(client)
 
@@ -121,8 +80,8 @@ def test_nobody_there_is_service_unreachable() -> None:
 def test_loopback_goes_past_the_proxy_of_the_environment(server: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
     server.status, server.body = 409, json.dumps(PROBLEM).encode()
     with Client(server.url) as client, pytest.raises(ClientError) as caught:
         client.get_job("job_1")
@@ -169,7 +128,7 @@ def test_a_refused_download_says_why_and_leaves_no_file(server: FakeService, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_waiting_gives_up_when_nobody_answers_for_long(server: FakeService) -> None:
+def test_waiting_gives_up_when_nobody_answers_for_long() -> None:
     client = Client("http://127.0.0.1:9")
     with client, pytest.raises(ServiceUnreachable):
         client.wait("job_1", interval=0.01, patience=0.05)

@@ -10,6 +10,8 @@ from datalens_service.data.export.pages import guarantee
 from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.evaluation.report.card import card
 from datalens_service.evaluation.report.html import page
+from datalens_service.method_contract import check_method
+from datalens_service.methods import DataLens, DpSgd, Method, Mixture
 from datalens_service.plugins import PluginOrigin
 from datalens_service.proof.proof_verification import verify
 from datalens_service.signatures import SigningKey
@@ -121,3 +123,18 @@ def test_what_leaves_names_the_package() -> None:
         assert "the tests of this product do not cover it" in page(view, None)
     assert "plugin" not in card(report)
     assert "plugin" not in json.dumps(releasable_view(report)["method"])
+
+
+VOTES = DataLens(num_teachers=6, images_per_step=4, steps=2, z_dim=4, top_k=5, threshold="none")
+OWN: tuple[Method, ...] = (
+    Mixture(components=2, iterations=1, subspace_dimensions=4),
+    DpSgd(architecture="linear", steps=3, sampling="poisson", batch=9, noise_multiplier=2.0),
+    VOTES,
+)
+
+
+@pytest.mark.parametrize("method", OWN, ids=lambda method: method.name)
+def test_the_contract_raises_no_alarm_on_methods_of_the_product(method: Method) -> None:
+    findings = list(check_method(method, steps=2))
+    assert len(findings) >= 5
+    assert [finding for finding in findings if finding.complaint] == []

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from datalens_service.mechanisms import AnyMechanism
 
-from .extended import ExtendedProduct
+ROOT = Path(__file__).parents[2]
 
 VOTE = '''
 """Signs of all coordinates above a bar."""
@@ -145,6 +149,50 @@ VOTING = {"teacher": "kernel", "votes": {"name": "plain_signs", "bar": 0.25}}
 TEACHING = {"teacher": {"name": "bright", "gain": 2.0, "batch": 3}, "top_k": 8}
 
 
+class ExtendedProduct:
+    """The library and its tests of mechanisms, as somebody who adds a part would have them.
+
+    Args:
+        folder: Empty; the copy is made here.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        ignored = shutil.ignore_patterns("__pycache__", "static")
+        for part in ("datalens_service", "tests/mechanisms", "tests/privacy_gate", "docs/mechanisms"):
+            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+        shutil.copy(ROOT / "pyproject.toml", folder)
+
+    def add(self, file: str, content: str) -> None:
+        """Add the file; it must be new."""
+        path = self._folder / file
+        assert not path.exists()
+        path.write_text(content)
+
+    def register(self, registry: str, line: str, **unions: str) -> None:
+        """Add an import to a registry, and a member to each of its unions by name."""
+        path = self._folder / registry
+        docstring, separator, code = path.read_text().partition("\n\n")
+        code = f"{line}\n{code}"
+        for union, member in unions.items():
+            assert f"\n{union} = " in code
+            code = code.replace(f"\n{union} = ", f"\n{union} = {member} | ", 1)
+        path.write_text(docstring + separator + code)
+
+    def run(self, *command: str) -> str:
+        """What a Python command prints.
+
+        Raises:
+            AssertionError: It failed; the message is all that it said.
+        """
+        environment = os.environ | {"PYTHONPATH": f"{self._folder}{os.pathsep}{self._folder / 'tests'}"}
+        done = subprocess.run(
+            [sys.executable, *command], cwd=self._folder, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
 @pytest.fixture(scope="module")
 def product(tmp_path_factory: pytest.TempPathFactory) -> ExtendedProduct:
     """With the vote and the teacher."""
@@ -166,19 +214,13 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> ExtendedProduct:
     return made
 
 
-@pytest.fixture(scope="module")
-def jobs(product: ExtendedProduct) -> list[dict[str, Any]]:
-    """What a job with the vote and one with the teacher were charged."""
-    made: list[dict[str, Any]] = json.loads(product.run("-c", JOBS, json.dumps([VOTING, TEACHING])))
-    return made
-
-
-def test_a_vote_with_a_parameter_of_its_own(jobs: list[dict[str, Any]]) -> None:
-    done, _ = jobs
-    (release,) = done["releases"]
+def test_a_vote_and_a_teacher_with_parameters_of_their_own(product: ExtendedProduct) -> None:
+    voting, teaching = json.loads(product.run("-c", JOBS, json.dumps([VOTING, TEACHING])))
+    (release,) = voting["releases"]
     assert (release["name"], release["bar"]) == ("plain_signs", 0.25)
-    assert [label for _, label, _ in done["charges"]] == ["votes.plain_signs"] * 2
-    assert sum(units for *_, units in done["charges"]) == done["planned"]
+    assert [label for _, label, _ in voting["charges"]] == ["votes.plain_signs"] * 2
+    assert sum(units for *_, units in voting["charges"]) == voting["planned"]
+    assert [label for _, label, _ in teaching["charges"]] == ["votes.topagg"] * 2
     with pytest.raises(ValidationError, match="plain_signs"):
         TypeAdapter(AnyMechanism).validate_python(release)
 
@@ -187,8 +229,3 @@ def test_a_new_mechanism_is_held_to_the_contract(product: ExtendedProduct) -> No
     chosen = ["-k", "plain_signs or PlainSigns or own_under_its_name or every_registered"]
     report = product.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/mechanisms/test_contract.py", *chosen)
     assert int(report.split(" passed")[0].split()[-1]) >= 10
-
-
-def test_a_teacher_with_a_parameter_of_its_own(jobs: list[dict[str, Any]]) -> None:
-    _, done = jobs
-    assert [label for _, label, _ in done["charges"]] == ["votes.topagg"] * 2
