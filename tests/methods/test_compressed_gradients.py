@@ -8,14 +8,15 @@ import pytest
 import torch
 from scipy import stats
 
-from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import GradientChunk
-from datalens_service.methods import DpSgd, ExecutionOptions
+from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
 from datalens_service.methods.descent.unit_gradients import compress, keep_energy, keep_largest
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import NoiseSource
+
+from .builders import dataset, start
 
 SIDE = 10
 COUNT = 2_500
@@ -27,11 +28,8 @@ KEEP = 0.6
 
 def started(keep: float, clip_norm: float) -> DpSgdRun:
     method = DpSgd(architecture="linear", steps=1, clip_norm=clip_norm, compression="normtopk", keep=keep)
-    schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("a", "b"), num_units=2)
-    images = Split(np.zeros((2, SIDE, SIDE, 1), dtype=np.uint8), np.zeros(2, dtype=np.int64))
-    data = Dataset(schema, images, None, b"k" * 32)
-    plan = method.plan(schema, limit_units(8.0, 1e-4))
-    return method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions())
+    data = dataset(np.zeros((2, SIDE, SIDE, 1)), np.zeros(2, dtype=np.int64))
+    return start(method, data, limit_units(8.0, 1e-4))
 
 
 def contributed(training_run: DpSgdRun, rows: torch.Tensor) -> np.ndarray:

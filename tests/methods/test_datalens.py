@@ -1,38 +1,27 @@
-"""DataLens: golden plans, planned = charged, resume, class-pure votes, and requests that cannot work."""
+"""DataLens: golden plans, resume, class-pure votes, and requests that cannot work."""
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import BudgetExceeded, CheckpointMismatch, InfeasiblePlan, InvalidSpec
-from datalens_service.methods import DataLens, ExecutionOptions
+from datalens_service.methods import DataLens
 from datalens_service.methods.voting.shard_teachers import Question, image_votes, train_teachers
 from datalens_service.methods.voting.training_run import DataLensRun
 from datalens_service.privacy.accounting import cost_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import NoiseSource
 
-CLASSES, SIDE, COUNT = 2, 8, 120
+from . import builders
+from .builders import NoNoise, advance
+
+SIDE = 8
 MNIST = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
 
 
-class NoNoise:
-    """For comparing runs; a job cannot be given one."""
-
-    def discrete_gaussian(self, shape, noise_stddev):
-        return np.zeros(shape, dtype=np.int64)
-
-
-def stripes(seed: int = 0) -> Dataset:
-    """Class 0 is bright above, class 1 below."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(CLASSES, size=COUNT)
-    images = rng.integers(0, 60, (COUNT, SIDE, SIDE, 1))
-    images[labels == 0, :4] += 150
-    images[labels == 1, 4:] += 150
-    schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("up", "down"), num_units=COUNT)
-    return Dataset(schema, Split(images.astype(np.uint8), labels), None, b"k" * 32)
+def stripes() -> Dataset:
+    return builders.stripes(count=120, side=SIDE)
 
 
 def method(**changes: object) -> DataLens:
@@ -43,16 +32,13 @@ def method(**changes: object) -> DataLens:
     return DataLens(**(defaults | changes))
 
 
-def start(chosen: DataLens, dataset: Dataset, epsilon: float = 8.0) -> tuple[DataLensRun, MemoryAccount]:
+def start(chosen: DataLens, epsilon: float = 8.0) -> tuple[DataLensRun, MemoryAccount]:
     units = limit_units(epsilon, 1e-3)
-    plan = chosen.plan(dataset.schema, units)
-    return chosen.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions()), MemoryAccount(units)
+    return builders.start(chosen, stripes(), units), MemoryAccount(units)
 
 
-def finish(training_run: DataLensRun, account: MemoryAccount, noise, first: int = 0) -> np.ndarray:
-    for step in range(first, training_run.steps):
-        training_run.step(step, account, noise)
-    return training_run.result().sample(20, seed=1)[0]
+def finish(training_run: DataLensRun, account: MemoryAccount, noise: object = None, first: int = 0) -> np.ndarray:
+    return advance(training_run, account, first=first, noise=noise).result().sample(20, seed=1)[0]
 
 
 @pytest.mark.parametrize(
@@ -80,90 +66,59 @@ def test_both_named_is_the_smaller_run():
     assert DataLens(noise_stddev=5000, steps=1000).plan(MNIST, units).steps == 149
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"votes": "klevel", "levels": 4},
-        {"votes": "count_sketch", "sketch_columns": 16},
-        {"shards": "class_pure"},
-        {"vote_basis": "dct", "vote_dimensions": 16},
-        {"warm_start": "moments"},
-        {"teacher": "conv"},
-        {"teacher": "kernel"},
-        {"teacher": "kernel", "shards": "class_pure", "student": "class_networks", "vote_basis": "dct"},
-    ],
-    ids=str,
-)
-def test_planned_is_charged(changes):
-    dataset = stripes()
-    chosen = method(**changes)
-    training_run, account = start(chosen, dataset)
-    images = finish(training_run, account, NoiseSource())
-    plan = chosen.plan(dataset.schema, account.limit_units)
-    expected = [item.mechanism.cost() for item in plan.releases for _ in range(item.count)]
-    assert [units for _, _, units in account.charges] == expected
-    assert account.charged_units == plan.cost() <= account.limit_units
-    assert images.shape == (20, SIDE, SIDE, 1)
-
-
 @pytest.mark.parametrize("changes", [{}, {"warm_start": "moments"}, {"student": "class_networks"}])
 def test_resume_from_a_checkpoint_repeats_the_run(changes):
-    dataset = stripes()
     chosen = method(**changes, student_averaging=0.5)
-    training_run, account = start(chosen, dataset)
+    training_run, account = start(chosen)
     middle = training_run.steps - 2
-    for step in range(middle):
-        training_run.step(step, account, NoNoise())
+    advance(training_run, account, middle, noise=NoNoise())
     state = training_run.state()
     whole = finish(training_run, account, NoNoise(), middle)
-    resumed, fresh = start(chosen, dataset)
+    resumed, fresh = start(chosen)
     resumed.restore(state)
     np.testing.assert_array_equal(whole, finish(resumed, fresh, NoNoise(), middle))
 
 
 def test_teachers_in_closed_form_have_no_state_and_replay_the_stored_sums():
-    dataset, chosen = stripes(), method(teacher="kernel", student="class_networks")
-    training_run, account = start(chosen, dataset)
-    whole = finish(training_run, account, NoiseSource())
+    chosen = method(teacher="kernel", student="class_networks")
+    training_run, account = start(chosen)
+    whole = finish(training_run, account)
     assert training_run.state() == {}
     charges = list(account.charges)
-    again, _ = start(chosen, dataset)
-    np.testing.assert_array_equal(whole, finish(again, account, NoiseSource()))
+    again, _ = start(chosen)
+    np.testing.assert_array_equal(whole, finish(again, account))
     assert account.charges == charges
-    trained, other = start(method(), dataset)
+    trained, other = start(method())
     trained.step(0, other, NoNoise())
     with pytest.raises(CheckpointMismatch, match="trained"):
         again.restore(trained.state())
 
 
 def test_state_is_empty_while_replaying_is_cheap():
-    training_run, account = start(method(warm_start="moments"), stripes())
+    training_run, account = start(method(warm_start="moments"))
     training_run.step(0, account, NoNoise())
     assert training_run.state() == {}
 
 
 def test_votes_may_stop_early_a_warm_start_may_not():
-    training_run, _ = start(method(warm_start="moments"), stripes())
+    training_run, _ = start(method(warm_start="moments"))
     assert [training_run.may_stop_before(step) for step in range(training_run.steps)] == [False] * 3 + [True] * 5
-    training_run, _ = start(method(), stripes())
+    training_run, _ = start(method())
     assert [training_run.may_stop_before(step) for step in range(training_run.steps)] == [False] + [True] * 4
 
 
 def test_a_warm_start_is_where_the_votes_begin():
-    training_run, account = start(method(warm_start="moments"), stripes(), epsilon=50.0)
-    for step in range(3):
-        training_run.step(step, account, NoiseSource())
+    training_run, account = start(method(warm_start="moments"), epsilon=50.0)
+    advance(training_run, account, 3)
     before = training_run.initial_generator().sample(400, seed=2)[0].astype(int)
     student = training_run.result().sample(400, seed=2)[0].astype(int)
     assert np.abs(before.mean(axis=0) - student.mean(axis=0)).max() < 20, "the same distribution"
-    finish(training_run, account, NoiseSource(), 3)
+    finish(training_run, account, first=3)
     np.testing.assert_array_equal(before, training_run.initial_generator().sample(400, seed=2)[0])
 
 
 def test_class_pure_teachers_vote_on_their_class_only():
-    dataset = stripes()
-    training_run, _ = start(method(shards="class_pure"), dataset)
+    training_run, _ = start(method(shards="class_pure"))
     question = Question(*training_run._student.propose(0, 4, balanced=True), 2, False, None)
     training_run._shards.learn(train_teachers, question, times=1)
     blocks = list(training_run._shards._vault.votes(image_votes, question).blocks)
@@ -178,12 +133,10 @@ def test_class_pure_teachers_vote_on_their_class_only():
 
 
 def test_the_budget_ends_the_votes_not_the_job():
-    dataset = stripes()
-    training_run, account = start(method(), dataset)
-    account.limit_units = method().plan(dataset.schema, account.limit_units).cost() // 2
+    training_run, account = start(method())
+    account.limit_units = method().plan(stripes().schema, account.limit_units).cost() // 2
     affordable = account.limit_units // (account.limit_units * 2 // training_run.steps)
-    for step in range(affordable):
-        training_run.step(step, account, NoiseSource())
+    advance(training_run, account, affordable)
     with pytest.raises(BudgetExceeded):
         training_run.step(affordable, account, NoiseSource())
     assert 0 < affordable < training_run.steps
@@ -193,12 +146,11 @@ def test_the_budget_ends_the_votes_not_the_job():
 @pytest.mark.parametrize("kind", [{}, {"teacher": "kernel"}, {"teacher": "kernel", "student": "class_networks"}])
 def test_without_noise_votes_brighten_the_right_half(kind):
     """The run learns at all: after votes without noise each class is brighter on its own side."""
-    dataset = stripes()
     chosen = method(
         shards="class_pure", num_teachers=10, images_per_step=20, steps=150, top_k=32, teacher_batch=12,
         student_learning_rate=2e-3, **kind,
     )  # fmt: skip
-    training_run, account = start(chosen, dataset, epsilon=100.0)
+    training_run, account = start(chosen, epsilon=100.0)
     finish(training_run, account, NoNoise())
     images, labels = training_run.result().sample(100, seed=3)
     above = images[:, :4].mean(axis=(1, 2, 3)) - images[:, 4:].mean(axis=(1, 2, 3))

@@ -5,48 +5,24 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidInput, InvalidSpec
 from datalens_service.mechanisms import GradientSum
-from datalens_service.methods import DpSgd, ExecutionOptions
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.unit_gradients import choose_question, whole_units
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
-COUNT, SIDE = 400, 12
+from .builders import advance, share_right, start, stripes, train
+
 UNITS = limit_units(8.0, 1e-4)
-
-
-def stripes(seed: int = 0, records_per_unit: int = 1) -> Dataset:
-    """Class 0 is bright above, class 1 below."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(2, size=COUNT)
-    images = rng.integers(0, 80, (COUNT, SIDE, SIDE, 1))
-    images[labels == 0, : SIDE // 2] += 120
-    images[labels == 1, SIDE // 2 :] += 120
-    units = rng.permutation(np.arange(COUNT) // records_per_unit)
-    schema = Schema(
-        channels=1, height=SIDE, width=SIDE, class_names=("up", "down"), num_units=COUNT // records_per_unit,
-        records_per_unit=records_per_unit, classes_per_unit=min(2, records_per_unit),
-    )  # fmt: skip
-    return Dataset(schema, Split(images.astype(np.uint8), labels, units), None, b"k" * 32)
-
-
-def start(method: DpSgd, dataset: Dataset) -> DpSgdRun:
-    plan = method.plan(dataset.schema, UNITS)
-    return method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
-
-
-def finish(training_run: DpSgdRun, account: MemoryAccount, first: int = 0, last: int | None = None) -> None:
-    for step in range(first, training_run.steps if last is None else last):
-        training_run.step(step, account, NoiseSource())
+SCHEMA = stripes().schema
 
 
 @pytest.mark.parametrize(
@@ -55,21 +31,19 @@ def finish(training_run: DpSgdRun, account: MemoryAccount, first: int = 0, last:
 @pytest.mark.parametrize("records", [1, 4])
 def test_it_learns_and_planned_is_charged(changes: dict, records: int) -> None:
     dataset, method = stripes(records_per_unit=records), DpSgd(steps=20, **changes)
-    training_run, account = start(method, dataset), MemoryAccount(UNITS)
-    finish(training_run, account)
+    account = MemoryAccount(UNITS)
+    model = train(method, dataset, UNITS, account).result()
     (release,) = method.plan(dataset.schema, UNITS).releases
     assert [units for *_, units in account.charges] == [release.mechanism.cost()] * 20
-    assert sum(units for *_, units in account.charges) <= UNITS
-    test = stripes(seed=1)
-    predicted = training_run.result().predict(test.train.images).argmax(axis=1)
-    assert (predicted == test.train.labels).mean() > 0.9
+    assert account.charged_units <= UNITS
+    assert share_right(model) > 0.9
 
 
 def test_a_linear_schedule_rises_for_a_sixth_and_falls_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a gradient of 1 everywhere a weight moves by the learning rate."""
     method = DpSgd(architecture="linear", steps=12, momentum=0, learning_rate=6.0, learning_rate_schedule="linear")
-    training_run, account = start(method, stripes()), MemoryAccount(UNITS)
-    ones = np.full(num_weights("linear", stripes().schema), COUNT, dtype=np.float64)
+    training_run, account = start(method, stripes(), UNITS), MemoryAccount(UNITS)
+    ones = np.full(num_weights("linear", SCHEMA), SCHEMA.num_units, dtype=np.float64)
     monkeypatch.setattr(GradientSum, "release", lambda *_args, **_settings: ones)
     moved = []
     for step in range(12):
@@ -91,11 +65,10 @@ def test_a_job_from_before_schedules_keeps_its_digest() -> None:
 @pytest.mark.parametrize("schedule", ["constant", "linear"])
 def test_a_resumed_run_is_the_same_and_charges_nothing_twice(schedule: str) -> None:
     dataset, method = stripes(), DpSgd(architecture="mlp", steps=6, learning_rate_schedule=schedule)
-    whole, account = start(method, dataset), MemoryAccount(UNITS)
-    finish(whole, account, last=4)
-    resumed = start(method, dataset)
-    finish(resumed, account)
-    finish(whole, account, first=4)
+    whole, account = start(method, dataset, UNITS), MemoryAccount(UNITS)
+    advance(whole, account, 4)
+    resumed = train(method, dataset, UNITS, account)
+    advance(whole, account, first=4)
     assert len(account.charges) == 6
     for name, value in whole.result().tensors.items():
         np.testing.assert_array_equal(resumed.result().tensors[name], value)
@@ -124,19 +97,18 @@ def test_images_that_are_too_small_are_refused_when_planning() -> None:
 
 
 def test_a_named_noise_multiplier_limits_the_steps() -> None:
-    schema = stripes().schema
-    release = DpSgd(architecture="linear", noise_multiplier=2.0, steps=10_000).plan(schema, UNITS).releases[0]
+    release = DpSgd(architecture="linear", noise_multiplier=2.0, steps=10_000).plan(SCHEMA, UNITS).releases[0]
     assert release.mechanism.noise_stddev == 2 * release.mechanism.radius
     assert release.mechanism.cost() * release.count <= UNITS < release.mechanism.cost() * (release.count + 1)
     with pytest.raises(InfeasiblePlan, match="noise_multiplier"):
-        DpSgd(architecture="linear", noise_multiplier=0.01).plan(schema, UNITS)
+        DpSgd(architecture="linear", noise_multiplier=0.01).plan(SCHEMA, UNITS)
 
 
 @pytest.mark.parametrize("compression", ["topk", "normtopk"])
 def test_compressed_gradients_learn_and_are_no_longer_than_charged(compression: str) -> None:
     dataset = stripes(records_per_unit=2)
     method = DpSgd(architecture="linear", steps=20, compression=compression, keep=0.6)
-    training_run = start(method, dataset)
+    training_run = start(method, dataset, UNITS)
     chunks = training_run._records._vault.answer(*choose_question(training_run.gradients, method))
     rows = torch.cat([chunk.gradients for chunk in chunks])
     longest = method.clip_norm * (0.6**0.5 if compression == "normtopk" else 1)
@@ -144,22 +116,12 @@ def test_compressed_gradients_learn_and_are_no_longer_than_charged(compression: 
     if compression == "normtopk":
         assert float(rows.norm(dim=1).max()) <= longest * (1 + 1e-6)
     assert float((rows == 0).float().mean()) > 0.3
-    finish(training_run, MemoryAccount(UNITS))
-    test = stripes(seed=1)
-    predicted = training_run.result().predict(test.train.images).argmax(axis=1)
-    assert (predicted == test.train.labels).mean() > 0.9
+    assert share_right(advance(training_run, MemoryAccount(UNITS)).result()) > 0.9
 
 
 def test_a_share_without_a_compression_is_refused() -> None:
     with pytest.raises(ValidationError, match="choose topk or normtopk"):
         DpSgd(keep=0.5)
-
-
-def test_noise_that_drowns_the_gradient_is_said_before() -> None:
-    schema = stripes().schema
-    for method, warned in ((DpSgd(architecture="linear", steps=4), False), (DpSgd(steps=10_000), True)):
-        plan = method.plan(Schema(**schema.model_dump() | {"height": 28, "width": 28}), limit_units(1.0, 1e-4))
-        assert bool(method.warnings(plan, schema)) == warned
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
@@ -172,8 +134,8 @@ def test_chunks_split_no_unit(size: int) -> None:
     GradientSum(dimensions=1, clip_norm=1.0, noise_stddev=10**6).exact_sum(chunks)
 
 
-def test_prices_carry_the_warnings_of_the_method() -> None:
-    schema = Schema(**stripes().schema.model_dump() | {"height": 28, "width": 28})
+def test_noise_that_drowns_the_gradient_is_said_where_it_is_priced() -> None:
+    schema = SCHEMA.model_copy(update={"height": 28, "width": 28})
     spec = TrainingSpec(method=DpSgd(steps=10_000), epsilon=1.0, delta=1e-4)
     (warning,) = spec.price(schema).warnings
     assert "learn little" in warning

@@ -1,13 +1,14 @@
-"""The guided method: planned equals charged, resume repeats, and labels come from the trained classifier."""
+"""The guided method: labels come from the trained classifier, and samples are as wide as they are asked to be."""
 
 import numpy as np
 import pytest
 
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
-from datalens_service.methods import ExecutionOptions, Guided, Mixture, Moments
+from datalens_service.methods import Guided, Mixture, Moments
 from datalens_service.methods.last_layer.guided import (
+    GuidedRun,
     Layer,
     NoisyGradientDescent,
     classifier_features,
@@ -15,10 +16,11 @@ from datalens_service.methods.last_layer.guided import (
 )
 from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.generators.gaussian.guided import propose
-from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import NoiseSource
+
+from .builders import advance, dataset, start, train
 
 SIDE, COUNT = 8, 1200
 UNITS = limit_units(50.0, 1e-4)
@@ -27,7 +29,7 @@ METHOD = Guided(
 )
 
 
-def crosses(seed: int = 0, records_per_unit: int = 1) -> Dataset:
+def crosses(seed: int = 0) -> Dataset:
     """Class 0: bright at the top left or at the bottom right; class 1: at the other two corners.
 
     Both classes have the same mean and nearly the same spread in every direction but one: samples of a Gaussian
@@ -39,38 +41,29 @@ def crosses(seed: int = 0, records_per_unit: int = 1) -> Dataset:
     for row in range(COUNT):
         column = low[row] ^ labels[row]
         images[row, 4 * low[row] : 4 * low[row] + 4, 4 * column : 4 * column + 4] += 170
-    schema = Schema(
-        channels=1, height=SIDE, width=SIDE, class_names=("a", "b"), num_units=COUNT // records_per_unit,
-        records_per_unit=records_per_unit, classes_per_unit=2,
-    )  # fmt: skip
-    units = np.arange(COUNT) // records_per_unit
-    return Dataset(schema, Split(images.clip(0, 255).astype(np.uint8), labels, units), None, b"k" * 32)
+    return dataset(images, labels)
 
 
-def trained(dataset: Dataset, method: Guided, account: MemoryAccount):
-    training_run = method.create_run(
-        method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), ExecutionOptions()
-    )
-    for step in range(training_run.steps):
-        training_run.step(step, account, NoiseSource())
-    return training_run
+@pytest.fixture(scope="module")
+def trained() -> GuidedRun:
+    return train(METHOD, crosses(), UNITS)
 
 
-def unpack_classifier(training_run) -> LastLayerClassifier:
+def unpack_classifier(training_run: GuidedRun) -> LastLayerClassifier:
     return LastLayerClassifier.from_tensors(crosses().schema, training_run._gradient_descent().tensors())
 
 
-def test_gradients_over_records_correct_the_classifier():
+def test_gradients_over_records_correct_the_classifier(trained: GuidedRun):
     """A last layer that knows nothing learns the classes from sums over records alone."""
-    dataset = crosses()
-    classifier, weights = trained(dataset, METHOD, MemoryAccount(UNITS))._pretrained_classifier()
-    descent = NoisyGradientDescent(METHOD, PrivateRecords.from_dataset(dataset), classifier, np.zeros_like(weights))
-    layer_sum = METHOD.plan(dataset.schema, UNITS).releases[-1].mechanism
+    data = crosses()
+    classifier, weights = trained._pretrained_classifier()
+    descent = NoisyGradientDescent(METHOD, PrivateRecords.from_dataset(data), classifier, np.zeros_like(weights))
+    layer_sum = METHOD.plan(data.schema, UNITS).releases[-1].mechanism
     pixels = crosses(1).train.images.transpose(0, 3, 1, 2).reshape(COUNT, -1).astype(np.float32) / 255
     truth = crosses(1).train.labels
 
     def right() -> float:
-        return (LastLayerClassifier.from_tensors(dataset.schema, descent.tensors()).predict(pixels) == truth).mean()
+        return (LastLayerClassifier.from_tensors(data.schema, descent.tensors()).predict(pixels) == truth).mean()
 
     assert right() < 0.6
     for step in range(METHOD.steps):
@@ -78,21 +71,18 @@ def test_gradients_over_records_correct_the_classifier():
     assert right() > 0.95
 
 
-def test_samples_carry_the_labels_that_were_asked_for():
-    training_run = trained(crosses(), METHOD, MemoryAccount(UNITS))
+def test_samples_carry_the_labels_that_were_asked_for(trained: GuidedRun):
     wanted = np.array([1] * 30 + [0] * 10)
-    images, labels = training_run.result().sample(40, labels=wanted, seed=3)
+    images, labels = trained.result().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(labels, wanted)
-    given = unpack_classifier(training_run).predict(
-        images.transpose(0, 3, 1, 2).reshape(40, -1).astype(np.float32) / 255
-    )
+    given = unpack_classifier(trained).predict(images.transpose(0, 3, 1, 2).reshape(40, -1).astype(np.float32) / 255)
     assert (given == wanted).mean() > 0.9
-    again, _ = training_run.result().sample(40, labels=wanted, seed=3)
+    again, _ = trained.result().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(images, again)
 
 
-def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(monkeypatch):
-    generator, wanted = trained(crosses(), METHOD, MemoryAccount(UNITS)).result(), np.ones(400, dtype=np.int64)
+def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(trained: GuidedRun, monkeypatch):
+    generator, wanted = trained.result(), np.ones(400, dtype=np.int64)
 
     def corners(seed: int) -> np.ndarray:
         return generator.sample(400, labels=wanted, seed=seed)[0][:, 0, -1, 0]
@@ -107,11 +97,10 @@ def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(monke
 
 
 def test_a_budget_that_ends_early_leaves_the_classifier_of_the_last_gradient():
-    dataset, plan = crosses(), METHOD.plan(crosses().schema, UNITS)
-    training_run = METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+    plan = METHOD.plan(crosses().schema, UNITS)
+    training_run = start(METHOD, crosses(), plan)
     poor = MemoryAccount(plan.cost() - plan.releases[-1].mechanism.cost())
-    for step in range(training_run.steps - 1):
-        training_run.step(step, poor, NoiseSource())
+    advance(training_run, poor, training_run.steps - 1)
     with pytest.raises(BudgetExceeded):
         training_run.step(training_run.steps - 1, poor, NoiseSource())
     assert training_run.may_stop_before(training_run.steps - 1)
@@ -119,43 +108,28 @@ def test_a_budget_that_ends_early_leaves_the_classifier_of_the_last_gradient():
     assert training_run.result().sample(4)[0].shape == (4, SIDE, SIDE, 1)
 
 
-def test_a_mixture_may_be_the_start_and_the_generator_survives_its_file(tmp_path):
-    start = Mixture(components=2, iterations=2, subspace_dimensions=6)
-    training_run = trained(crosses(), METHOD.model_copy(update={"warm_start": start}), MemoryAccount(UNITS))
-    generator = training_run.result()
-    generator.save(tmp_path / "generator.safetensors")
-    loaded = Generator.load(tmp_path / "generator.safetensors")
-    np.testing.assert_array_equal(generator.sample(20, seed=1)[0], loaded.sample(20, seed=1)[0])
+def test_a_mixture_may_be_the_start():
+    mixture = Mixture(components=2, iterations=2, subspace_dimensions=6)
+    training_run = train(METHOD.model_copy(update={"warm_start": mixture}), crosses(), UNITS)
     assert training_run.initial_generator().kind == "mixture"
+    assert training_run.result().sample(20)[0].shape == (20, SIDE, SIDE, 1)
 
 
-def test_a_wider_spread_leaves_the_model_s_centre():
-    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).initial_generator()
-    labels = np.zeros(200, dtype=np.int64)
-    narrow, wide = (
-        propose(
-            start.tensors, {"start": "gaussian", "spread": spread, "poses": False}, start.schema, labels,
-            np.random.default_rng(0),
-        ).std(axis=0).mean()
-        for spread in (0.5, 1.0)
-    )  # fmt: skip
+def proposed(trained: GuidedRun, **settings: object) -> np.ndarray:
+    """Samples of class 0 that are not relabelled yet."""
+    model, labels = trained.initial_generator(), np.zeros(400, dtype=np.int64)
+    stated = {"start": "gaussian", "spread": 1.0, "poses": False} | settings
+    return propose(model.tensors, stated, model.schema, labels, np.random.default_rng(0))
+
+
+def test_samples_lie_between_the_least_and_the_largest_spread(trained: GuidedRun):
+    def width(**settings: float) -> float:
+        return proposed(trained, **settings).std(axis=0).mean()
+
+    narrow, wide = width(spread=0.5), width(spread=1.5)
     assert wide > 1.5 * narrow
-
-
-def test_samples_lie_between_the_least_and_the_largest_spread():
-    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).initial_generator()
-    labels = np.zeros(400, dtype=np.int64)
-
-    def widths(settings):
-        drawn = propose(
-            start.tensors, {"start": "gaussian", "poses": False} | settings, start.schema, labels,
-            np.random.default_rng(0),
-        )  # fmt: skip
-        return drawn.std(axis=0).mean()
-
-    narrow, wide = widths({"spread": 0.5}), widths({"spread": 1.5})
-    assert 1.1 * narrow < widths({"spread": 1.5, "least_spread": 0.5}) < 0.95 * wide
-    assert widths({"spread": 1.5, "least_spread": 1.5}) == wide
+    assert 1.1 * narrow < width(spread=1.5, least_spread=0.5) < 0.95 * wide
+    assert width(spread=1.5, least_spread=1.5) == wide
 
 
 def test_a_spread_below_the_least_one_counts_for_all():
@@ -163,52 +137,37 @@ def test_a_spread_below_the_least_one_counts_for_all():
     assert (settings["least_spread"], settings["spread"]) == (1.0, 1.0)
 
 
-def test_surfaces_change_samples_and_generators_saved_without_them_draw_what_they_drew():
-    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).initial_generator()
-    saved = {"start": "gaussian", "spread": 1.0, "poses": True}
-    labels = np.zeros(200, dtype=np.int64)
-    old, off, on = (
-        propose(start.tensors, saved | added, start.schema, labels, np.random.default_rng(0))
-        for added in ({}, {"surfaces": False}, {"surfaces": True})
-    )
+def test_surfaces_change_samples_and_generators_saved_without_them_draw_what_they_drew(trained: GuidedRun):
+    old, off, on = (proposed(trained, poses=True, **added) for added in ({}, {"surfaces": False}, {"surfaces": True}))
     np.testing.assert_array_equal(old, off)
     assert 0.05 < np.abs(on - off).mean() < 0.3
     assert on.min() >= 0
     assert on.max() <= 1
 
 
-def test_a_generator_with_surfaces_survives_its_file(tmp_path):
-    generator = trained(crosses(), METHOD, MemoryAccount(UNITS)).result()
-    generator.save(tmp_path / "generator.safetensors")
-    loaded = Generator.load(tmp_path / "generator.safetensors")
-    assert loaded.settings["surfaces"] is True
-    np.testing.assert_array_equal(generator.sample(20, seed=1)[0], loaded.sample(20, seed=1)[0])
-
-
 def test_fewer_samples_than_widths():
     method = METHOD.model_copy(update={"least_spread": 0.5})
-    generator = trained(crosses(), method, MemoryAccount(UNITS)).result()
+    generator = train(method, crosses(), UNITS).result()
     assert generator.sample(1, seed=0)[0].shape[0] == 1
 
 
 def test_what_a_record_adds_does_not_depend_on_how_many_others_there_are():
     """Bit by bit, and networks see private images in blocks of one size."""
-    dataset = crosses()
-    classifier = LastLayerClassifier(dataset.schema, (64, 5), METHOD.hidden_units)
+    train = crosses().train
+    classifier = LastLayerClassifier(crosses().schema, (64, 5), METHOD.hidden_units)
     weights = np.random.default_rng(0).standard_normal((64 * 5**2 + METHOD.hidden_units + 1, 2)).astype(np.float32)
     blocks, features = [], classifier.features
     classifier.features = lambda images: (blocks.append(len(images)), features(images))[1]
 
     def factors(part: slice):
-        train = dataset.train
         rows = Rows(train.images[part], train.labels[part], train.unit_ids[part])
         seen = rows._replace(values=classifier_features(rows, classifier))
         return layer_gradients(seen, Layer(weights, METHOD.error_norm))
 
     together = factors(slice(None))
-    for start, stop in ((0, COUNT - 1), (1, COUNT), (5, 6)):
-        for array, all_of_it in zip(factors(slice(start, stop)), together, strict=True):
-            assert array.tobytes() == all_of_it[start:stop].tobytes()
+    for first, stop in ((0, COUNT - 1), (1, COUNT), (5, 6)):
+        for array, all_of_it in zip(factors(slice(first, stop)), together, strict=True):
+            assert array.tobytes() == all_of_it[first:stop].tobytes()
     assert set(blocks) == {512}
 
 

@@ -1,16 +1,15 @@
 """Individual ε of a descent: recomputed from released iterates, for each unit alone."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.mechanisms import GradientSum
+from datalens_service.data.dataset import Dataset, Split
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.mechanisms.unit_records import as_tensors
-from datalens_service.methods import DpSgd, ExecutionOptions
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.individual_norms import squared_norms
 from datalens_service.methods.descent.iterates import Iterates
 from datalens_service.methods.descent.unit_gradients import image_gradients
@@ -18,7 +17,9 @@ from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.privacy.accounting import epsilon_of_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import FullBatchAccountant, norm_levels, realised_epsilons, with_margin
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import NoiseSource
+
+from .builders import dataset, start
 
 COUNT, SIDE, STEPS, DELTA = 60, 8, 6, 1e-4
 UNITS = limit_units(8.0, DELTA)
@@ -28,23 +29,18 @@ def records(chosen: slice = slice(None)) -> Dataset:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 255, (COUNT, SIDE, SIDE, 1)).astype(np.uint8)
     labels = rng.integers(2, size=COUNT)
-    schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("a", "b"), num_units=len(range(COUNT)[chosen]))
-    return Dataset(schema, Split(images[chosen], labels[chosen], np.arange(COUNT)[chosen]), None, b"k" * 32)
+    return dataset(images[chosen], labels[chosen], units=np.arange(COUNT)[chosen])
 
 
-def start(method: DpSgd, dataset: Dataset) -> DpSgdRun:
-    return method.create_run(method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), ExecutionOptions())
-
-
-def norms_of(method: DpSgd, dataset: Dataset, iterates: Iterable[Iterates], at_once: int | None = None) -> np.ndarray:
-    train, mechanism = dataset.train, method.plan_within(dataset.schema, 8.0, DELTA).releases[0].mechanism
+def norms_of(method: DpSgd, data: Dataset, iterates: Iterable[Iterates], at_once: int | None = None) -> np.ndarray:
+    train, mechanism = data.train, method.plan_within(data.schema, 8.0, DELTA).releases[0].mechanism
     rows = as_tensors(Rows(train.images, train.labels, train.unit_ids), "cpu")
-    network = build_network({"architecture": method.architecture}, dataset.schema)
-    return squared_norms(rows, image_gradients(network, dataset.schema, records_at_once=at_once), mechanism, iterates)
+    network = build_network({"architecture": method.architecture}, data.schema)
+    return squared_norms(rows, image_gradients(network, data.schema, records_at_once=at_once), mechanism, iterates)
 
 
 def trained(method: DpSgd) -> list[Iterates]:
-    descent, account, iterates = start(method, records()), MemoryAccount(UNITS), []
+    descent, account, iterates = start(method, records(), UNITS), MemoryAccount(UNITS), []
     for step in range(descent.steps):
         iterates.append(descent.iterate())
         descent.step(step, account, NoiseSource())
@@ -52,7 +48,7 @@ def trained(method: DpSgd) -> list[Iterates]:
 
 
 def individual_epsilons(method: DpSgd, norms: np.ndarray) -> np.ndarray:
-    mechanism = start(method, records()).mechanism
+    mechanism = start(method, records(), UNITS).mechanism
     accountant = FullBatchAccountant(mechanism.radius, mechanism.noise_stddev)
     return realised_epsilons(norm_levels(norms, mechanism.radius), accountant, DELTA)
 
@@ -86,18 +82,15 @@ def test_a_record_has_the_same_norms_in_other_company():
 def test_the_margin_of_a_record_alone_covers_its_norm_among_others(architecture: str):
     method = DpSgd(architecture=architecture, steps=1, clip_norm=50.0)
     images = np.random.default_rng(1).integers(0, 256, (5, 28, 28, 1)).astype(np.uint8)
-    schema = Schema(channels=1, height=28, width=28, class_names=("a", "b"), num_units=5)
     labels = np.arange(5) % 2
+    whole = dataset(images, labels)
 
     def norms(chosen: slice, at_once: int | None) -> np.ndarray:
-        count = len(labels[chosen])
-        part = Dataset(
-            schema.model_copy(update={"num_units": count}), Split(images[chosen], labels[chosen]), None, b"k" * 32
-        )
-        return norms_of(method, part, [start(method, part).iterate()], at_once)[0]
+        part = replace(whole, train=Split(images[chosen], labels[chosen]))
+        return norms_of(method, part, [start(method, part, UNITS).iterate()], at_once)[0]
 
     among_others = norms(slice(None), None)
-    radius = start_radius(method, schema)
+    radius = start(method, whole, UNITS).mechanism.radius
     for record in range(5):
         alone = norms(slice(record, record + 1), 1)
         assert with_margin(alone, radius)[0] >= among_others[record] > 0
@@ -105,16 +98,10 @@ def test_the_margin_of_a_record_alone_covers_its_norm_among_others(architecture:
         assert abs(alone[0] / among_others[record] - 1) < 1e-4
 
 
-def start_radius(method: DpSgd, schema: Schema) -> int:
-    mechanism = method.plan(schema, UNITS).releases[0].mechanism
-    assert isinstance(mechanism, GradientSum)
-    return mechanism.radius
-
-
 def test_a_gradient_that_is_not_finite_has_the_largest_norm():
     """Added up it is 0, but among others, by other kernels, it may have been finite and clipped."""
     method = DpSgd(architecture="linear", steps=1)
-    descent = start(method, records())
+    descent = start(method, records(), UNITS)
     norms = norms_of(method, records(), [np.full_like(descent.iterate(), np.inf)])
     assert (norms == descent.mechanism.radius**2).all()
 

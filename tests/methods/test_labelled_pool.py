@@ -17,7 +17,7 @@ from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
 
-from .test_dp_sgd import stripes
+from .builders import stripes
 
 TEACHER = Scattering(warm_start=Moments(subspace_dimensions=8), steps=3, samples=200, dimensions=20)
 

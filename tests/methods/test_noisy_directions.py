@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import VonMisesFisherSum
 from datalens_service.methods import DpSgd
@@ -20,21 +20,13 @@ from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from store.books import claimed, images, journal_of, new_dataset, new_job, read_account, verified
 
-COUNT, SIDE, DELTA = 1000, 8, 1e-5
+from . import builders
+
+COUNT, DELTA = 1000, 1e-5
 
 
-def stripes(count: int = COUNT, units: np.ndarray | None = None, **declared: Any) -> Dataset:
-    """Class 0 is bright above, class 1 below."""
-    rng = np.random.default_rng(0)
-    labels = rng.integers(2, size=count)
-    pixels = rng.integers(0, 60, (count, SIDE, SIDE, 1))
-    pixels[labels == 0, : SIDE // 2] += 150
-    pixels[labels == 1, SIDE // 2 :] += 150
-    schema = Schema(
-        channels=1, height=SIDE, width=SIDE, class_names=("up", "down"),
-        num_units=count if units is None else len(np.unique(units)), **declared,
-    )  # fmt: skip
-    return Dataset(schema, Split(pixels.astype(np.uint8), labels, units), None, b"k" * 32)
+def stripes(count: int = COUNT, **declared: Any) -> Dataset:
+    return builders.stripes(count=count, side=8, **declared)
 
 
 def directed(**changes: Any) -> DpSgd:

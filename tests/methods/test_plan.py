@@ -29,7 +29,7 @@ from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
-from .test_dp_sgd import stripes
+from .builders import stripes
 from .test_labelled_pool import pool
 
 SUM = VectorSum(num_groups=1, dimensions=2, noise_stddev=5000)

@@ -1,60 +1,51 @@
-"""Pooled moments: planned equals charged, without noise the textbook fit, with noise shrunk to what stands out."""
+"""Pooled moments: without noise the textbook fit, with noise shrunk to what stands out."""
+
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.errors import InfeasiblePlan, InvalidSpec
-from datalens_service.methods import ExecutionOptions, PooledMoments
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.methods import PooledMoments
 from datalens_service.methods.sums.pooled_moments import PooledMomentsRun, plan_frequencies
 from datalens_service.models.generators.dct import count_planes
 from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit, shrink_bands
 from datalens_service.privacy.accounting import limit_units
-from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import TrainingSpec
 
-from .test_datalens import NoNoise
+from .builders import NoNoise, dataset, train
 from .test_moments import CLASSES, COUNT, SIDE, blobs
 
 
-def fitted(dataset: Dataset, noise, method: PooledMoments, epsilon: float) -> tuple[PooledMomentsRun, MemoryAccount]:
-    units = limit_units(epsilon, 1e-4)
-    account = MemoryAccount(units)
-    run = method.create_run(method.plan(dataset.schema, units), dataset, TrainingRandomness(0), ExecutionOptions())
-    for step in range(run.steps):
-        run.step(step, account, noise)
-    return run, account
+def fitted(data: Dataset, epsilon: float, noise: NoNoise | None = None, **changes: Any) -> PooledMomentsRun:
+    return train(PooledMoments(**changes), data, limit_units(epsilon, 1e-4), noise=noise)
 
 
 def test_without_noise_it_is_the_textbook_fit():
     """All frequencies of the images, no clipping: class means, and the covariance within classes."""
-    dataset = blobs()
-    method = PooledMoments(frequencies=SIDE * SIDE, clip_norm=1.0, residual_norm=1.0)
-    run, _ = fitted(dataset, NoNoise(), method, 1e9)
+    records = blobs().train
+    run = fitted(blobs(), 1e9, NoNoise(), frequencies=SIDE * SIDE, clip_norm=1.0, residual_norm=1.0)
     tensors = run.result().tensors
-    pixels = dataset.train.images.reshape(COUNT, -1) / 255.0
-    own = np.stack([pixels[dataset.train.labels == label].mean(axis=0) for label in range(CLASSES)])
+    pixels = records.images.reshape(COUNT, -1) / 255.0
+    own = np.stack([pixels[records.labels == label].mean(axis=0) for label in range(CLASSES)])
     np.testing.assert_allclose((tensors["basis"] @ tensors["means"].T).T, own, atol=2e-3)
-    within = np.cov((pixels - own[dataset.train.labels]).T, bias=True)
+    within = np.cov((pixels - own[records.labels]).T, bias=True)
     factor = tensors["basis"] @ tensors["factors"][0]
     np.testing.assert_allclose(factor @ factor.T, within, atol=2e-3)
 
 
 def test_samples_look_like_their_class():
-    run, _ = fitted(blobs(), NoiseSource(), PooledMoments(), 10.0)
-    images, labels = run.result().sample(300, seed=1)
+    images, labels = fitted(blobs(), 10.0).result().sample(300, seed=1)
     bars = np.stack([images[:, 2 * label : 2 * label + 2].mean(axis=(1, 2, 3)) for label in range(CLASSES)], axis=1)
     assert (bars.argmax(axis=1) == labels).mean() > 0.95
 
 
 def test_colours_and_large_images_come_back_in_their_size():
-    schema = Schema(channels=3, height=96, width=64, class_names=("dark", "light"), num_units=60)
     labels = np.arange(60, dtype=np.int64) % 2
     images = np.full((60, 96, 64, 3), 40, dtype=np.uint8)
     images[labels == 1, :48, :, 0] = 220
-    run, _ = fitted(Dataset(schema, Split(images, labels), None, b"k" * 32), NoiseSource(), PooledMoments(), 90.0)
-    drawn, wanted = run.result().sample(40)
+    drawn, wanted = fitted(dataset(images, labels), 90.0).result().sample(40)
     assert drawn.shape == (40, 96, 64, 3)
     assert drawn[wanted == 1, :48, :, 0].mean() > drawn[wanted == 1, 48:, :, 0].mean() + 60
 
@@ -107,8 +98,8 @@ def test_the_covariance_is_of_the_lowest_frequencies_that_the_budget_pays_for():
     labels = np.arange(400, dtype=np.int64) % 2
     brightness = np.random.default_rng(0).integers(20, 235, (400, 1, 1, 1)).astype(np.uint8)
     images = np.broadcast_to(brightness, (400, 16, 16, 3))
-    schema = Schema(channels=3, height=16, width=16, class_names=("a", "b"), num_units=400)
-    run, _ = fitted(Dataset(schema, Split(images, labels), None, b"k" * 32), NoNoise(), PooledMoments(), 5.0)
+    data = dataset(images, labels)
+    run, schema = fitted(data, 5.0, NoNoise()), data.schema
     summed, varying = plan_frequencies(schema, limit_units(5.0, 1e-4)), len(run._varying)
     assert varying < summed == len(run.fit.center)
     luma, varying_luma = count_planes(schema, summed)[0], count_planes(schema, varying)[0]
@@ -139,9 +130,7 @@ def test_what_no_direction_holds_varies_as_much_as_its_band():
 
 
 def test_texture_draws_the_variance_that_no_direction_holds():
-    dataset, method = blobs(), PooledMoments(texture=0.5)
-    run, _ = fitted(dataset, NoiseSource(), method, 3.0)
-    smooth, _ = fitted(dataset, NoiseSource(), PooledMoments(), 3.0)
+    run, smooth = (fitted(blobs(), 3.0, texture=texture) for texture in (0.5, 0.0))
     directions = run.fit.factor.shape[1]
     factors = run.result().tensors["factors"][0]
     lengths = np.square(factors[:, directions:].sum(axis=1)) / run.view.clip_norm**2
@@ -150,19 +139,10 @@ def test_texture_draws_the_variance_that_no_direction_holds():
 
 
 def test_a_class_without_records_gets_the_common_mean():
-    dataset = blobs()
-    schema = dataset.schema.model_copy(update={"class_names": ("a", "b", "c", "nobody")})
-    run, _ = fitted(Dataset(schema, dataset.train, None, b"k" * 32), NoiseSource(), PooledMoments(), 8.0)
+    schema = blobs().schema.model_copy(update={"class_names": ("a", "b", "c", "nobody")})
+    run = fitted(replace(blobs(), schema=schema), 8.0)
     offsets = np.linalg.norm(run.fit.offsets, axis=1)
     assert offsets[3] < 0.5 * offsets[:3].min()
-
-
-def test_requests_that_cannot_work_are_refused():
-    schema = blobs().schema
-    with pytest.raises(InfeasiblePlan, match="raise epsilon"):
-        PooledMoments().plan(schema, 10)
-    with pytest.raises(InvalidSpec, match="share"):
-        PooledMoments(center_share=0.6, means_share=0.5).plan(schema, limit_units(1.0, 1e-4))
 
 
 def test_units_of_several_records_pay_for_as_many_frequencies():

@@ -20,7 +20,7 @@ from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
 from tiny_generator import Tiny
 
-from .test_dp_sgd import stripes
+from .builders import stripes
 
 METHOD = PrivateEvolution(generator="tiny", rounds=4, candidates=12, images=20)
 

@@ -8,18 +8,17 @@ from pydantic import ValidationError
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.data.digits import digits
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import ExecutionOptions, Rejection, Scattering
+from datalens_service.methods import Rejection, Scattering
 from datalens_service.methods.last_layer.dead_leaves import DeadLeaves
 from datalens_service.methods.public_start import PublicImages, describe_source, spread_over, start_from_public
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.run import public_images, run
 from datalens_service.spec import TrainingSpec
 
-from .test_dp_sgd import stripes
+from .builders import advance, start, stripes
 from .test_shapes import bars
 
 SETTINGS = {"architecture": "mlp"}
@@ -99,14 +98,10 @@ STARTS = [
 
 
 def trained(method: Scattering | Rejection, private: Dataset, public: Dataset | None, account: MemoryAccount):
-    training_run = method.create_run(
-        method.plan(private.schema, UNITS), private, TrainingRandomness(0), ExecutionOptions()
-    )
+    training_run = start(method, private, UNITS)
     if public is not None:
         training_run.start_from(public_images(public))
-    for step in range(training_run.steps):
-        training_run.step(step, account, NoiseSource())
-    return training_run.result()
+    return advance(training_run, account).result()
 
 
 def test_public_images_are_spread_over_all_classes() -> None:
@@ -140,18 +135,16 @@ def test_labels_of_public_images_count_where_their_classes_are_the_private_ones(
     public = stripes(seed=1)
     turned = Upload(public.schema, Split(public.train.images, 1 - public.train.labels), None)
     other = turned.schema.model_copy(update={"class_names": ("left", "right")})
-    plan, account = method.plan(private.schema, UNITS), MemoryAccount(UNITS)
-    first = []
+    account, first = MemoryAccount(UNITS), []
     for source in (
         public,
         turned,
         Upload(public.schema.model_copy(update={"class_names": ("a", "b")}), public.train, None),
         Upload(other, turned.train, None),
     ):
-        training_run = method.create_run(plan, private, TrainingRandomness(0), ExecutionOptions())
+        training_run = start(method, private, UNITS)
         training_run.start_from(public_images(source))
-        for step in range(training_run.steps - 2):
-            training_run.step(step, account, NoiseSource())
+        advance(training_run, account, training_run.steps - 2)
         training_run._fit_basis()
         first.append(training_run._weights)
     assert not np.array_equal(first[0], first[1])
@@ -159,12 +152,8 @@ def test_labels_of_public_images_count_where_their_classes_are_the_private_ones(
 
 
 def test_public_images_of_another_size_are_refused() -> None:
-    method, private = STARTS[0]
-    training_run = method.create_run(
-        method.plan(private.schema, UNITS), private, TrainingRandomness(0), ExecutionOptions()
-    )
     with pytest.raises(InvalidSpec, match="prepared to the same size"):
-        training_run.start_from(public_images(part(slice(0, 20))))
+        start(*STARTS[0], UNITS).start_from(public_images(part(slice(0, 20))))
 
 
 def test_iterates_that_are_kept_do_not_start_from_public_images() -> None:

@@ -21,7 +21,7 @@ from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
-from .test_dp_sgd import stripes
+from .builders import stripes
 from .test_labelled_pool import pool
 
 

@@ -1,12 +1,12 @@
-"""The rejection method: planned equals charged; private tilt and classifier decide which samples are handed out."""
+"""The rejection method: private tilt and classifier decide which samples are handed out."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.methods import ExecutionOptions, Rejection, Shapes
+from datalens_service.data.dataset import Schema
+from datalens_service.methods import Rejection, Shapes
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.outlines.level_sets import LevelSets
@@ -15,26 +15,18 @@ from datalens_service.models.generators.outlines.tilting import find_level
 from datalens_service.models.generators.requests import fill_requests
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
+from .builders import train
 from .test_shapes import bars, shaded
 
 UNITS = limit_units(20.0, 1e-4)
 METHOD = Rejection(steps=4, samples=200, dimensions=20)
 
 
-def train(dataset: Dataset, account: MemoryAccount, last: int | None = None) -> Generator:
-    plan = METHOD.plan(dataset.schema, UNITS)
-    training_run = METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
-    for step in range(training_run.steps if last is None else last):
-        training_run.step(step, account, NoiseSource())
-    return training_run.result()
-
-
 @pytest.fixture(scope="module")
 def trained() -> tuple[Generator, MemoryAccount]:
     account = MemoryAccount(UNITS)
-    return train(bars(), account), account
+    return train(METHOD, bars(), UNITS, account).result(), account
 
 
 def test_samples_are_of_the_class_that_was_asked_for(trained: tuple[Generator, MemoryAccount]) -> None:
@@ -84,17 +76,9 @@ def test_acceptance_moves_samples_towards_records(trained: tuple[Generator, Memo
 
 def test_the_tilt_reads_released_means_alone(trained: tuple[Generator, MemoryAccount]) -> None:
     """Resumed on other records, a complete account gives the same tilt."""
-    others = shaded(bars())
-    again = train(others, trained[1])
+    again = train(METHOD, shaded(bars()), UNITS, trained[1]).result()
     for name in ("tilt", "levels"):
         np.testing.assert_array_equal(again.tensors[name], trained[0].tensors[name])
-
-
-def test_a_file_draws_the_same_images(trained: tuple[Generator, MemoryAccount], tmp_path) -> None:
-    generator = trained[0]
-    generator.save(tmp_path / "generator.safetensors")
-    loaded = Generator.load(tmp_path / "generator.safetensors")
-    np.testing.assert_array_equal(loaded.sample(20, seed=3)[0], generator.sample(20, seed=3)[0])
 
 
 def test_requests_that_no_prediction_fills_end_with_samples_of_their_class() -> None:
@@ -118,21 +102,13 @@ def test_defaults_release_sharp_samples_that_nothing_widens_or_turns() -> None:
 
 
 def test_units_of_several_records_are_priced_as_one() -> None:
-    several = bars(records_per_unit=3)
-    assert METHOD.plan(several.schema, UNITS).cost() <= UNITS
-    assert isinstance(several.train, Split)
+    assert METHOD.plan(bars(records_per_unit=3).schema, UNITS).cost() <= UNITS
 
 
 def test_more_classes_than_samples_leave_no_class_without_a_tilt() -> None:
     """Each class has proposals, however few samples fit the basis."""
-    dataset = bars()
     names = tuple(f"class {number}" for number in range(105))
-    schema = dataset.schema.model_copy(update={"class_names": names})
-    many = Dataset(schema, dataset.train, None, b"k" * 32)
+    many = replace(bars(), schema=bars().schema.model_copy(update={"class_names": names}))
     start = Shapes(content="drawings", subspace_dimensions=4, spread=1.6, accepted=1.0)
     method = Rejection(warm_start=start, steps=1, samples=100, dimensions=5)
-    plan = method.plan(schema, UNITS)
-    training_run = method.create_run(plan, many, TrainingRandomness(0), ExecutionOptions())
-    for step in range(training_run.steps):
-        training_run.step(step, MemoryAccount(UNITS), NoiseSource())
-    assert np.isfinite(training_run.result().tensors["levels"]).all()
+    assert np.isfinite(train(method, many, UNITS).result().tensors["levels"]).all()

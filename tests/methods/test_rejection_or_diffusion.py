@@ -8,15 +8,17 @@ from pydantic import ValidationError
 
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import Diffusion, ExecutionOptions, Plan, RejectionOrDiffusion
+from datalens_service.methods import Diffusion, Plan, RejectionOrDiffusion
 from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusionRun
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, compute_slack, delta_beside, limit_units
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import public_images, run
 from datalens_service.spec import TrainingSpec
 
+from . import builders
+from .builders import advance
 from .test_shapes import bars, shaded
 
 EPSILON, DELTA = 8.0, 1e-4
@@ -48,14 +50,7 @@ def account() -> MemoryAccount:
 
 
 def start(plan: Plan, dataset: Dataset) -> RejectionOrDiffusionRun:
-    return METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
-
-
-def train(training: RejectionOrDiffusionRun, books: MemoryAccount, last: int | None = None) -> None:
-    step = 0
-    while step < (training.steps if last is None else last):
-        training.step(step, books, NoiseSource())
-        step += 1
+    return builders.start(METHOD, dataset, plan)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +59,7 @@ def trained(plan: Plan) -> dict[str, Trained]:
     made = {}
     for content, dataset in (("drawings", DRAWINGS), ("objects", OBJECTS)):
         made[content] = Trained(start(plan, dataset), account())
-        train(*made[content])
+        advance(*made[content])
     return made
 
 
@@ -106,7 +101,7 @@ def test_both_branches_fit_beside_the_slack_of_either() -> None:
 @CONTENTS
 def test_the_count_that_was_released_decides_and_not_the_records(content: str, dataset: Dataset, plan: Plan) -> None:
     books = account()
-    train(start(plan, dataset), books, 1)
+    advance(start(plan, dataset), books, 1)
     others = start(plan, OBJECTS if content == "drawings" else DRAWINGS)
     others.step(0, books, NoiseSource())
     assert len(books.charges) == 1
@@ -118,12 +113,12 @@ def test_a_killed_run_goes_on_without_a_second_charge(content: str, dataset: Dat
     steps = plan.along(content).steps
     for killed_before in (1, steps - 1):
         books = account()
-        train(start(plan, dataset), books, killed_before)
+        advance(start(plan, dataset), books, killed_before)
         charges = list(books.charges)
         again = start(plan, dataset)
-        train(again, books, killed_before)
+        advance(again, books, killed_before)
         assert books.charges == charges, killed_before
-        train(again, books)
+        advance(again, books)
         assert len(books.charges) == steps
         assert again.followed_plan == plan.along(content)
 
@@ -134,7 +129,7 @@ def test_the_content_outlives_the_sums_that_a_state_replaces(plan: Plan, trained
     assert books.latest() is not None
     assert books.replay(0) is None
     resumed = start(plan, DRAWINGS)
-    train(resumed, books)
+    advance(resumed, books)
     assert resumed.followed_plan == plan.along("objects")
     assert len(books.charges) == plan.along("objects").steps
     for name, value in uninterrupted.result().tensors.items():
@@ -146,12 +141,8 @@ def test_images_begin_at_samples_before_any_is_rejected_where_noise_hides_it(
     stddev: float | None, proposals: bool
 ) -> None:
     method = Diffusion.model_validate(DENOISER | {"start_stddev": stddev, "steps": 1})
-    plan = method.plan_within(OBJECTS.schema, EPSILON, DELTA)
-    training = method.create_run(plan, OBJECTS, TrainingRandomness(0), ExecutionOptions())
-    books = account()
-    for step in range(training.steps):
-        training.step(step, books, NoiseSource())
-    model = training.result()
+    training = builders.start(method, OBJECTS, method.plan_within(OBJECTS.schema, EPSILON, DELTA))
+    model = advance(training, account()).result()
     assert isinstance(model, Generator)
     assert model.settings["start_proposals"] is proposals
 
@@ -186,7 +177,7 @@ def test_public_images_help_the_classifier_of_either_branch(
     public = Upload(dataset.schema, Split(noise, dataset.train.labels, dataset.train.unit_ids), None)
     training = start(plan, dataset)
     training.start_from(public_images(public))
-    train(training, account())
+    advance(training, account())
     bases = [
         next(value for name, value in each.result().tensors.items() if name.endswith("0.basis"))
         for each in (training, trained[content].run)
@@ -195,9 +186,7 @@ def test_public_images_help_the_classifier_of_either_branch(
 
 
 def test_public_images_of_another_size_are_refused_before_anything_is_charged(plan: Plan) -> None:
-    small = DRAWINGS.schema.model_copy(update={"height": 7, "width": 7})
-    records = DRAWINGS.train
-    public = Upload(small, Split(records.images[:, :7, :7], records.labels, records.unit_ids), None)
+    public = builders.dataset(DRAWINGS.train.images[:, :7, :7], DRAWINGS.train.labels)
     with pytest.raises(InvalidSpec, match="7x7"):
         start(plan, DRAWINGS).start_from(public_images(public))
 

@@ -12,9 +12,9 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import ExecutionOptions, Scattering
+from datalens_service.methods import Scattering
 from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dead_leaves
-from datalens_service.methods.last_layer.scattering import ScatteringRun, choose_learning_rate
+from datalens_service.methods.last_layer.scattering import choose_learning_rate
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.classifier import Classifier
@@ -25,10 +25,9 @@ from datalens_service.models.scattering import Scattering as Features
 from datalens_service.models.scattering import planes_at_once
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from tests.models.test_encoders import with_weights
 
-from .test_dp_sgd import COUNT, stripes
+from .builders import advance, share_right, start, stripes, train
 
 UNITS = limit_units(40.0, 1e-4)
 METHOD = Scattering(warm_start=Moments(subspace_dimensions=8), steps=10, samples=200, dimensions=20)
@@ -37,16 +36,6 @@ AT_ONCE = Scattering(warm_start=None, steps=10)
 DRAWINGS = METHOD.model_copy(update={"warm_start": DeadLeaves(), "dimensions": 100})
 WAVELETS, OPPONENT = ScatteringEncoder(), ScatteringEncoder(colours="opponent")
 each_start = pytest.mark.parametrize("method", [METHOD, DRAWINGS, AT_ONCE], ids=["samples", "drawings", "none"])
-
-
-def start(method: Scattering, dataset: Dataset) -> ScatteringRun:
-    plan = method.plan(dataset.schema, UNITS)
-    return method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
-
-
-def finish(training_run: ScatteringRun, account: MemoryAccount, first: int = 0, last: int | None = None) -> None:
-    for step in range(first, training_run.steps if last is None else last):
-        training_run.step(step, account, NoiseSource())
 
 
 def shortened(dataset: Dataset, count: int) -> Dataset:
@@ -72,25 +61,22 @@ def basis_of(schema: Schema, samples: np.ndarray, encoder: ScatteringEncoder = W
 @pytest.mark.parametrize("records", [1, 4])
 def test_it_learns_and_planned_is_charged(records: int, method: Scattering) -> None:
     dataset = stripes(records_per_unit=records)
-    training_run, account = start(method, dataset), MemoryAccount(UNITS)
-    finish(training_run, account)
+    account = MemoryAccount(UNITS)
+    model = train(method, dataset, UNITS, account).result()
     plan = method.plan(dataset.schema, UNITS)
     expected = [release.mechanism.cost() for release in plan.releases for _ in range(release.count)]
     assert [units for *_, units in account.charges] == expected
     assert sum(expected) <= UNITS
-    test = stripes(seed=1)
-    predicted = training_run.result().predict(test.train.images).argmax(axis=1)
-    assert (predicted == test.train.labels).mean() > 0.9
+    assert share_right(model) > 0.9
 
 
 @each_start
 def test_a_resumed_run_is_the_same_and_charges_nothing_twice(method: Scattering) -> None:
     dataset = stripes()
-    whole, account = start(method, dataset), MemoryAccount(UNITS)
-    finish(whole, account, last=9)
-    resumed = start(method, dataset)
-    finish(resumed, account)
-    finish(whole, account, first=9)
+    whole, account = start(method, dataset, UNITS), MemoryAccount(UNITS)
+    advance(whole, account, 9)
+    resumed = train(method, dataset, UNITS, account)
+    advance(whole, account, first=9)
     assert len(account.charges) == whole.steps
     for name, value in whole.result().tensors.items():
         np.testing.assert_array_equal(resumed.result().tensors[name], value)
@@ -99,16 +85,15 @@ def test_a_resumed_run_is_the_same_and_charges_nothing_twice(method: Scattering)
 @pytest.mark.parametrize(
     ("method", "records"),
     [
-        pytest.param(METHOD, COUNT, id="samples"),
-        pytest.param(DRAWINGS, COUNT, id="drawings"),
-        pytest.param(AT_ONCE, COUNT, id="none"),
+        pytest.param(METHOD, 400, id="samples"),
+        pytest.param(DRAWINGS, 400, id="drawings"),
+        pytest.param(AT_ONCE, 400, id="none"),
         pytest.param(Scattering(encoder="imagenet-lite0", steps=3), 24, id="imagenet-lite0", marks=with_weights),
     ],
 )
 def test_the_released_network_gives_the_scores_that_training_followed(method: Scattering, records: int) -> None:
     dataset = shortened(stripes(), records)
-    training_run = start(method, dataset)
-    finish(training_run, MemoryAccount(UNITS))
+    training_run = train(method, dataset, UNITS)
     basis = training_run._fit_basis()
     scores = torch.from_numpy(basis.features(dataset.train.images) @ training_run._average)
     probabilities = training_run.result().predict(dataset.train.images)
@@ -136,7 +121,7 @@ def test_a_request_of_wavelets_says_and_means_what_it_did() -> None:
 def test_drawings_cost_nothing_and_are_the_same_for_every_data_set() -> None:
     (release,) = DRAWINGS.plan(stripes().schema, UNITS).releases
     assert 0.99 * UNITS < release.cost() <= UNITS
-    one, other = (start(DRAWINGS, stripes(seed=seed))._fit_basis().network.basis for seed in (0, 1))
+    one, other = (start(DRAWINGS, stripes(seed), UNITS)._fit_basis().network.basis for seed in (0, 1))
     assert torch.equal(one, other)
 
 

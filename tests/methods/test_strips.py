@@ -1,24 +1,26 @@
-"""Every registered method on images that are not square: it trains, or its plan refuses before anything is charged.
+"""Every registered method on images that are not square: it trains for what was planned, or its plan refuses them.
 
 Methods come from the registry, and so do their variants: a new method, or a new choice of one, is tried by itself.
 """
 
 import typing
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import pytest
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
-from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import ExecutionOptions, Method
+from datalens_service.methods import Method
+from datalens_service.methods.base import BranchingRun
 from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.run import public_images
+
+from .builders import advance, dataset, start
 
 EPSILON, DELTA = 8.0, 1e-3
 RECORDS, CLASSES = 60, ("a", "b", "c")
@@ -92,12 +94,6 @@ def panel() -> Iterator[Any]:
                 yield pytest.param(changed, shape, id=f"{method.name}-{word}-{shape}")
 
 
-def strip(height: int, width: int, channels: int) -> Dataset:
-    schema = Schema(channels=channels, height=height, width=width, class_names=CLASSES, num_units=RECORDS)
-    images = np.random.default_rng(0).integers(0, 256, (RECORDS, height, width, channels), dtype=np.uint8)
-    return Dataset(schema, Split(images, np.arange(RECORDS) % len(CLASSES)), None, b"k" * 32)
-
-
 class QuickNoise:
     """Exact noise is what takes longest, and these records are nobody's."""
 
@@ -114,18 +110,22 @@ class QuickNoise:
 @pytest.mark.usefixtures("small_models")
 @pytest.mark.parametrize(("method", "shape"), tuple(panel()))
 def test_a_method_takes_strips_or_its_plan_refuses_them(method: Method, shape: tuple[int, int, int]) -> None:
-    data = strip(*shape)
+    images = np.random.default_rng(0).integers(0, 256, (RECORDS, *shape), dtype=np.uint8)
+    data = dataset(images, np.arange(RECORDS) % len(CLASSES), CLASSES)
+    assert type(method).model_validate_json(method.model_dump_json()) == method
     try:
         plan = method.plan_within(data.schema, EPSILON, DELTA)
     except InvalidSpec:
         return
-    training = method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions())
+    training = start(method, data, plan)
     if method.needs_public_images:
         training.start_from(public_images(data))
     account = MemoryAccount(10**19, (EPSILON, DELTA))
-    noise = cast(NoiseSource, QuickNoise())
-    for step in range(training.steps):
-        training.step(step, account, noise)
+    advance(training, account, noise=QuickNoise())
+    path = training.followed_plan if isinstance(training, BranchingRun) else plan
+    planned = [release.mechanism.label() for release in path.releases for _ in range(release.count)]
+    assert [label for _, label, _ in account.charges] == planned
+    assert Charge(account.charged_units, account.slack) == path.charge()
     result = training.result()
     assert result.result == method.result
     if result.result == "generator":
