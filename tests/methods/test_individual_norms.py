@@ -86,7 +86,9 @@ def test_the_margin_of_a_record_alone_covers_its_norm_among_others(architecture:
     whole = dataset(images, labels)
 
     def norms(chosen: slice, at_once: int | None) -> np.ndarray:
-        part = replace(whole, train=Split(images[chosen], labels[chosen]))
+        # A schema of one unit alone would be refused.
+        schema = whole.schema.model_copy(update={"num_units": len(labels[chosen])})
+        part = replace(whole, schema=schema, train=Split(images[chosen], labels[chosen]))
         return norms_of(method, part, [start(method, part, UNITS).iterate()], at_once)[0]
 
     among_others = norms(slice(None), None)
