@@ -3,6 +3,7 @@
 import functools
 import json
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -14,53 +15,23 @@ from datalens_service.disclosure import NotPublicError
 from datalens_service.errors import DatalensError, StoreUnavailable
 from datalens_service.mechanisms.private_records import WallBroken
 
-from . import (
-    plants_audits,
-    plants_blocks,
-    plants_contributions,
-    plants_directions,
-    plants_gradients,
-    plants_individual,
-    plants_ledger,
-    plants_missed,
-    plants_noise,
-    plants_public,
-    plants_rivals,
-    plants_sampling,
-    plants_shards,
-    plants_teachers,
-    plants_votes,
-    plants_wall,
-)
 from .alarm import Alarm
 from .detectors import COMPARISONS, DETECTORS, Detector
 from .plant import Plant
 
-PLANTS: tuple[Plant, ...] = (
-    *plants_shards.PLANTS,
-    *plants_votes.PLANTS,
-    *plants_noise.PLANTS,
-    *plants_ledger.PLANTS,
-    *plants_contributions.PLANTS,
-    *plants_gradients.PLANTS,
-    *plants_sampling.PLANTS,
-    *plants_directions.PLANTS,
-    *plants_individual.PLANTS,
-    *plants_rivals.PLANTS,
-    *plants_public.PLANTS,
-    *plants_blocks.PLANTS,
-    *plants_audits.PLANTS,
-    *plants_wall.PLANTS,
-    *plants_teachers.PLANTS,
-    *plants_missed.PLANTS,
+_FOLDER = Path(__file__).parent
+_MODULES = [import_module(f".{path.stem}", __package__) for path in sorted(_FOLDER.glob("plants_*.py"))]
+PLANTS: tuple[Plant, ...] = tuple(
+    value for module in _MODULES for value in vars(module).values() if isinstance(value, Plant)
 )
+"""Of all modules; none of them imports a plant of another."""
 
 CLEAN_RUNS = 20
 CLEAN_COMPARISONS = 4
 """Clean runs that compare runs bit by bit, too."""
 
 
-CATCHES = Path(__file__).with_name("catches.json")
+CATCHES = _FOLDER / "catches.json"
 """Which detector caught which plant, as `scripts/privacy-gate --keep-catches` left it: spares time, decides nothing."""
 
 

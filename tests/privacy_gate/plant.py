@@ -1,8 +1,13 @@
-"""What a planted bug is."""
+"""What a planted bug is, and three ways to write one down: each makes a `Plant` of a function.
 
+The first two arguments of each are the plant's name and reference.
+"""
+
+import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,6 +27,64 @@ class Plant:
     apply: Callable[[pytest.MonkeyPatch], None]
 
 
-def replaced(owner: Any, name: str, planted: Any) -> Callable[[pytest.MonkeyPatch], None]:
-    """Puts something else in the place of a member of a module or class."""
-    return lambda patch: patch.setattr(owner, name, planted)
+class Change(NamedTuple):
+    """What a plant needs besides."""
+
+    owner: Any
+    member: str
+    changed: Any
+
+
+Planted = Callable[[Callable[..., Any]], Plant]
+
+
+def plant(name: str, reference: str) -> Planted:
+    """The function puts the bug into the product itself, by a patch that it is given."""
+    return functools.partial(Plant, name, reference)
+
+
+def replaces(name: str, reference: str, owner: Any, member: str, beside: Change | None = None) -> Planted:
+    """The function stands in the place of a member of the product, as it is: the wall takes no other.
+
+    Args:
+        name: Of the plant.
+        reference: Of the plant.
+        owner: Module or class, or several of them.
+        member: Function, method or property.
+        beside: Without which the bug would not show.
+    """
+    return lambda planted: _of_member(name, reference, owner, member, beside, lambda _original: planted)
+
+
+def around(name: str, reference: str, owner: Any, member: str, beside: Change | None = None) -> Planted:
+    """The same, but the function gets what the product has in that place as its first argument."""
+    return lambda planted: _of_member(name, reference, owner, member, beside, functools.partial(_calling, planted))
+
+
+def change(owner: Any, member: str) -> Callable[[Any], Change]:
+    """The function stands in the place of a member, as it is, beside a plant."""
+    return lambda changed: Change(owner, member, changed)
+
+
+def _calling(planted: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments, **named: planted(original, *arguments, **named)
+
+
+def _of_member(
+    name: str,
+    reference: str,
+    owner: Any,
+    member: str,
+    beside: Change | None,
+    made_of: Callable[[Any], Callable[..., Any]],
+) -> Plant:
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        if beside is not None:
+            patch.setattr(*beside)
+        for one in owner if isinstance(owner, tuple) else (owner,):
+            static = inspect.getattr_static(one, member)
+            is_property = isinstance(static, property)
+            made = made_of(static.fget if is_property else getattr(one, member))
+            patch.setattr(one, member, property(made) if is_property else made)
+
+    return Plant(name, reference, apply)

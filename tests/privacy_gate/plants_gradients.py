@@ -1,7 +1,7 @@
 """Bugs of noisy gradient descent on a whole network (specification of private classifiers, section 8.4)."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,110 +9,87 @@ import pytest
 import torch
 
 from datalens_service.mechanisms import GradientChunk, GradientSum, Mechanism, gradient_sum
-from datalens_service.mechanisms.unit_records import UnitRows
 from datalens_service.methods.descent import dp_sgd_run as dp_sgd
 from datalens_service.methods.descent import unit_gradients
-from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters
-from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 
-from .plant import Plant, replaced
+from .plant import around, plant, replaces
 
 gradients_of_units = unit_gradients.unit_gradients
 
 
-def divided_gradients(rows: UnitRows, gradients: PerRecordGradients) -> Iterator[torch.Tensor]:
+@replaces("gradients divided by the realised batch", "R6", unit_gradients, "unit_gradients")
+def divided_gradients(rows, gradients):
     """The mean over the records that are there, instead of over the public number."""
     yield from (chunk / len(rows.labels) * 10 for chunk in gradients_of_units(rows, gradients))
 
 
-def standardised_gradients(rows: UnitRows, gradients: PerRecordGradients) -> Iterator[torch.Tensor]:
+@replaces("pixels standardised over the private batch", "R6", unit_gradients, "unit_gradients")
+def standardised_gradients(rows, gradients):
     """Batch normalisation: pixels are standardised over the private batch before the network sees them."""
     centred = (rows.images - rows.images.float().mean()).clamp(0, 255).to(torch.uint8)
     yield from gradients_of_units(rows._replace(images=centred), gradients)
 
 
-def clipped_gradients(rows: UnitRows, gradients: PerRecordGradients) -> Iterator[torch.Tensor]:
+@replaces("gradients clipped at their private median", "R6", unit_gradients, "unit_gradients")
+def clipped_gradients(rows, gradients):
     """Clipped at the median length of a chunk, below the declared norm."""
     for chunk in gradients_of_units(rows, gradients):
         norms = chunk.norm(dim=1, keepdim=True)
         yield chunk * (norms.median().clamp(max=1) / norms.clamp(min=1e-12)).clamp(max=1)
 
 
-def records_of_a_unit_are_added(patch: pytest.MonkeyPatch) -> None:
+@replaces("records of a unit clipped and added one by one", "R1", (unit_gradients, gradient_sum), "unit_means")
+def records_of_a_unit_are_added(chunk):
     """The mean over the records of a unit is forgotten: every record is clipped and added by itself."""
-    for module in (unit_gradients, gradient_sum):
-        patch.setattr(module, "unit_means", lambda chunk: chunk.gradients)
+    return chunk.gradients
 
 
-def the_sum_is_clipped(patch: pytest.MonkeyPatch) -> None:
+@replaces("the sum of gradients clipped instead of each", "R1", GradientSum, "exact_sum")
+def the_sum_is_clipped(self, contributions):
     """Rows go in as long as they are, and the sum is clipped."""
-
-    def exact_sum(self: GradientSum, contributions: Iterable[GradientChunk]) -> Integers:
-        total = sum(chunk.gradients.double().nan_to_num().sum(dim=0) for chunk in contributions)
-        rows = torch.as_tensor(total).reshape(1, -1).expand(1, self.dimensions)
-        return self.on_grid(rows)[0].to(torch.int64).numpy() * 30
-
-    patch.setattr(GradientSum, "exact_sum", exact_sum)
+    total = sum(chunk.gradients.double().nan_to_num().sum(dim=0) for chunk in contributions)
+    rows = torch.as_tensor(total).reshape(1, -1).expand(1, self.dimensions)
+    return self.on_grid(rows)[0].to(torch.int64).numpy() * 30
 
 
-def rows_that_are_not_finite_stay(patch: pytest.MonkeyPatch) -> None:
+@around("gradients that are not finite count", "R1", GradientSum, "on_grid")
+def rows_that_are_not_finite_stay(on_grid, self, gradients):
     """A gradient that is not finite is counted as a row of the largest length in every coordinate."""
-    on_grid = GradientSum.on_grid
-
-    def kept(self: GradientSum, gradients: torch.Tensor) -> torch.Tensor:
-        rows = on_grid(self, gradients)
-        broken = ~torch.isfinite(gradients).all(dim=1)
-        rows[broken] = float(self.grid)
-        return rows
-
-    patch.setattr(GradientSum, "on_grid", kept)
+    rows = on_grid(self, gradients)
+    broken = ~torch.isfinite(gradients).all(dim=1)
+    rows[broken] = float(self.grid)
+    return rows
 
 
-def layers_are_clipped_one_by_one(patch: pytest.MonkeyPatch) -> None:
+@around("layers clipped one by one to the whole norm", "R1", GradientSum, "on_grid")
+def layers_are_clipped_one_by_one(on_grid, self, gradients):
     """Halves of a row are clipped by themselves, each to the whole norm."""
-    on_grid = GradientSum.on_grid
-
-    def by_layer(self: GradientSum, gradients: torch.Tensor) -> torch.Tensor:
-        first = torch.arange(gradients.shape[1]) < gradients.shape[1] // 2
-        return on_grid(self, torch.where(first, gradients, 0)) + on_grid(self, torch.where(first, 0, gradients))
-
-    patch.setattr(GradientSum, "on_grid", by_layer)
+    first = torch.arange(gradients.shape[1]) < gradients.shape[1] // 2
+    return on_grid(self, torch.where(first, gradients, 0)) + on_grid(self, torch.where(first, 0, gradients))
 
 
-def gradients_are_divided_by_the_private_count(patch: pytest.MonkeyPatch) -> None:
+@around("a released gradient divided by the private count", "R4", dp_sgd.DpSgdRun, "_apply_gradient")
+def gradients_are_divided_by_the_private_count(apply_gradient, self, gradient):
     """What is done with a released sum depends on how many records there are."""
-    apply_gradient = dp_sgd.DpSgdRun._apply_gradient
-
-    def applied(self: dp_sgd.DpSgdRun, gradient: Any) -> None:
-        count = len(np.unique(self._records._vault._source._read().units))
-        apply_gradient(self, gradient * self._schema.num_units / count)
-
-    patch.setattr(dp_sgd.DpSgdRun, "_apply_gradient", applied)
+    count = len(np.unique(self._records._vault._source._read().units))
+    apply_gradient(self, gradient * self._schema.num_units / count)
 
 
-def coordinates_are_those_of_the_sum(patch: pytest.MonkeyPatch) -> None:
+@around("coordinates kept by the sum of a chunk", "R6", unit_gradients, "compress")
+def coordinates_are_those_of_the_sum(compress, means, parameters):
     """Every row keeps the places where the sum of its chunk is largest: what a unit adds depends on all others."""
-    compress = unit_gradients.compress
-
-    def by_sum(means: torch.Tensor, parameters: DpSgdParameters) -> torch.Tensor:
-        if parameters.compression != "topk":
-            return compress(means, parameters)
-        total = means.nan_to_num().sum(dim=0).abs()
-        places = total.topk(max(1, math.floor(parameters.keep * len(total)))).indices
-        return means * torch.zeros_like(total).index_fill_(0, places, 1.0)
-
-    patch.setattr(unit_gradients, "compress", by_sum)
+    if parameters.compression != "topk":
+        return compress(means, parameters)
+    total = means.nan_to_num().sum(dim=0).abs()
+    places = total.topk(max(1, math.floor(parameters.keep * len(total)))).indices
+    return means * torch.zeros_like(total).index_fill_(0, places, 1.0)
 
 
-def rows_are_longer_than_noise_and_price(patch: pytest.MonkeyPatch) -> None:
+@around("rows longer than noise and price by √k", "R1", GradientSum, "on_grid")
+def rows_are_longer_than_noise_and_price(on_grid, self, gradients):
     """Noise and price are those of √k·C, and rows go in at length C: √k is in the noise and not in the selection."""
-    on_grid = GradientSum.on_grid
-
-    def at_full_length(self: GradientSum, gradients: torch.Tensor) -> torch.Tensor:
-        return on_grid(self.model_copy(update={"grid": math.isqrt(self.grid**2 * 10 // 6)}), gradients)
-
-    patch.setattr(GradientSum, "on_grid", at_full_length)
+    return on_grid(self.model_copy(update={"grid": math.isqrt(self.grid**2 * 10 // 6)}), gradients)
 
 
 def _adds(
@@ -137,7 +114,8 @@ def _adds(
     patch.setattr(Mechanism, "noisy_sum", of_batch)
 
 
-def chunks_get_noise_of_their_share(patch: pytest.MonkeyPatch) -> None:
+@plant("gradients with noise of each chunk's share", "R7")
+def chunks_get_noise_of_their_share(patch):
     """Every chunk gets noise of its own, at the part of σ that the chunk is of the sum."""
 
     def by_chunk(self: GradientSum, chunks: list[GradientChunk], noise: NoiseSource) -> Integers:
@@ -148,7 +126,8 @@ def chunks_get_noise_of_their_share(patch: pytest.MonkeyPatch) -> None:
     _adds(patch, by_chunk)
 
 
-def dropped_coordinates_get_no_noise(patch: pytest.MonkeyPatch) -> None:
+@plant("gradients with noise on kept coordinates only", "R7")
+def dropped_coordinates_get_no_noise(patch):
     """A sparse sum gets sparse noise: which places a unit kept shows."""
 
     def sparse(self: GradientSum, chunks: list[GradientChunk], noise: NoiseSource) -> Integers:
@@ -156,27 +135,3 @@ def dropped_coordinates_get_no_noise(patch: pytest.MonkeyPatch) -> None:
         return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev) * (exact != 0)
 
     _adds(patch, sparse)
-
-
-PLANTS = (
-    Plant(
-        "gradients divided by the realised batch", "R6", replaced(unit_gradients, "unit_gradients", divided_gradients)
-    ),
-    Plant(
-        "pixels standardised over the private batch",
-        "R6",
-        replaced(unit_gradients, "unit_gradients", standardised_gradients),
-    ),
-    Plant(
-        "gradients clipped at their private median", "R6", replaced(unit_gradients, "unit_gradients", clipped_gradients)
-    ),
-    Plant("records of a unit clipped and added one by one", "R1", records_of_a_unit_are_added),
-    Plant("the sum of gradients clipped instead of each", "R1", the_sum_is_clipped),
-    Plant("gradients that are not finite count", "R1", rows_that_are_not_finite_stay),
-    Plant("layers clipped one by one to the whole norm", "R1", layers_are_clipped_one_by_one),
-    Plant("coordinates kept by the sum of a chunk", "R6", coordinates_are_those_of_the_sum),
-    Plant("rows longer than noise and price by √k", "R1", rows_are_longer_than_noise_and_price),
-    Plant("gradients with noise of each chunk's share", "R7", chunks_get_noise_of_their_share),
-    Plant("gradients with noise on kept coordinates only", "R7", dropped_coordinates_get_no_noise),
-    Plant("a released gradient divided by the private count", "R4", gradients_are_divided_by_the_private_count),
-)

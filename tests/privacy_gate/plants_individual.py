@@ -1,13 +1,11 @@
 """Bugs of individual ε and of its histogram (specification of private classifiers, section 8.4)."""
 
 import copy
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from datalens_service.mechanisms import IndividualHistogram, Mechanism
 from datalens_service.mechanisms.individual_histogram import IndividualEpsilons, IndividualFigures
@@ -15,60 +13,47 @@ from datalens_service.methods.base import Extras
 from datalens_service.methods.descent import dp_sgd_run, individual_norms
 from datalens_service.methods.descent.iterates import Iterates, KeptIterates
 from datalens_service.privacy import individual
-from datalens_service.privacy.randomness import Integers, NoiseSource
 from datalens_service.programs import individual_epsilon
 
-from .plant import Plant
+from .plant import around, plant, replaces
 
 
-def levels_are_rounded_down(patch: pytest.MonkeyPatch) -> None:
+@around("levels of norms are rounded down", "R12", individual, "norm_levels")
+def levels_are_rounded_down(upwards, *arguments):
     """The nearest level below a norm."""
-    upwards = individual.norm_levels
-    patch.setattr(individual, "norm_levels", lambda *arguments: np.maximum(upwards(*arguments) - 1, 0))
+    return np.maximum(upwards(*arguments) - 1, 0)
 
 
-def every_level_counts_once(patch: pytest.MonkeyPatch) -> None:
+@replaces("steps at the same level count once", "R12", individual, "level_counts")
+def every_level_counts_once(levels):
     """Steps at the same level are told apart no more."""
-    patch.setattr(individual, "level_counts", lambda levels: {int(level): 1 for level in np.unique(levels)})
+    return {int(level): 1 for level in np.unique(levels)}
 
 
-def bins_end_at_the_largest_unit(patch: pytest.MonkeyPatch) -> None:
+@around("bins end at the largest individual epsilon", "R6", IndividualHistogram, "exact_sum")
+def bins_end_at_the_largest_unit(exact_sum, self, contributions):
     """The range follows the data."""
-    exact_sum = IndividualHistogram.exact_sum
-
-    def stretched(self: IndividualHistogram, contributions: IndividualEpsilons) -> Integers:
-        largest = float(np.nanmax(contributions.epsilons, initial=0.0, where=np.isfinite(contributions.epsilons)))
-        return exact_sum(self.model_copy(update={"largest_epsilon": largest or 1.0}), contributions)
-
-    patch.setattr(IndividualHistogram, "exact_sum", stretched)
+    largest = float(np.nanmax(contributions.epsilons, initial=0.0, where=np.isfinite(contributions.epsilons)))
+    return exact_sum(self.model_copy(update={"largest_epsilon": largest or 1.0}), contributions)
 
 
-def replaced_units_move_one_bin(patch: pytest.MonkeyPatch) -> None:
+@replaces("a replaced unit moves one bin", "R6", IndividualHistogram, "sensitivity_squared")
+def replaced_units_move_one_bin(self, relation):
     """A replaced unit leaves one bin and enters another: Δ² is 2."""
-    patch.setattr(IndividualHistogram, "sensitivity_squared", lambda self, relation: Fraction(1))
+    return Fraction(1)
 
 
-def histograms_are_free(patch: pytest.MonkeyPatch) -> None:
+@around("a histogram of individual epsilon without a charge", "R17", Mechanism, "release")
+def histograms_are_free(release, self, contributions, *, step, account, noise):
     """Drawn without a charge."""
-    release = Mechanism.release
-
-    def uncharged(
-        self: Mechanism[IndividualEpsilons, Integers],
-        contributions: Callable[..., IndividualEpsilons],
-        *,
-        step: int,
-        account: object,
-        noise: NoiseSource,
-    ) -> Integers:
-        if not isinstance(self, IndividualHistogram):
-            return release(self, contributions, step=step, account=account, noise=noise)
-        exact = self.exact_sum(contributions())
-        return self.decode(exact + noise.discrete_gaussian(exact.shape, self.noise_stddev))
-
-    patch.setattr(Mechanism, "release", uncharged)
+    if not isinstance(self, IndividualHistogram):
+        return release(self, contributions, step=step, account=account, noise=noise)
+    exact = self.exact_sum(contributions())
+    return self.decode(exact + noise.discrete_gaussian(exact.shape, self.noise_stddev))
 
 
-def epsilons_of_all_units_go_into_the_file(patch: pytest.MonkeyPatch) -> None:
+@plant("individual epsilons in the file of iterates", "R17")
+def epsilons_of_all_units_go_into_the_file(patch):
     """The file of iterates lists the ε of every unit, for convenience."""
     write = dp_sgd_run.write_iterates
     extras = dp_sgd_run.DpSgdRun.extras
@@ -92,50 +77,28 @@ def _exact_epsilons(descent: dp_sgd_run.DpSgdRun) -> IndividualEpsilons:
     return descent._records._vault.answer(individual_norms.individual_epsilons, copy.deepcopy(looking))
 
 
-def statistics_come_from_exact_counts(patch: pytest.MonkeyPatch) -> None:
+@replaces("statistics of individual epsilon from exact counts", "R17", dp_sgd_run.DpSgdRun, "_individual_figures")
+def statistics_come_from_exact_counts(self):
     """The histogram is charged and drawn, and mean and quantiles are those without noise."""
-
-    def exact(self: dp_sgd_run.DpSgdRun) -> IndividualFigures:
-        assert isinstance(self._histogram, IndividualHistogram)
-        return IndividualFigures.from_counts(self._histogram, self._histogram.exact_sum(_exact_epsilons(self)))
-
-    patch.setattr(dp_sgd_run.DpSgdRun, "_individual_figures", exact)
+    assert isinstance(self._histogram, IndividualHistogram)
+    return IndividualFigures.from_counts(self._histogram, self._histogram.exact_sum(_exact_epsilons(self)))
 
 
-def iterates_are_kept_after_their_step(patch: pytest.MonkeyPatch) -> None:
+@around("iterates are kept after their step", "R12", KeptIterates, "stacked")
+def iterates_are_kept_after_their_step(stacked, self):
     """Step t is charged at the weights that it led to."""
-    stacked = KeptIterates.stacked
-    patch.setattr(KeptIterates, "stacked", lambda self: np.roll(stacked(self), -1, axis=0))
+    return np.roll(stacked(self), -1, axis=0)
 
 
-def a_record_that_is_sent_is_charged_for_one_step(patch: pytest.MonkeyPatch) -> None:
+@around("a record that is sent is charged for one step", "R12", individual_epsilon.Descent, "_levels")
+def a_record_that_is_sent_is_charged_for_one_step(levels, self, rows, values):
     """Whoever asks is shown what the last step cost."""
-    levels = individual_epsilon.Descent._levels
-    patch.setattr(individual_epsilon.Descent, "_levels", lambda self, rows, values: levels(self, rows, values[-1:]))
+    return levels(self, rows, values[-1:])
 
 
-def orders_are_shifted_by_one(patch: pytest.MonkeyPatch) -> None:
+@replaces("Rényi divergences at the next order", "R10", individual.SampledAccountant, "_converted")
+def orders_are_shifted_by_one(self, divergences, delta):
     """An order is missing from one of two lists: every divergence is taken for that of the next order."""
+    from dp_accounting.rdp import compute_epsilon
 
-    def shifted(self: individual.SampledAccountant, divergences: individual.Floats, delta: float) -> float:
-        from dp_accounting.rdp import compute_epsilon
-
-        return min(
-            self._worst_epsilon, float(compute_epsilon(individual._ORDERS[1:], divergences[:-1].tolist(), delta)[0])
-        )
-
-    patch.setattr(individual.SampledAccountant, "_converted", shifted)
-
-
-PLANTS = (
-    Plant("levels of norms are rounded down", "R12", levels_are_rounded_down),
-    Plant("steps at the same level count once", "R12", every_level_counts_once),
-    Plant("Rényi divergences at the next order", "R10", orders_are_shifted_by_one),
-    Plant("bins end at the largest individual epsilon", "R6", bins_end_at_the_largest_unit),
-    Plant("a replaced unit moves one bin", "R6", replaced_units_move_one_bin),
-    Plant("a histogram of individual epsilon without a charge", "R17", histograms_are_free),
-    Plant("individual epsilons in the file of iterates", "R17", epsilons_of_all_units_go_into_the_file),
-    Plant("statistics of individual epsilon from exact counts", "R17", statistics_come_from_exact_counts),
-    Plant("iterates are kept after their step", "R12", iterates_are_kept_after_their_step),
-    Plant("a record that is sent is charged for one step", "R12", a_record_that_is_sent_is_charged_for_one_step),
-)
+    return min(self._worst_epsilon, float(compute_epsilon(individual._ORDERS[1:], divergences[:-1].tolist(), delta)[0]))

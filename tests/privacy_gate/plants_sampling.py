@@ -1,50 +1,46 @@
-"""Bugs of sampled batches and of their account (specification of private classifiers, section 8.4)."""
+"""Bugs of sampled batches, of their account and of their price (specification of private classifiers, section 8.4)."""
 
+import math
 from typing import Any
 
 import numpy as np
-import pytest
 from sqlalchemy import delete
 
 from datalens_service.mechanisms import Mechanism
 from datalens_service.mechanisms.unit_records import _UnitVault
 from datalens_service.methods.descent import dp_sgd_run as dp_sgd
+from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.privacy import accounting, poisson_sampling
+from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource, TrainingRandomness
 from datalens_service.store.ledger import blocks, ledger
 from datalens_service.store.ledger.account import JobAccount
-from datalens_service.store.tables import AccountRow, AggregateRow
+from datalens_service.store.tables import AggregateRow
 
 from . import detect_sampling
-from .plant import Plant
+from .plant import around, plant, replaces
 
 
-def coins_are_seeded(patch: pytest.MonkeyPatch) -> None:
+@around("coins from the seed of training", "R7", _UnitVault, "answer")
+def coins_are_seeded(answer, self, function, released, batch=None):
     """Who is in a batch follows from the public seed of training."""
-    answer = _UnitVault.answer
-
-    def seeded(self: Any, function: Any, released: Any, batch: Booleans | None = None) -> Any:
-        if batch is not None:
-            self.step_of_coins = getattr(self, "step_of_coins", -1) + 1
-            rng = np.random.default_rng(TrainingRandomness(0).seed("batch") + self.step_of_coins)
-            batch = rng.random(len(batch)) < 1 / len(batch)
-        return answer(self, function, released, batch)
-
-    patch.setattr(_UnitVault, "answer", seeded)
+    if batch is not None:
+        self.step_of_coins = getattr(self, "step_of_coins", -1) + 1
+        rng = np.random.default_rng(TrainingRandomness(0).seed("batch") + self.step_of_coins)
+        batch = rng.random(len(batch)) < 1 / len(batch)
+    return answer(self, function, released, batch)
 
 
-def batches_have_a_fixed_size(patch: pytest.MonkeyPatch) -> None:
+@replaces("batches of a fixed size priced as sampled", "R7", NoiseSource, "coins")
+def batches_have_a_fixed_size(self, count, numerator):
     """As many units as expected, drawn without replacement."""
-
-    def fixed(self: NoiseSource, count: int, numerator: int) -> Booleans:
-        chosen = np.random.default_rng().permutation(count) < round(count * numerator / 2**53)
-        return np.asarray(chosen)
-
-    patch.setattr(NoiseSource, "coins", fixed)
+    chosen = np.random.default_rng().permutation(count) < round(count * numerator / 2**53)
+    return np.asarray(chosen)
 
 
-def batches_come_from_a_shuffled_loader(patch: pytest.MonkeyPatch) -> None:
+@plant("a shuffled loader priced as sampled", "R7")
+def batches_come_from_a_shuffled_loader(patch):
     """Every unit once in a pass, in random order, priced as if drawn by coins."""
     waiting: list[int] = []
 
@@ -59,31 +55,24 @@ def batches_come_from_a_shuffled_loader(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NoiseSource, "coins", shuffled)
 
 
-def batches_are_drawn_until_one_is_not_empty(patch: pytest.MonkeyPatch) -> None:
+@around("batches drawn until one is not empty", "R7", NoiseSource, "coins")
+def batches_are_drawn_until_one_is_not_empty(coins, self, count, numerator):
     """A step without a gradient looks like a waste."""
-    coins = NoiseSource.coins
-
-    def not_empty(self: NoiseSource, count: int, numerator: int) -> Booleans:
+    batch = coins(self, count, numerator)
+    while not batch.any():
         batch = coins(self, count, numerator)
-        while not batch.any():
-            batch = coins(self, count, numerator)
-        return batch
-
-    patch.setattr(NoiseSource, "coins", not_empty)
+    return batch
 
 
-def empty_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
+@around("empty batches without noise", "R7", Mechanism, "noisy_sum")
+def empty_batches_are_skipped(noisy_sum, self, contributions, batch, noise):
     """Nothing was summed, so nothing needs noise."""
-    noisy_sum = Mechanism.noisy_sum
-
-    def sparing(self: Mechanism, contributions: Any, batch: Booleans, noise: NoiseSource) -> Integers:
-        given = list(contributions)
-        return noisy_sum(self, given, batch, noise) if batch.any() else self.exact_sum(given)
-
-    patch.setattr(Mechanism, "noisy_sum", sparing)
+    given = list(contributions)
+    return noisy_sum(self, given, batch, noise) if batch.any() else self.exact_sum(given)
 
 
-def sums_are_divided_by_the_realised_batch(patch: pytest.MonkeyPatch) -> None:
+@plant("sums divided by the realised batch", "R4")
+def sums_are_divided_by_the_realised_batch(patch):
     """The mean over the units that came, as a data loader has it."""
     answer, apply_gradient = _UnitVault.answer, dp_sgd.DpSgdRun._apply_gradient
 
@@ -98,66 +87,53 @@ def sums_are_divided_by_the_realised_batch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(dp_sgd.DpSgdRun, "_apply_gradient", applied)
 
 
-def probabilities_are_rounded_up(patch: pytest.MonkeyPatch) -> None:
+@replaces("sampling probability rounded up", "R12", (poisson_sampling, detect_sampling), "choose_numerator")
+def probabilities_are_rounded_up(batch, num_units):
     """More units come than were paid for."""
-
-    def rounded_up(batch: int, num_units: int) -> int:
-        return -((-batch << 53) // num_units)
-
-    for module in (poisson_sampling, detect_sampling):
-        patch.setattr(module, "choose_numerator", rounded_up)
+    return -((-batch << 53) // num_units)
 
 
-def slack_is_dropped_from_delta(patch: pytest.MonkeyPatch) -> None:
+@replaces("slack not taken from δ", "R10", accounting, "delta_beside")
+def slack_is_dropped_from_delta(slack, delta):
     """Units are converted at the whole δ."""
-    patch.setattr(accounting, "delta_beside", lambda slack, delta: delta)
+    return delta
 
 
-def slack_of_a_second_job_is_not_added(patch: pytest.MonkeyPatch) -> None:
+@replaces("slack of a second job not added", "R39", ledger, "hold_for_slack")
+def slack_of_a_second_job_is_not_added(account):
     """The account holds for the larger slack instead of for both."""
-
-    def largest(account: AccountRow) -> None:
-        slack = max(account.reserved_slack, account.charged_slack) and 5 * 10**11
-        account.held_for_slack = accounting.units_held_for_slack(slack, account.epsilon, account.delta)
-
-    patch.setattr(ledger, "hold_for_slack", largest)
+    slack = max(account.reserved_slack, account.charged_slack) and 5 * 10**11
+    account.held_for_slack = accounting.units_held_for_slack(slack, account.epsilon, account.delta)
 
 
-def blocks_are_charged_step_by_step(patch: pytest.MonkeyPatch) -> None:
+@replaces("blocks charged step by step, the rest returned", "R45", JobAccount, "charge_draw")
+def blocks_are_charged_step_by_step(self, step, label, block):
     """Each draw pays its part, and a cancelled job gets the rest back: an odometer that stops by what it saw."""
-
-    def charge_draw(self: JobAccount, step: int, label: str, block: PoissonSampling) -> int:
-        self.charge(step, label, block.units_zero_out // block.draws)
-        return step
-
-    patch.setattr(JobAccount, "charge_draw", charge_draw)
+    self.charge(step, label, block.units_zero_out // block.draws)
+    return step
 
 
-def more_is_drawn_than_was_paid_for(patch: pytest.MonkeyPatch) -> None:
+@around("lost draws of a block not counted", "R39", blocks, "count_draws")
+def more_is_drawn_than_was_paid_for(count_draws, session, job_id, label):
     """Draws that a crash lost are not counted."""
-    patch.setattr(blocks, "count_draws", lambda session, job_id, label: min(1, _draws(session, job_id, label)))
+    return min(1, count_draws(session, job_id, label))
 
 
-_draws = blocks.count_draws
-
-
-def the_charge_follows_the_first_coin(patch: pytest.MonkeyPatch) -> None:
+@replaces("coins before the charge", "R40", Mechanism, "_charge_and_draw")
+def the_charge_follows_the_first_coin(self, contributions, step, account, noise):
     """Batches are prepared before the budget is asked."""
-
-    def early(self: Mechanism, contributions: Any, step: int, account: Any, noise: NoiseSource) -> Integers:
-        block = self.block()
-        if block is None:
-            exact = self.exact_sum(contributions())
-            account.charge(step, self.label(), self.cost())
-            return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
-        coins = noise.coins(block.num_units, block.numerator)
-        account.charge_draw(step, self.label(), block)
-        return self.noisy_sum(contributions(coins), coins, noise)
-
-    patch.setattr(Mechanism, "_charge_and_draw", early)
+    block = self.block()
+    if block is None:
+        exact = self.exact_sum(contributions())
+        account.charge(step, self.label(), self.cost())
+        return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
+    coins = noise.coins(block.num_units, block.numerator)
+    account.charge_draw(step, self.label(), block)
+    return self.noisy_sum(contributions(coins), coins, noise)
 
 
-def a_redraw_has_the_same_coins(patch: pytest.MonkeyPatch) -> None:
+@plant("a lost draw is repeated with its coins", "R7")
+def a_redraw_has_the_same_coins(patch):
     """A step whose noisy sum was lost in a crash is drawn again for the batch that it had."""
     charge_and_draw = Mechanism._charge_and_draw
     batches: dict[tuple[Any, int], Booleans] = {}
@@ -173,31 +149,50 @@ def a_redraw_has_the_same_coins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Mechanism, "_charge_and_draw", again)
 
 
-def sums_are_forgotten_before_the_state_is_kept(patch: pytest.MonkeyPatch) -> None:
+@around("sums forgotten before the state is durable", "R41", JobAccount, "advance")
+def sums_are_forgotten_before_the_state_is_kept(advance, self, step, *state):
     """Old sums are deleted first, in a transaction of their own: a crash in between leaves neither."""
-    advance = JobAccount.advance
-
-    def early(self: JobAccount, step: int, *state: Any) -> None:
-        with self._database.transaction() as session:
-            session.execute(delete(AggregateRow).where(AggregateRow.job_id == self._job_id, AggregateRow.step < step))
-        advance(self, step, *state)
-
-    patch.setattr(JobAccount, "advance", early)
+    with self._database.transaction() as session:
+        session.execute(delete(AggregateRow).where(AggregateRow.job_id == self._job_id, AggregateRow.step < step))
+    advance(self, step, *state)
 
 
-PLANTS = (
-    Plant("coins from the seed of training", "R7", coins_are_seeded),
-    Plant("batches of a fixed size priced as sampled", "R7", batches_have_a_fixed_size),
-    Plant("a shuffled loader priced as sampled", "R7", batches_come_from_a_shuffled_loader),
-    Plant("batches drawn until one is not empty", "R7", batches_are_drawn_until_one_is_not_empty),
-    Plant("empty batches without noise", "R7", empty_batches_are_skipped),
-    Plant("sums divided by the realised batch", "R4", sums_are_divided_by_the_realised_batch),
-    Plant("sampling probability rounded up", "R12", probabilities_are_rounded_up),
-    Plant("slack not taken from δ", "R10", slack_is_dropped_from_delta),
-    Plant("slack of a second job not added", "R39", slack_of_a_second_job_is_not_added),
-    Plant("blocks charged step by step, the rest returned", "R45", blocks_are_charged_step_by_step),
-    Plant("lost draws of a block not counted", "R39", more_is_drawn_than_was_paid_for),
-    Plant("coins before the charge", "R40", the_charge_follows_the_first_coin),
-    Plant("a lost draw is repeated with its coins", "R7", a_redraw_has_the_same_coins),
-    Plant("sums forgotten before the state is durable", "R41", sums_are_forgotten_before_the_state_is_kept),
-)
+_TRAIN_AND_TEST = 7 / 6
+
+
+@around("units of the test split counted for the price", "R10", PoissonSampling, "priced")
+def units_of_the_test_split_are_counted(priced, multiplier, *, num_units, numerator, draws, slack):
+    """The price takes q from all images of an upload, the coins from those that are trained on."""
+    fewer = round(numerator / _TRAIN_AND_TEST)
+    block = priced(multiplier, num_units=num_units, numerator=fewer, draws=draws, slack=slack)
+    return block.model_copy(update={"numerator": numerator})
+
+
+@around("as many draws paid for as passes", "R10", SampledRun, "draws")
+def passes_are_taken_for_steps(draws, self):
+    """As many draws are paid for as there are passes over the units."""
+    return math.ceil(self.steps * self.batch / self.num_units) + draws(self) - self.steps
+
+
+@around("draws priced as passes", "R10", poisson_sampling, "dominated_units")
+def passes_are_priced_for_steps(dominated_units, multiplier, numerator, draws, slack, relation):
+    """All draws are allowed, and the price is that of the passes, wherever it is computed."""
+    return dominated_units(multiplier, numerator, max(1, draws * numerator >> 53), slack, relation)
+
+
+@around("a replaced unit of a sampled run priced like an emptied one", "R10", poisson_sampling, "dominated_units")
+def replacing_costs_as_much_as_emptying(dominated_units, multiplier, numerator, draws, slack, _relation):
+    """The figure for replaced units is that of emptied ones."""
+    return dominated_units(multiplier, numerator, draws, slack, NeighboringRelation.ZERO_OUT)
+
+
+@plant("discrete noise priced as continuous", "R12")
+def discrete_noise_is_priced_as_continuous(patch):
+    """σ² instead of σ² − 9, for releases on all records."""
+    patch.setattr(accounting, "SMOOTHING_VARIANCE", 0)
+
+
+@plant("discrete noise of sampled runs priced as continuous", "R12")
+def sampled_noise_is_priced_as_continuous(patch):
+    """The same for sampled ones."""
+    patch.setattr(poisson_sampling, "SMOOTHING_VARIANCE", 0)

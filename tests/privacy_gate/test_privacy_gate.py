@@ -51,7 +51,7 @@ def test_a_change_that_costs_no_privacy_raises_no_alarm(change: NeutralChange, m
 
 
 def test_there_are_enough_plants_and_no_two_are_the_same():
-    assert len(PLANTS) >= 20
+    assert len(PLANTS) >= 224
     assert len({plant.name for plant in PLANTS}) == len({plant.apply for plant in PLANTS}) == len(PLANTS)
 
 
@@ -64,7 +64,7 @@ def test_what_is_likely_names_plants_and_detectors():
 
 def test_a_bug_that_the_likely_detector_misses_is_caught_by_another(monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patch:
-        no_noise(patch)
+        no_noise.apply(patch)
         finding = first_alarm(0, likely="plans_price_whole_units")
     assert finding is not None
     assert finding.detector != "plans_price_whole_units"
@@ -72,7 +72,7 @@ def test_a_bug_that_the_likely_detector_misses_is_caught_by_another(monkeypatch:
 
 def test_a_plant_is_taken_out_again():
     before = (Mechanism.release, NoiseSource.discrete_gaussian)
-    caught(Plant("no noise", "R34", no_noise))
+    caught(no_noise)
     assert (Mechanism.release, NoiseSource.discrete_gaussian) == before
 
 
@@ -84,7 +84,7 @@ def test_a_plant_that_no_longer_fits_the_product_is_an_error_and_not_a_catch():
 
 @pytest.mark.parametrize(
     ("plants", "slipped", "status"),
-    [((Plant("root k", "R6", sensitivity_is_root_k),), [], 0), ((HARMLESS,), ["nothing at all"], 1)],
+    [((sensitivity_is_root_k,), [], 0), ((HARMLESS,), ["nothing at all"], 1)],
 )
 def test_the_command_counts(
     plants: tuple[Plant, ...],
@@ -110,7 +110,7 @@ def test_the_command_counts(
 
 def test_a_false_alarm_fails_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """A product that is itself broken must not pass because every plant is caught."""
-    no_noise(monkeypatch)
+    no_noise.apply(monkeypatch)
     monkeypatch.setattr(command, "PLANTS", ())
     monkeypatch.setattr(command, "CLEAN_RUNS", 1)
     monkeypatch.setattr("sys.argv", ["privacy-gate"])
