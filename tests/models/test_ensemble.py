@@ -10,7 +10,7 @@ from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import Dense
 
 from .builders import ThreePerBlock, gradients, random_batches, schema_of
-from .reference import REFERENCES, direction, train
+from .reference import direction, train, unstack
 
 ARCHITECTURES = pytest.mark.parametrize("architecture", ["dense", "conv"])
 SHAPES = pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 6)], ids=str)
@@ -27,13 +27,13 @@ def test_equals_separate_teachers_in_a_loop(architecture: str, shape: tuple[int,
         ensemble.train_step(*batch)
     trained, directions = ensemble.state(), gradients(ensemble, batches[-1])
     for number in range(5):
-        teacher = REFERENCES[architecture](schema, initial, number)
-        train(teacher, [(real[number], labels[number], *synthetic) for real, labels, *synthetic in batches])
-        for name, value in teacher.named_state().items():
+        teacher = unstack(initial, number)
+        train(teacher, schema, [(real[number], labels[number], *synthetic) for real, labels, *synthetic in batches])
+        for name, value in teacher.items():
             stacked = trained[f"parameters/{name}"][number]
             np.testing.assert_allclose(stacked, value.detach().numpy(), rtol=0, atol=1e-5, err_msg=name)
             assert np.abs(stacked - initial[f"parameters/{name}"][number]).max() > 1e-4, "it must have moved"
-        expected = direction(teacher, *batches[-1][2:])
+        expected = direction(teacher, schema, *batches[-1][2:])
         # Gradients are small: relative to their largest entry, not to 1.
         np.testing.assert_allclose(directions[number], expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
 

@@ -62,25 +62,6 @@ def test_sampling_repeats_by_seed_and_a_longer_draw_starts_the_same():
         generator.sample(2, labels=np.array([0, 2]))
 
 
-def test_a_file_is_read_back_and_foreign_files_are_refused(tmp_path):
-    tensors = {
-        "basis": np.eye(16, 3, dtype=np.float32),
-        "means": np.ones((2, 3), dtype=np.float32),
-        "factors": np.zeros((2, 3, 3), dtype=np.float32),
-    }
-    path = tmp_path / "generator.safetensors"
-    Generator("gaussian", SCHEMA, {"a": 1}, tensors).save(path)
-    loaded = Generator.load(path)
-    assert (loaded.kind, loaded.schema, loaded.settings) == ("gaussian", SCHEMA, {"a": 1})
-    np.testing.assert_array_equal(loaded.sample(4)[0], Generator("gaussian", SCHEMA, {}, tensors).sample(4)[0])
-
-    from safetensors.numpy import save_file
-
-    save_file({"x": np.zeros(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(InvalidInput, match="not a generator"):
-        Generator.load(tmp_path / "other.safetensors")
-
-
 CLASSES, D, RECORDS = 4, 6, 3000
 
 

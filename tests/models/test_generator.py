@@ -5,8 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidInput
 from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.classifiers.architectures import build_network as build_classifier
 from datalens_service.models.generators import pool
@@ -110,6 +112,7 @@ def test_a_saved_generator_names_no_code_and_draws_the_same(name: str, tmp_path:
     content = (tmp_path / "generator.safetensors").read_bytes()
     assert b"datalens_service" not in content
     loaded = Generator.load(tmp_path / "generator.safetensors")
+    assert (loaded.kind, loaded.schema, loaded.settings) == (generator.kind, generator.schema, generator.settings)
     np.testing.assert_array_equal(loaded.sample(6, seed=1)[0], generator.sample(6, seed=1)[0])
 
 
@@ -132,6 +135,12 @@ def refuse_all(*_arguments: object) -> np.ndarray:
 def _start_of(model: Generator) -> tuple[dict[str, np.ndarray], dict[str, object], Schema]:
     named = {name.removeprefix("start."): value for name, value in model.tensors.items() if name.startswith("start.")}
     return named, model.settings["start"]["settings"], model.schema
+
+
+def test_another_file_is_refused(tmp_path: Path):
+    save_file({"x": np.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(InvalidInput, match="not a generator"):
+        Generator.load(tmp_path / "other.safetensors")
 
 
 def test_these_are_all_kinds():

@@ -1,6 +1,6 @@
 """Networks from noise to images: the student of DataLens, the refiner of a Gaussian, and small ones per class."""
 
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,21 +18,24 @@ from datalens_service.models.trainer import StudentTrainer
 from .builders import Tensors, schema_of
 
 SETTINGS = {"architecture": "student", "z_dim": 6, "hidden": 32, "maps": 8}
+CLASS_SETTINGS = {"architecture": "class_networks", "z_dim": 6, "frequencies": 12, "hidden": 8}
 
 
-def draw(schema: Schema, labels: list[int], seed: int = 1, weights: int = 0) -> np.ndarray:
-    tensors = networks.build_network(SETTINGS, schema, weights).tensors()
-    return networks.draw(tensors, SETTINGS, schema, np.array(labels), np.random.default_rng(seed))
+def draw(
+    schema: Schema, labels: list[int], seed: int = 1, weights: int = 0, settings: dict[str, Any] = SETTINGS
+) -> np.ndarray:
+    tensors = networks.build_network(settings, schema, weights).tensors()
+    return networks.draw(tensors, settings, schema, np.array(labels), np.random.default_rng(seed))
 
 
+@pytest.mark.parametrize("settings", [SETTINGS, CLASS_SETTINGS], ids=lambda settings: settings["architecture"])
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (2, 9, 6)], ids=str)
-def test_images_of_every_size(shape: tuple[int, int, int]):
+def test_images_of_every_size(shape: tuple[int, int, int], settings: dict):
     schema = schema_of(*shape)
-    images = draw(schema, [0, 1, 2, 0])
+    images = draw(schema, [0, 1, 2, 0], settings=settings)
     assert images.dtype == np.float32
     assert images.shape == (4, schema.dimensions)
-    assert images.min() >= 0.0
-    assert images.max() <= 1.0
+    assert 0.0 <= images.min() < images.max() <= 1.0
     assert images.std() > 1e-4
 
 
@@ -89,15 +92,6 @@ def test_building_a_network_draws_nothing_from_the_global_generator(schema: Sche
     before = torch.get_rng_state()
     networks.build_network(settings, schema)
     assert torch.equal(before, torch.get_rng_state())
-
-
-def test_a_stored_generator_draws_the_same(schema: Schema, tmp_path: Path):
-    tensors = networks.build_network(SETTINGS, schema, seed=4).tensors()
-    generator = Generator("network", schema, SETTINGS, tensors)
-    generator.save(tmp_path / "generator.safetensors")
-    loaded = Generator.load(tmp_path / "generator.safetensors")
-    for one, other in zip(generator.sample(7, seed=5), loaded.sample(7, seed=5), strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("settings", [{}, {"architecture": "diffusion"}, {"architecture": "student"}])
@@ -172,18 +166,6 @@ def test_the_label_enters_every_layer(schema: Schema):
             bias[1] = 0.0
 
 
-CLASS_SETTINGS = {"architecture": "class_networks", "z_dim": 6, "frequencies": 12, "hidden": 8}
-
-
-@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 16, 16), (2, 9, 6)], ids=str)
-def test_class_networks_make_images_of_every_size(shape: tuple[int, int, int]):
-    schema = schema_of(*shape)
-    tensors = networks.build_network(CLASS_SETTINGS, schema).tensors()
-    images = networks.draw(tensors, CLASS_SETTINGS, schema, np.array([0, 1, 2, 0]), np.random.default_rng(1))
-    assert images.shape == (4, schema.dimensions)
-    assert 0.0 <= images.min() < images.max() <= 1.0
-
-
 def test_a_class_depends_on_its_own_weights_alone():
     schema = schema_of(1, 8, 8)
     network = ClassNetworks(schema, 6, 12, 8)
@@ -203,14 +185,10 @@ def test_images_move_within_the_low_frequencies():
     np.testing.assert_allclose(images @ basis @ basis.T, images, atol=1e-6)
 
 
-def test_it_follows_directions_and_is_stored(tmp_path: Path):
+def test_class_networks_follow_directions():
     schema = schema_of(1, 8, 8)
     trainer = StudentTrainer(networks.build_network(CLASS_SETTINGS, schema), schema, "cpu", learning_rate=0.01)
     for seed in range(200):
         images, _ = trainer.propose(seed, 6, balanced=True)
         trainer.update((0.9 - images).numpy(), 1.0)
-    generator = Generator("network", schema, trainer.settings(), trainer.tensors())
-    images, _ = generator.sample(30, seed=1)
-    assert images.mean() > 200
-    generator.save(tmp_path / "g.safetensors")
-    np.testing.assert_array_equal(Generator.load(tmp_path / "g.safetensors").sample(30, seed=1)[0], images)
+    assert Generator("network", schema, trainer.settings(), trainer.tensors()).sample(30, seed=1)[0].mean() > 200

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from datalens_service.data.dataset import Schema
 from datalens_service.models.generators.outlines.level_sets import LevelSets
 from datalens_service.models.generators.outlines.outlines import (
     apply_poses,
@@ -14,9 +13,7 @@ from datalens_service.models.generators.outlines.outlines import (
     signed_distances,
 )
 
-
-def schema_of(channels: int = 1, height: int = 28, width: int = 28) -> Schema:
-    return Schema(channels=channels, height=height, width=width, class_names=("a", "b"), num_units=100)
+from .builders import schema_of
 
 
 def rings(count: int = 12, channels: int = 1, height: int = 28, width: int = 28) -> np.ndarray:
@@ -46,7 +43,7 @@ def test_what_is_decoded_looks_like_what_was_encoded(content, channels, height, 
 @pytest.mark.parametrize("content", ["drawings", "objects"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_vector_does_not_depend_on_other_images(content, channels):
-    codec, images = LevelSets(schema_of(channels), content), rings(channels=channels)
+    codec, images = LevelSets(schema_of(channels, 28, 28), content), rings(channels=channels)
     together = codec.encode(images)
     np.testing.assert_array_equal(codec.encode_fields(images), together[:, : codec.field_numbers])
     np.testing.assert_array_equal(codec.encode(images[5:6])[0], together[5])
@@ -57,7 +54,7 @@ def test_a_vector_does_not_depend_on_other_images(content, channels):
 @pytest.mark.parametrize("content", ["drawings", "objects"])
 @pytest.mark.parametrize("value", [0, 255])
 def test_images_without_an_outline_are_finite(content, value):
-    codec = LevelSets(schema_of(), content)
+    codec = LevelSets(schema_of(1, 28, 28), content)
     vectors = codec.encode(np.full((1, 28, 28, 1), value, dtype=np.uint8))
     assert np.isfinite(vectors).all()
     decoded = codec.decode(vectors)
@@ -101,7 +98,7 @@ def test_a_pose_without_ink_is_the_common_one():
 
 @pytest.mark.parametrize("content", ["drawings", "objects"])
 def test_a_record_is_decoded_by_itself_and_as_samples_are(content):
-    codec, images = LevelSets(schema_of(), content), rings()
+    codec, images = LevelSets(schema_of(1, 28, 28), content), rings()
     vectors = codec.encode(images)
     together = codec.decode_records(vectors)
     as_samples = np.rint(codec.decode(vectors) * 255).reshape(-1, 1, 28, 28).transpose(0, 2, 3, 1)

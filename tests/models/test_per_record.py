@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -74,19 +75,6 @@ def test_a_row_depends_on_its_own_record_to_the_last_bit(device: str) -> None:
     assert not torch.equal(before[2], after[2])
 
 
-@pytest.mark.parametrize("emptied", range(RECORDS))
-def test_a_row_is_the_same_when_another_record_is_missing(emptied: int) -> None:
-    trained, (images, labels) = network(), records()
-    gradients = PerRecordGradients(trained, loss, 16)
-    others = [record for record in range(RECORDS) if record != emptied]
-    assert torch.equal(rows(gradients, (images, labels))[others], rows(gradients, (images[others], labels[others])))
-
-
-def decode_entries(count: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(2)
-    return torch.rand(count, 1, 28, 28, generator=generator), torch.randint(CLASSES, (count,), generator=generator)
-
-
 @pytest.mark.parametrize("classes", [2, 3, 10])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("chunk_size", [16, None], ids=["small chunks", "one chunk"])
@@ -95,7 +83,7 @@ def test_rows_of_every_architecture_are_functions_of_their_own_record(
 ) -> None:
     """To the last bit, wherever in a chunk they stand: a record is replaced, is missing, or all change places."""
     count, changed = 70, 5
-    images, _ = decode_entries(count)
+    images = torch.rand(count, 1, 28, 28, generator=torch.Generator().manual_seed(2))
     labels = torch.arange(count) % classes
     schema = Schema(channels=1, height=28, width=28, class_names=tuple(map(str, range(classes))), num_units=count)
     gradients = PerRecordGradients(build_network({"architecture": architecture}, schema), loss, chunk_size)
@@ -159,28 +147,26 @@ def test_chunks_fill_the_device_but_are_never_a_few_records(kind: str, dimension
     assert _chunk_size(dimensions, torch.device(kind)) == size
 
 
-def test_records_come_one_by_one_where_kernels_round_by_place() -> None:
+@pytest.mark.parametrize(
+    ("error", "sizes"),
+    [
+        pytest.param(lambda _full: 0, [16, RECORDS - 16], id="none"),
+        pytest.param(lambda full: 0 if full else 2.0**-11, [16, RECORDS - 16], id="of TF32"),
+        pytest.param(lambda _full: 2.0**-23, [1] * RECORDS, id="of all kernels"),
+    ],
+)
+def test_records_come_one_by_one_where_even_kernels_of_full_precision_round_by_place(
+    error: Callable[[bool], float], sizes: list[int]
+) -> None:
     gradients = PerRecordGradients(network(), loss, 16)
 
     def compute(part: list[Tensor]) -> Tensor:
         products = part[0].flatten(1) * 3
-        products[0] *= 1 + 2.0**-23
+        products[0] *= 1 + error(gradients._full_precision)
         return products
 
     gradients._try_places(compute, records())
-    assert [len(chunk) for chunk in gradients.chunks(records())] == [1] * RECORDS
-
-
-def test_kernels_of_full_precision_come_before_records_one_by_one() -> None:
-    gradients = PerRecordGradients(network(), loss, 16)
-
-    def compute(part: list[Tensor]) -> Tensor:
-        products = part[0].flatten(1) * 3
-        products[0] *= 1 if gradients._full_precision else 1 + 2.0**-11
-        return products
-
-    gradients._try_places(compute, records())
-    assert [len(chunk) for chunk in gradients.chunks(records())] == [16, RECORDS - 16]
+    assert [len(chunk) for chunk in gradients.chunks(records())] == sizes
 
 
 def test_fewer_records_go_together_where_memory_is_short() -> None:
@@ -201,12 +187,6 @@ def test_a_device_that_does_not_repeat_its_results_does_not_train() -> None:
     gradients = PerRecordGradients(network(), loss, 16)
     with pytest.raises(WorkerUnavailable, match="train with device cpu"):
         gradients._try_places(lambda part: torch.rand(len(part[0]), 3), records())
-
-
-def test_records_stay_together_where_places_do_not_matter() -> None:
-    gradients = PerRecordGradients(network(), loss, 16)
-    gradients._try_places(lambda part: part[0].flatten(1) * 3, records())
-    assert [len(chunk) for chunk in gradients.chunks(records())] == [16, RECORDS - 16]
 
 
 def test_weights_that_are_not_trained_have_no_column() -> None:
@@ -237,12 +217,13 @@ def test_layers_that_mix_records_or_draw_are_refused(layer: nn.Module) -> None:
         PerRecordGradients(nn.Sequential(layer, network()), loss)
 
 
+def squares(output: Tensor, _image: Tensor) -> Tensor:
+    return output.square().sum()
+
+
 def test_threads_change_no_bit_and_keep_the_order() -> None:
     network = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten())
     images = torch.randn(37, 1, 6, 6, generator=torch.Generator().manual_seed(0))
-
-    def squares(output: torch.Tensor, _image: torch.Tensor) -> torch.Tensor:
-        return output.square().sum()
 
     rows = []
     for threads in (1, 3):
@@ -275,9 +256,6 @@ def test_calls_that_overlap_share_neither_weights_nor_inputs() -> None:
     )
     alone = torch.nn.Sequential(*(layer for layer in together if layer is not meeting))
     images = torch.randn(32, 1, 6, 6, generator=torch.Generator().manual_seed(1))
-
-    def squares(output: torch.Tensor, _image: torch.Tensor) -> torch.Tensor:
-        return output.square().sum()
 
     with torch_threads(2):
         rows = torch.cat(list(PerRecordGradients(together, squares, chunk_size=16).chunks([images])))
