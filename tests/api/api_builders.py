@@ -59,6 +59,14 @@ def another_caller(client: TestClient, requested: KeyRequest) -> TestClient:
     return TestClient(client.app, base_url="http://service", headers=bearer(client, requested))
 
 
+def sign_in(client: Any, requested: KeyRequest | str = "visitor") -> str:
+    """Make the client a browser that has signed in with a new key; the key."""
+    plain = bearer(client, requested)["Authorization"].removeprefix("Bearer ")
+    client.headers.pop("Authorization", None)
+    client.post("/sign-in", data={"key": plain})
+    return plain
+
+
 def arrays(seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     return {

@@ -3,24 +3,17 @@
 from pathlib import Path
 
 import pytest
-from api_builders import REHEARSAL, claimed, found_by_attacks, released
+from api_builders import REHEARSAL, claimed, found_by_attacks, released, sign_in
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.store.access import access_log, keys
+from datalens_service.store.access import access_log
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.jobs import audits, leases
 from datalens_service.store.jobs.jobs import JobState
 
 CANARY = 918_273_645
-
-
-def browser(client: TestClient, services: Services, role: Role) -> TestClient:
-    _, plain = keys.create(services.database, KeyRequest("visitor", role=role))
-    other = TestClient(client.app, base_url="http://service")
-    other.post("/sign-in", data={"key": plain}, follow_redirects=False)
-    return other
 
 
 @pytest.fixture
@@ -41,15 +34,15 @@ def audit_id(services: Services, dataset_id: str, job_id: str) -> str:
 def test_the_owner_sees_curves_on_the_pages_of_job_dataset_and_audit(
     client: TestClient, services: Services, dataset_id: str, job_id: str, audit_id: str
 ) -> None:
-    owner = browser(client, services, Role.OWNER)
+    sign_in(client)
     for path in (f"/jobs/{job_id}", f"/datasets/{dataset_id}"):
-        page = owner.get(path)
+        page = client.get(path)
         assert page.status_code == 200, page.text
         assert "What attacks found" in page.text
         assert f'href="/audits/{audit_id}"' in page.text
         assert page.text.count('class="curve bound"') == 2  # The curve and its line in the legend.
         assert "not to be passed on" in page.text
-    page = owner.get(f"/audits/{audit_id}")
+    page = client.get(f"/audits/{audit_id}")
     assert page.status_code == 200, page.text
     assert f"{CANARY:,}" in page.text
     assert "Lower bounds" in page.text
@@ -64,26 +57,23 @@ def test_the_owner_sees_curves_on_the_pages_of_job_dataset_and_audit(
 
 @pytest.mark.parametrize("role", [Role.OPERATOR, Role.CONSUMER])
 def test_nobody_else_sees_that_there_was_an_attack(
-    client: TestClient, services: Services, dataset_id: str, job_id: str, audit_id: str, role: Role
+    client: TestClient, dataset_id: str, job_id: str, audit_id: str, role: Role
 ) -> None:
-    visitor = browser(client, services, role)
+    sign_in(client, KeyRequest("visitor", role=role))
     for path in (f"/jobs/{job_id}", f"/datasets/{dataset_id}", f"/audits/{audit_id}", "/jobs", "/releases"):
-        page = visitor.get(path)
+        page = client.get(path)
         assert "What attacks found" not in page.text
         assert audit_id not in page.text
-    assert visitor.get(f"/audits/{audit_id}").status_code == 403
-
-
-def test_a_page_without_audits_says_how_to_start_one(client: TestClient, services: Services, job_id: str) -> None:
-    page = browser(client, services, Role.OWNER).get(f"/jobs/{job_id}")
-    assert f"datalens audits submit --job {job_id}" in page.text
+    assert client.get(f"/audits/{audit_id}").status_code == 403
 
 
 def test_a_waiting_audit_has_a_page_and_the_curve_of_none(
-    client: TestClient, services: Services, dataset_id: str
+    client: TestClient, services: Services, dataset_id: str, job_id: str
 ) -> None:
+    sign_in(client)
+    assert f"datalens audits submit --job {job_id}" in client.get(f"/jobs/{job_id}").text, "without an audit"
     audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL)
-    page = browser(client, services, Role.OWNER).get(f"/audits/{audit.job.id}")
+    page = client.get(f"/audits/{audit.job.id}")
     assert page.status_code == 200, page.text
     assert "Waiting" in page.text
     assert "<polyline" not in page.text

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from api.pages.views import facts, formatting, journal
 from datalens_service.phases import Phase
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, epsilon_of_units, limit_units, round_up
-from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
 from datalens_service.store.ledger.journal_pages import JournalLine, JournalSlice
 
@@ -19,41 +18,15 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DELTA = 1e-5
 
 
-def entry(seq: int, kind: str, units: int, job_id: str | None = None, label: str = "") -> Entry:
-    return Entry(
-        account_id="acc",
-        seq=seq,
-        kind=kind,
-        units=units,
-        job_id=job_id,
-        label=label,
-        at=NOW,
-        previous_hash="0" * 64,
-        hash=f"{seq:064d}",
-    )
+def entry(seq: int, kind: str, units: int, job_id: str | None = None, label: str = "", slack: int = 0) -> JournalLine:
+    return JournalLine(seq, EntryKind(kind), job_id, label, units, slack, NOW, f"{seq:064d}")
 
 
 def job(state: JobState, phase: str | None = None, value: int = 0, maximum: int = 0, **more: Any) -> Job:
-    facts = {
-        "id": "job_1",
-        "tenant_id": "default",
-        "dataset_id": "ds_1",
-        "spec": {},
-        "result": "generator",
-        "price": {},
-        "reserved_units": 0,
-        "charged_units": 0,
-        "lease_token": 1,
-        "attempts": 0,
-        "cancel_requested": False,
-        "pause_requested": False,
-        "error": None,
-        "created_at": NOW,
-        "started_at": NOW if state is not JobState.QUEUED else None,
-        "finished_at": None,
-        **more,
-    }
-    return Job(state=state, progress=Progress(phase, value, maximum), **facts)
+    needed = [field.name for field in dataclasses.fields(Job) if field.default is dataclasses.MISSING]
+    started_at = None if state is JobState.QUEUED else NOW
+    told = {"state": state, "progress": Progress(phase, value, maximum), "spec": {}, "started_at": started_at}
+    return Job(**{**dict.fromkeys(needed), **told, **more})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -65,40 +38,25 @@ def test_spent_is_rounded_up_and_left_is_rounded_down(epsilon: float, spent: str
 
 
 def test_sizes_and_spans_have_units() -> None:
-    assert [formatting.size(n) for n in (0, 999, 1000, 162_400, 4 * 2**30)] == [
-        "0 bytes",
-        "999 bytes",
-        "1 kB",
-        "162 kB",
-        "4.29 GB",
-    ]
+    sizes = [formatting.size(n) for n in (0, 999, 1000, 162_400, 4 * 2**30)]
+    assert sizes == ["0 bytes", "999 bytes", "1 kB", "162 kB", "4.29 GB"]
     assert [formatting.duration(s) for s in (0.2, 59, 61, 3599, 3601)] == ["1 s", "59 s", "2 min", "60 min", "2 h"]
 
 
 def test_equal_releases_are_one_row_and_the_total_runs() -> None:
     limit = limit_units(10.0, DELTA)
+    assert table([], spent=0) == journal.Table((), None)
     entries = [entry(1, "open", limit), entry(2, "reserve", 500, "a")]
     entries += [entry(seq, "charge", 100, "a", "votes") for seq in (3, 4, 5)]
     entries += [entry(6, "charge", 50, "a", "means"), entry(7, "settle", 150, "a"), entry(8, "settle", 0, "b")]
     rows = table(entries, spent=350).rows
-    assert [(row.first, row.last, row.count) for row in rows] == [
-        (8, 8, 1),
-        (7, 7, 1),
-        (6, 6, 1),
-        (3, 5, 3),
-        (2, 2, 1),
-        (1, 1, 1),
-    ]
-    assert sum(row.count for row in rows) == len(entries)
+    assert [(row.first, row.last) for row in rows] == [(8, 8), (7, 7), (6, 6), (3, 5), (2, 2), (1, 1)]
+    assert [row.count for row in rows] == [1, 1, 1, 3, 1, 1]
     assert rows[3].share == pytest.approx(100 * 300 / limit)
     assert rows[0].epsilon_after >= epsilon_of_units(350, DELTA)
     assert rows[3].epsilon_after >= epsilon_of_units(300, DELTA)
     assert rows[-1].epsilon_after == 0
     assert rows[0].meaning != rows[1].meaning
-
-
-def test_an_empty_journal_is_an_empty_table() -> None:
-    assert table([], spent=0) == journal.Table((), None)
 
 
 @pytest.mark.parametrize("portion", [7, 60, 1000])
@@ -130,34 +88,21 @@ def test_a_job_of_more_releases_than_a_page_reads_is_on_the_first_page() -> None
 
 def test_spent_epsilon_of_a_page_has_the_slack_of_sampled_batches_in_it() -> None:
     entries = [entry(1, "open", limit_units(10.0, DELTA))]
-    entries += [entry(seq, "charge", 100, "a", f"batch {seq}").model_copy(update={"slack": 10**11}) for seq in (2, 3)]
-    lines = [journal_line(one) for one in reversed(entries)]
-    portion = JournalSlice(lines, Charge(200, 2 * 10**11), limit_units(10.0, DELTA))
-    after = [row.epsilon_after for row in journal.build_table(portion, DELTA).rows]
+    entries += [entry(seq, "charge", 100, "a", f"batch {seq}", slack=10**11) for seq in (2, 3)]
+    after = [row.epsilon_after for row in table(entries, spent=200, slack=2 * 10**11).rows]
     charges = [Charge(200, 2 * 10**11), Charge(100, 10**11), Charge(0)]
     assert after == [round_up(epsilon_of_charge(charge, DELTA)) for charge in charges]
 
 
-def journal_line(one: Entry) -> JournalLine:
-    values = {field.name: getattr(one, field.name) for field in dataclasses.fields(JournalLine)}
-    return JournalLine(**values | {"kind": EntryKind(one.kind)})
-
-
-def table(entries: Sequence[Entry], spent: int) -> journal.Table:
+def table(entries: Sequence[JournalLine], spent: int, slack: int = 0) -> journal.Table:
     """Of the oldest entries, or of some behind them."""
-    lines = [journal_line(one) for one in reversed(entries)]
-    return journal.build_table(JournalSlice(lines, Charge(spent), limit_units(10.0, DELTA)), DELTA)
+    return journal.build_table(JournalSlice(entries[::-1], Charge(spent, slack), limit_units(10.0, DELTA)), DELTA)
 
 
 def test_shares_never_leave_the_gauge() -> None:
     over = facts.Shares(spent=60.0, reserved=30.0, planned=10.0)
     assert over.left == 0
     assert facts.Shares(spent=99.99, reserved=0.02).left == 0
-
-
-def unmeasured() -> Job:
-    """One whose end was asked for while it was measured."""
-    return replace(job(JobState.SUCCEEDED, "evaluating", 1, 4), cancel_requested=True)
 
 
 @pytest.mark.parametrize(
@@ -173,10 +118,7 @@ def unmeasured() -> Job:
         (job(JobState.FAILED, "packaging", 1, 4), [*["done"] * 4, "stopped", "todo", "todo"]),
         (job(JobState.CANCELLED, started_at=None), ["stopped", *["todo"] * 6]),
         (job(JobState.SUCCEEDED, "reporting", 4, 4), ["done"] * 7),
-        (
-            replace(job(JobState.SUCCEEDED, "evaluating", 1, 4), cancel_requested=True),
-            [*["done"] * 5, "stopped", "todo"],
-        ),
+        (job(JobState.SUCCEEDED, "evaluating", 1, 4, cancel_requested=True), [*["done"] * 5, "stopped", "todo"]),
     ],
 )
 def test_a_job_is_in_one_stage(found: Job, expected: list[str]) -> None:
@@ -190,11 +132,6 @@ def test_a_stage_that_goes_on_is_never_whole(phase: Phase) -> None:
 
 
 def test_a_job_that_measures_nothing_has_no_stage_for_it() -> None:
-    found = replace(job(JobState.RUNNING, "packaging", 1, 4), spec={"evaluation": {"enabled": False}})
-    assert [stage.title for stage in facts.job_phases(found)] == [
-        "Waiting",
-        "Training",
-        "Fitting",
-        "Drawing",
-        "Packing",
-    ]
+    found = job(JobState.RUNNING, "packaging", 1, 4, spec={"evaluation": {"enabled": False}})
+    titles = [stage.title for stage in facts.job_phases(found)]
+    assert titles == ["Waiting", "Training", "Fitting", "Drawing", "Packing"]

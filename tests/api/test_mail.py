@@ -109,17 +109,13 @@ def configured(controller: Controller, credentials: str = "svc:hu%3Ash@") -> Set
     )
 
 
-def claim(database: Database, url: str = RECIPIENT) -> Claimed:
-    """A message about a job that has ended."""
-    hook, _ = webhooks.create(database, DEFAULT_TENANT, url, ["job.succeeded"])
-    webhooks.send_test(database, hook.id)
-    (message,) = webhooks.claim_due(database)
-    return message
-
-
 @pytest.fixture
 def message(sqlite_database: Database) -> Claimed:
-    return claim(sqlite_database)
+    """A test that is due."""
+    hook, _ = webhooks.create(sqlite_database, DEFAULT_TENANT, RECIPIENT, ["job.succeeded"])
+    webhooks.send_test(sqlite_database, hook.id)
+    (message,) = webhooks.claim_due(sqlite_database)
+    return message
 
 
 @pytest.mark.parametrize("root_path", ["", "/datalens"])
@@ -142,13 +138,10 @@ def test_a_mail_has_job_state_and_link_and_nothing_else(
 
 @pytest.mark.usefixtures("trusted")
 def test_the_queue_sends_mail_and_notes_what_came_of_it(
-    server: Controller, mailbox: Mailbox, sqlite_database: Database
+    server: Controller, mailbox: Mailbox, message: Claimed, sqlite_database: Database
 ) -> None:
-    hook, _ = webhooks.create(sqlite_database, DEFAULT_TENANT, RECIPIENT, ["job.succeeded"])
-    webhooks.send_test(sqlite_database, hook.id)
-    sender = WebhookSender(sqlite_database, configured(server), threading.Event())
-    for message in webhooks.claim_due(sqlite_database):
-        sender._deliver(message)
+    WebhookSender(sqlite_database, configured(server), threading.Event())._deliver(message)
+    (hook,) = webhooks.list_webhooks(sqlite_database, DEFAULT_TENANT)
     (delivery,) = webhooks.list_deliveries(sqlite_database, hook.id).items
     assert (delivery.state, delivery.status) == ("delivered", 250)
     assert mailbox.mails[0]["Subject"] == "DataLens: test"

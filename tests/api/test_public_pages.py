@@ -10,14 +10,13 @@ from pathlib import Path
 
 import api_builders
 import pytest
-from api_builders import npz, one_of_everything, released, report_of
+from api_builders import npz, one_of_everything, released, report_of, sign_in
 from starlette.testclient import TestClient
-from test_root_path import FOLDER, paths
+from test_root_path import paths
 
 from api.deps import Services
 from api.pages.views.formatting import marked
 from datalens_service.evaluation.metrics import METRICS
-from datalens_service.store.access import keys
 
 HINT = re.compile(r'<details class="why">.*?</details>', re.DOTALL)
 LINK = re.compile(r'href="/glossary#word-([^"]+)"')
@@ -35,7 +34,7 @@ def pages(
     ids = one_of_everything(client, services, dataset_id, tmp_path)
     other = released(client, tmp_path, dataset_id)
     waiting = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "1"}).json()["id"]
-    client.post("/sign-in", data={"key": keys.create(services.database, "browser")[1]})
+    sign_in(client)
     places = [path.format_map({**ids, "slug": "not-found", "name": "", "granted": ""}) for path in paths("GET")]
     seen = {place: client.get(place).text for place in [*places, f"/datasets/{waiting}"] if place[:4] != "/v1/"}
     seen[COMPARED] = client.get(f"/jobs/compare?job={ids['job_id']}&job={other}").text
@@ -61,16 +60,6 @@ def test_no_page_says_such_a_word_without_a_question_mark(pages: dict[str, str])
     assert {place for place, words in lacking.items() if words} == {"/glossary"}
 
 
-def test_the_glossary_needs_no_key(client: TestClient) -> None:
-    del client.headers["Authorization"]
-    assert client.get("/glossary").status_code == 200
-
-
-def test_question_marks_are_made_in_one_place() -> None:
-    made = [path.name for path in FOLDER.glob("pages/templates/**/*.j2") if 'class="why"' in path.read_text()]
-    assert made == ["terms.html.j2"]
-
-
 class Reading(HTMLParser):
     """What a page loads, and the descriptions that it names."""
 
@@ -89,34 +78,27 @@ class Reading(HTMLParser):
         self.descriptions += [given["data-description"]] if "data-description" in given else []
 
 
-@pytest.fixture
-def stranger(client: TestClient) -> TestClient:
-    """Somebody without a key."""
+def test_no_page_loads_or_runs_anything_but_what_we_serve(client: TestClient, pages: dict[str, str]) -> None:
+    policy = client.get("/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    loads = {load for page in pages.values() for load in Reading(page).loads}
+    assert [load for load in loads if not load.startswith(("/static/", "/v1/", "/jobs/"))] == []
+    assert {client.get(load).status_code for load in loads if load.startswith("/static/")} == {200}
+
+
+def test_pages_without_a_key_are_served_by_us_under_the_policy_of_all_pages(client: TestClient) -> None:
     del client.headers["Authorization"]
-    client.follow_redirects = False
-    return client
-
-
-def test_it_is_served_by_us_under_the_policy_of_all_pages(stranger: TestClient) -> None:
-    for path in ["/docs", "/problems/not-found"]:
-        answer = stranger.get(path, headers={"Accept": "text/html"})
-        assert answer.status_code == 200, path
-        policy = stranger.get("/sign-in").headers["content-security-policy"]
-        assert answer.headers["content-security-policy"] == policy
-        assert "unsafe" not in policy
+    policy = client.get("/sign-in").headers["content-security-policy"]
+    for path in ["/docs", "/problems/not-found", "/glossary"]:
+        answer = client.get(path, headers={"Accept": "text/html"}, follow_redirects=False)
+        assert (answer.status_code, answer.headers["content-security-policy"]) == (200, policy), path
         page = Reading(answer.text)
         assert all(load.startswith("/static/") for load in page.loads)
-        for load in [*page.loads, *page.descriptions]:
-            assert stranger.get(load).status_code == 200
-
-
-def test_it_shows_the_description_that_programs_read(stranger: TestClient) -> None:
-    assert Reading(stranger.get("/docs").text).descriptions == ["/openapi.json"]
-
-
-def test_what_the_framework_would_serve_is_gone(stranger: TestClient) -> None:
+        assert {client.get(load).status_code for load in [*page.loads, *page.descriptions]} == {200}
+        assert page.descriptions == (["/openapi.json"] if path == "/docs" else [])
     for path in ["/redoc", "/docs/oauth2-redirect"]:
-        assert stranger.get(path).status_code == 404, path
+        assert client.get(path).status_code == 404, "the framework would serve it"
 
 
 def test_text_stays_text() -> None:

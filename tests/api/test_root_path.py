@@ -135,16 +135,6 @@ def test_a_signed_address_needs_no_key_below_the_root_path(client: TestClient, i
     assert TestClient(client.app, base_url="http://service").get(signed).status_code == 200
 
 
-def test_a_job_is_encoded_anew_for_another_root_path(
-    client: TestClient, ids: dict[str, str], settings: Settings
-) -> None:
-    """The list keeps the JSON of jobs; another application in this process has the same rows and no root path."""
-    with TestClient(create_app(settings.model_copy(update={"root_path": ""})), headers=client.headers) as plain:
-        for http, root in ((client, ROOT), (plain, ""), (client, ROOT)):
-            items = http.get("/v1/jobs").json()["items"]
-            assert {item["links"]["self"] for item in items} == {f"{root}/v1/jobs/{item['id']}" for item in items}
-
-
 def test_a_proxy_may_take_the_prefix_away_or_leave_it(browser: TestClient) -> None:
     for path in ["/sign-in", "/v1/jobs", "/static/main.js", "/docs", "/"]:
         cookie = {"Cookie": "; ".join(f"{one.name}={one.value}" for one in browser.cookies.jar)}

