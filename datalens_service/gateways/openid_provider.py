@@ -173,10 +173,14 @@ def _read_metadata(issuer: str) -> Mapping[str, Any]:
 
 
 def _fetch(url: str) -> Any:
+    """An object of JSON."""
     try:
-        return httpx2.get(url, timeout=_TIMEOUT_SECONDS).raise_for_status().json()
+        document = httpx2.get(url, timeout=_TIMEOUT_SECONDS).raise_for_status().json()
     except (httpx2.HTTPError, ValueError):
         raise ProviderUnavailableError from None
+    if not isinstance(document, dict):
+        raise ProviderUnavailableError
+    return document
 
 
 def _post(url: str, headers: Mapping[str, str], body: str) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.tables import DEFAULT_TENANT
 
 _NAMES: Final = ("name", "preferred_username", "email", "sub")
+_NAMELESS: Final = "somebody without a name"
 _NAME_LENGTH: Final = 200
 
 
@@ -81,6 +82,6 @@ def _tenant_id(database: Database, claim: str, claims: Mapping[str, Any]) -> str
 
 
 def _name(claims: Mapping[str, Any]) -> str:
-    candidates = (claims.get(name) for name in _NAMES)
-    name = next(value for value in candidates if isinstance(value, str) and value.strip())
-    return "".join(letter for letter in name if letter.isprintable())[:_NAME_LENGTH]
+    candidates = (value for name in _NAMES if isinstance(value := claims.get(name), str))
+    printable = ("".join(letter for letter in name if letter.isprintable()).strip() for name in candidates)
+    return next(filter(None, printable), _NAMELESS)[:_NAME_LENGTH]

@@ -229,6 +229,12 @@ def test_claims_that_the_setting_does_not_name_grant_nothing(services: Services,
             identify(services.database, settings, {"sub": "maria", "groups": claim})
 
 
+def test_a_person_is_called_by_the_first_name_that_can_be_shown(services: Services, settings: Settings) -> None:
+    for names, shown in (({"name": "\x00 ", "email": "m@x"}, "m@x"), ({"sub": " "}, "somebody without a name")):
+        claims = {"sub": "maria", "groups": ["stewards"], **names}
+        assert identify(services.database, settings, claims).name == shown
+
+
 @pytest.mark.parametrize("granted", ["admin", "jobs:read everything", " ", "OWNER"])
 def test_grants_are_a_role_or_scopes(granted: str) -> None:
     with pytest.raises(InvalidInput, match="neither a role nor scopes"):
@@ -315,6 +321,16 @@ def test_metadata_of_another_issuer_is_refused(settings: Settings, issuer: str) 
     for other in (f"{issuer}/", f"{issuer}/elsewhere", "http://localhost:9"):
         with pytest.raises(ProviderUnavailableError):
             OpenIdProvider(settings.model_copy(update={"oidc_issuer": other})).authorization_url(attempt)
+
+
+@pytest.mark.parametrize("document", [[], "no", 1, None])
+def test_a_provider_that_answers_nonsense_is_unavailable(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, document: Any
+) -> None:
+    answer = httpx2.Response(200, json=document, request=httpx2.Request("GET", ISSUER))
+    monkeypatch.setattr(httpx2, "get", lambda *_, **__: answer)
+    with pytest.raises(ProviderUnavailableError):
+        OpenIdProvider(settings).authorization_url(sign_in_attempts.begin("/").secrets)
 
 
 def test_a_provider_that_does_not_answer_is_told_on_the_form_and_keys_go_on(settings: Settings) -> None:
