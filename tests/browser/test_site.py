@@ -98,16 +98,6 @@ def test_a_source_file_that_a_page_links_to_is_in_the_site(site: Path):
     assert "def run(" in re.sub(r"<[^>]+>", "", (site / "source" / "datalens_service" / "run.py.html").read_text())
 
 
-def test_a_broken_link_fails_the_build(tmp_path: Path):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "index.md").write_text("[nowhere](nowhere.md)\n")
-    config = (ROOT / "mkdocs.yml").read_text().replace("hooks: [scripts/site_hooks.py]\n", "")
-    (tmp_path / "mkdocs.yml").write_text(config[: config.index("nav:\n  -")])
-    failed = build(tmp_path / "site", tmp_path / "mkdocs.yml")
-    assert failed.returncode != 0
-    assert "nowhere.md" in failed.stdout + failed.stderr
-
-
 @pytest.mark.browser
 def test_readers_of_the_site_ask_no_other_host(chromium: Browser, address: str):
     page = chromium.new_page()

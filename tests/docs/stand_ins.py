@@ -15,6 +15,9 @@ from PIL import Image
 
 CLASSES: Final = 4
 Images = npt.NDArray[np.uint8]
+Writer = Callable[[Path, np.random.Generator], None]
+Drawing = Callable[[np.random.Generator], Iterable[tuple[str, bytes]]]
+"""Files by name."""
 # The least for the networks that the pages name, and for a rehearsal of an audit.
 _SIDE: Final = 16
 _FOR_AUDITS: Final = 100
@@ -48,27 +51,28 @@ def write_private(path: Path, rng: np.random.Generator) -> None:
     np.savez_compressed(path, **arrays)
 
 
-def _write_npz(path: Path, rng: np.random.Generator, per_class: int = _PER_CLASS, side: int = _SIDE) -> None:
+def _npz(per_class: int = _PER_CLASS, side: int = _SIDE, images_of_one: int = 0) -> Writer:
     """Without a test split nothing is evaluated, which would take longer than all the rest."""
-    images, labels = draw_images(rng, per_class, side)
-    np.savez_compressed(path, train_images=images, train_labels=labels)
+
+    def write(path: Path, rng: np.random.Generator) -> None:
+        images, labels = draw_images(rng, per_class, side)
+        groups = {"groups": np.arange(len(labels)) // images_of_one} if images_of_one else {}
+        np.savez_compressed(path, train_images=images, train_labels=labels, **groups)
+
+    return write
 
 
-def _write_for_audits(path: Path, rng: np.random.Generator) -> None:
-    _write_npz(path, rng, _FOR_AUDITS)
+def _zip_of(draw: Drawing) -> Writer:
+    return lambda path, rng: _write_zip(path, draw(rng))
 
 
-def _write_groups(path: Path, rng: np.random.Generator) -> None:
-    images, labels = draw_images(rng, _PER_CLASS)
-    np.savez_compressed(path, train_images=images, train_labels=labels, groups=np.arange(len(labels)) // 5)
+def _folder_of(draw: Drawing) -> Writer:
+    def write(path: Path, rng: np.random.Generator) -> None:
+        for name, content in draw(rng):
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(content)
 
-
-def _write_large(path: Path, rng: np.random.Generator) -> None:
-    _write_npz(path, rng, per_class=10, side=_PREPARED_SIDE)
-
-
-def _write_class_folders(path: Path, rng: np.random.Generator) -> None:
-    _write_zip(path, _classes(rng, 10))
+    return write
 
 
 def _write_both(path: Path, rng: np.random.Generator) -> None:
@@ -86,57 +90,11 @@ def _write_people(path: Path, rng: np.random.Generator) -> None:
     _write_zip(path, [*files, ("metadata.csv", table.getvalue().encode())])
 
 
-def _write_photographs(path: Path, rng: np.random.Generator) -> None:
-    _write_zip(path, _photographs(rng))
-
-
-def _write_photograph_folder(path: Path, rng: np.random.Generator) -> None:
-    _write_folder(path, _photographs(rng))
-
-
-def _write_patients(path: Path, rng: np.random.Generator) -> None:
-    """Folders class/patient/image of 16 bits."""
-    shades = rng.integers(0, 4000, (24, 40, 50)).astype(np.uint16)
-    names = (f"{number % 2}/patient-{number // 4}/{number}.png" for number in range(24))
-    _write_folder(path, zip(names, map(_png, shades), strict=True))
-
-
-def _write_pictures(path: Path, rng: np.random.Generator) -> None:
-    _write_zip(path, _pictures(rng))
-
-
-def _write_picture_folder(path: Path, rng: np.random.Generator) -> None:
-    _write_folder(path, _pictures(rng))
-
-
 def _write_picture(path: Path, rng: np.random.Generator) -> None:
     path.write_bytes(_png(draw_images(rng, 1)[0][-1]))
 
 
-STAND_INS: Final[dict[str, Callable[[Path, np.random.Generator], None]]] = {
-    "mnist.npz": _write_npz,
-    "digits.npz": _write_for_audits,
-    "other.npz": _write_npz,
-    "scans.npz --records-per-unit": _write_groups,
-    "scans.npz": _write_large,
-    "open.npz": _write_large,
-    "open.zip": _write_class_folders,
-    "part-1.zip": _write_class_folders,
-    "part-2.zip": _write_class_folders,
-    "both.zip": _write_both,
-    "scans.zip": _write_people,
-    "photos.zip": _write_photographs,
-    "photos": _write_photograph_folder,
-    "cheques": _write_photograph_folder,
-    "scans": _write_patients,
-    "images.zip": _write_pictures,
-    "new-images": _write_picture_folder,
-    "image.png": _write_picture,
-    "one-image.png": _write_picture,
-}
-
-
-def _classes(rng: np.random.Generator, per_class: int) -> Iterable[tuple[str, bytes]]:
+def _classes(rng: np.random.Generator, per_class: int = 10) -> Iterable[tuple[str, bytes]]:
     for number, (image, label) in enumerate(zip(*draw_images(rng, per_class), strict=True)):
         yield f"{label}/{number}.png", _png(image)
 
@@ -146,6 +104,12 @@ def _photographs(rng: np.random.Generator) -> Iterable[tuple[str, bytes]]:
     for number in range(40):
         shape = (60 + number, 90 - number, 3)
         yield f"{number % 2}/{number}.png", _png(rng.integers(0, 255, shape, dtype=np.uint8))
+
+
+def _patients(rng: np.random.Generator) -> Iterable[tuple[str, bytes]]:
+    """Folders class/patient/image of 16 bits."""
+    for number, shades in enumerate(rng.integers(0, 4000, (24, 40, 50)).astype(np.uint16)):
+        yield f"{number % 2}/patient-{number // 4}/{number}.png", _png(shades)
 
 
 def _pictures(rng: np.random.Generator) -> Iterable[tuple[str, bytes]]:
@@ -164,7 +128,24 @@ def _write_zip(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
             archive.writestr(name, content)
 
 
-def _write_folder(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    for name, content in files:
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(content)
+STAND_INS: Final[dict[str, Writer]] = {
+    "mnist.npz": _npz(),
+    "digits.npz": _npz(_FOR_AUDITS),
+    "other.npz": _npz(),
+    "scans.npz --records-per-unit": _npz(images_of_one=5),
+    "scans.npz": _npz(10, _PREPARED_SIDE),
+    "open.npz": _npz(10, _PREPARED_SIDE),
+    "open.zip": _zip_of(_classes),
+    "part-1.zip": _zip_of(_classes),
+    "part-2.zip": _zip_of(_classes),
+    "both.zip": _write_both,
+    "scans.zip": _write_people,
+    "photos.zip": _zip_of(_photographs),
+    "photos": _folder_of(_photographs),
+    "cheques": _folder_of(_photographs),
+    "scans": _folder_of(_patients),
+    "images.zip": _zip_of(_pictures),
+    "new-images": _folder_of(_pictures),
+    "image.png": _write_picture,
+    "one-image.png": _write_picture,
+}

@@ -26,7 +26,6 @@ from tests.docs.commands import (
     list_pages,
     read_blocks,
     read_commands,
-    split_commands,
 )
 from tests.docs.known_words import find_unknown_words, lacks_arguments, list_benchmark_options, list_options
 from tests.docs.not_run import NOT_RUN, find_reason
@@ -174,18 +173,3 @@ def unknown_options(text: str) -> set[str]:
 def test_no_reason_is_given_for_a_command_that_is_on_no_page():
     commands = [command.text for page in PAGES for command in read_commands(page)]
     assert [pattern for pattern in NOT_RUN if not any(re.match(pattern, text) for text in commands)] == []
-
-
-def test_a_command_that_fails_or_answers_otherwise_is_an_error(tmp_path: Path):
-    right = Command("README.md", 1, "bash", "read -p 'Sure? [y/N]: ' said; echo; echo $said", "Sure? [y/N]: \ny")
-    rehearsal = Rehearsal(tmp_path, [right], None, {})
-    rehearsal.type(right)
-    for wrong in (right._replace(answer="n"), right._replace(text="false"), right._replace(text="datalens verify no")):
-        with pytest.raises(AssertionError):
-            rehearsal.type(wrong)
-    rehearsal.close()
-
-
-def test_a_command_over_several_lines_is_one():
-    script = "# says\necho a \\\n    b\ncat > x <<END\nif\nEND\nfor i in 1; do\n  echo $i\ndone  # all\n"
-    assert [line for line, _ in split_commands(script)] == [1, 3, 6]
