@@ -147,25 +147,6 @@ def chunk(rows: list[list[float]], units: list[int]) -> GradientChunk:
     return GradientChunk(torch.tensor(rows), torch.tensor(units))
 
 
-class Counted(NoiseSource):
-    def __init__(self):
-        self.rows = []
-
-    def directions(self, means, kappa):
-        self.rows += list(means)
-        return super().directions(means, kappa)
-
-
-def test_every_unit_of_a_batch_gets_noise_of_its_own_whether_or_not_it_has_records():
-    mechanism, noise = directions(units=6), Counted()
-    contributions = chunk([[3.0, 4, 0, 0, 0], [math.nan, 0, 0, 0, 0], [0, 0, 0, 0, 0]], [0, 2, 5])
-    account = MemoryAccount(mechanism.cost())
-    mechanism.release(lambda _batch: [contributions], step=0, account=account, noise=noise)
-    assert len(noise.rows) == 6
-    np.testing.assert_allclose(noise.rows[0], [0.6, 0.8, 0, 0, 0])
-    assert not np.any(noise.rows[1:])
-
-
 def test_units_that_are_not_in_the_batch_are_refused():
     mechanism = directions(units=1)
     rows = chunk([[1.0, 0, 0, 0, 0]] * 2, [0, 1])

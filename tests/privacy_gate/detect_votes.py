@@ -87,7 +87,7 @@ def neighbors_stay_within_the_charge(rng: np.random.Generator) -> None:
         worst, together = distances_squared(case.mechanism, *case.worst())
         expect(together <= charged, f"{case.name}: the worst neighbours stay within the charge")
         tight = case.tightness * case.mechanism.sensitivity_squared(ZERO_OUT)
-        expect(worst >= tight, f"{case.name}: the worst neighbours come close to Δ")
+        expect(tight <= worst <= case.mechanism.sensitivity_squared(ZERO_OUT), f"{case.name}: and come close to Δ")
 
 
 def replaced_units_stay_within_their_figure(rng: np.random.Generator) -> None:
