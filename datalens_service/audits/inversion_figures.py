@@ -7,7 +7,6 @@ import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.audits.attacks import RECONSTRUCTION
 from datalens_service.audits.membership import CONFIDENCE, Interval
 from datalens_service.strict import Frozen, Integer, Number
 
@@ -65,7 +64,7 @@ class InversionFigures(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    source: str = RECONSTRUCTION["inversion"].source
+    source: str = "Geiping et al. 2020"
     bound: Literal["lower_bound"] = "lower_bound"
     architecture: str
     records: int

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from datalens_service.audits.attacks import ATTACKS, MEMBERSHIP, RECONSTRUCTION
+from datalens_service.audits.attacks import ATTACKS, INVERSION, MEMBERSHIP
 from datalens_service.audits.audit import AuditSettings
 from datalens_service.audits.inversion_figures import InversionSettings
 from datalens_service.spec import Device, TrainingSpec
@@ -94,7 +94,7 @@ class AuditRequest(Frozen):
     @property
     def inverts(self) -> bool:
         """Whether gradients are inverted."""
-        return not RECONSTRUCTION.keys().isdisjoint(self.attacks)
+        return INVERSION in self.attacks
 
     @property
     def membership(self) -> AuditSettings | None:

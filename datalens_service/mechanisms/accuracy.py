@@ -54,10 +54,6 @@ class AccuracyCount(Mechanism[Answers, float]):
         one, none = (Answers(answers.right[:records], answers.units[:records]) for records in (2, 0))
         return Example(cls(num_units=3, noise_stddev=100), one, none, answers)
 
-    def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """A release is one query."""
-        return 1
-
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
         """Always: a unit counts once, whatever it holds."""
         return True

@@ -109,9 +109,9 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """Squared L2 sensitivity of one query under `relation`, exact."""
 
-    @abstractmethod
     def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """How many queries of one release a single unit can influence."""
+        """How many queries of one release a single unit can influence: one, where the whole sum is the query."""
+        return 1
 
     @abstractmethod
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:

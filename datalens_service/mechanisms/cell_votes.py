@@ -58,10 +58,6 @@ class CellVotes(Mechanism[Votes, NDArray[np.float64]]):
         pair, none, lost = (Votes(cells[:n], np.zeros(n, np.int64), units[:n]) for n in (2, 0, 4))
         return Example(cls(num_groups=2, cells=3, noise_stddev=10_000), pair, none, lost)
 
-    def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """A release is one query."""
-        return 1
-
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
         """Always: what a unit adds is at most `grid` long, whatever it holds."""
         return True

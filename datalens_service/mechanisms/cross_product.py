@@ -68,10 +68,6 @@ class CrossProductSum(Mechanism[OuterProductFactors, NDArray[np.float64]]):
         """Integer L2 bound of a vector on the grid: rounding moves it by at most √d/2."""
         return self.grid + math.isqrt(dimensions) // 2 + 1
 
-    def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """A release is one query."""
-        return 1
-
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
         """A record enters one block of the sum, so the number of classes does not matter."""
         return self.records_per_unit == records_per_unit

@@ -133,10 +133,6 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         mechanism = cls(dimensions=3, clip_norm=0.5, noise_stddev=400_000)
         return Example(mechanism, [one], [none], [chunk], Fraction(99, 100))
 
-    def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """A release is one query."""
-        return 1
-
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""
         factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1

@@ -69,10 +69,6 @@ class IndividualHistogram(Mechanism[IndividualEpsilons, Integers]):
         mechanism = cls(num_units=3, largest_epsilon=1.0, delta=1e-5, bins=4, noise_stddev=DEFAULT_NOISE_STDDEV)
         return Example(mechanism, one, none, IndividualEpsilons(values, units))
 
-    def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """A release is one query."""
-        return 1
-
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
         """Always: a unit has one ε, whatever it holds."""
         return True
@@ -100,28 +96,6 @@ class IndividualHistogram(Mechanism[IndividualEpsilons, Integers]):
         return _nearest_shares(noisy / self.num_units)
 
 
-class IndividualStatistics:
-    """Mean and quantiles of a released histogram: post-processing.
-
-    Args:
-        shares: (bins,) as `IndividualHistogram.shares` returns them.
-        largest_epsilon: Where the last bin ends.
-    """
-
-    def __init__(self, shares: Floats, largest_epsilon: float) -> None:
-        self._edges = np.linspace(0.0, largest_epsilon, len(shares) + 1)
-        self._shares = shares
-
-    def mean(self) -> float:
-        """Every unit counted at the middle of its bin."""
-        return float(self._shares @ (self._edges[1:] + self._edges[:-1]) / 2)
-
-    def quantile(self, part: float) -> float:
-        """Where `part` of all units, from 0 to 1, lies below; units are spread evenly over their bin."""
-        below = np.concatenate([[0.0], np.cumsum(self._shares)])
-        return float(np.interp(part * below[-1], below, self._edges))
-
-
 class Quantile(BaseModel):
     """So large a part of all units lost at most so much."""
 
@@ -147,14 +121,15 @@ class IndividualFigures(BaseModel):
 
     @classmethod
     def from_counts(cls, mechanism: IndividualHistogram, noisy: Integers) -> Self:
-        """Post-processing."""
-        statistics = IndividualStatistics(mechanism.shares(noisy), mechanism.largest_epsilon)
-        quantiles = (Quantile(part=part, epsilon=round(statistics.quantile(part), 4)) for part in _QUANTILES)
+        """Post-processing. For the mean, units count at the middle of their bin; for quantiles they fill it evenly."""
+        shares, largest = mechanism.shares(noisy), mechanism.largest_epsilon
+        edges, below = np.linspace(0.0, largest, len(shares) + 1), np.concatenate([[0.0], np.cumsum(shares)])
+        quantiles = np.interp(np.array(_QUANTILES) * below[-1], below, edges).round(4).tolist()
         return cls(
             noisy_counts=tuple(noisy.tolist()),
-            largest_epsilon=mechanism.largest_epsilon,
-            mean=round(statistics.mean(), 4),
-            quantiles=tuple(quantiles),
+            largest_epsilon=largest,
+            mean=round(float(shares @ (edges[1:] + edges[:-1]) / 2), 4),
+            quantiles=tuple(Quantile(part=part, epsilon=one) for part, one in zip(_QUANTILES, quantiles, strict=True)),
         )
 
     def agrees_with(self, other: IndividualFigures) -> bool:

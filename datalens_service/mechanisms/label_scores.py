@@ -12,7 +12,6 @@ import numpy as np
 from pydantic import Field
 
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms.base import Example
 from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters
 from datalens_service.privacy.randomness import Integers
 from datalens_service.strict import Integer
@@ -31,6 +30,7 @@ class LabelScores(VoteMechanism):
     """
 
     reads_scores: ClassVar[bool] = True
+    example_dimensions: ClassVar[int] = 1
 
     name: Literal["label_scores"] = "label_scores"
     dimensions: int = Field(default=1, ge=1, le=1, description="One score per image.")
@@ -41,20 +41,6 @@ class LabelScores(VoteMechanism):
     def example_parameters(cls) -> VoteParameters:
         """A score that turns round with its logit."""
         return LabelScoresParameters(scores="bit")
-
-    @classmethod
-    def example_contributions(cls) -> Example:
-        """A teacher that changes its mind, on one image only."""
-        import torch
-
-        logits = torch.zeros(4, 4, 1)
-        logits[1, 0] = 1.0
-        common = {
-            "num_teachers": 6, "images": 4, "dimensions": 1, "clip": 1.0,
-            "stochastic": False, "threshold": "none", "noise_stddev": 500,
-        }  # fmt: skip
-        not_finite = [logits, torch.stack([logits[1] * torch.nan, logits[1] + torch.inf])]
-        return Example(cls.example_parameters().build(common), [logits], [-logits], not_finite)
 
     def label(self) -> str:
         """Name of the release in the ledger."""

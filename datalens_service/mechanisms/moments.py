@@ -56,10 +56,6 @@ class BoundedSum(Mechanism[GroupedVectors, Floats]):
         mechanism = cls(num_groups=2, dimensions=3, noise_stddev=10_000_000)
         return Example(mechanism, one, none, vectors, Fraction(99, 100))
 
-    def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """A release is one query."""
-        return 1
-
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
         """A record enters one block of the sum, so the number of classes does not matter."""
         return self.records_per_unit == records_per_unit

@@ -79,10 +79,6 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
         mechanism = cls(dimensions=4, partition=partition, noise_stddev=stddev)
         return Example(mechanism, [one], [none], [chunk], Fraction(99, 100))
 
-    def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """A release is one query."""
-        return 1
-
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""
         factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1

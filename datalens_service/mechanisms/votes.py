@@ -83,6 +83,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
     """Whether teachers hand over a number per image instead of a gradient."""
     example_tightness: ClassVar[Fraction] = Fraction(1)
     """Less where no gradient attains the bound."""
+    example_dimensions: ClassVar[int] = 8
     num_teachers: int = Field(ge=1)
     images: int = Field(ge=1, description="Images voted on in one release.")
     dimensions: int = Field(ge=1, description="Coordinates of one gradient.")
@@ -126,7 +127,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         """A teacher whose every vote turns round, on one image only."""
         import torch
 
-        wave = torch.sin(torch.arange(1.0, 9.0))
+        wave = torch.sin(torch.arange(1.0, 1.0 + cls.example_dimensions))
         gradients = torch.zeros(4, 4, len(wave))
         gradients[1, 0] = wave / wave.abs().max()
         common = {

@@ -14,8 +14,6 @@ from datalens_service.errors import InvalidDelta, InvalidSpec
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.recomputation import pld_accountant
 
-POISSON: Final = "poisson"
-
 LOSS_INTERVAL: Final = 1e-4
 """Privacy losses are rounded up to multiples of it."""
 
@@ -33,8 +31,6 @@ def poisson_sampled_epsilon(
     steps: int,
     delta: float,
     relation: NeighboringRelation,
-    *,
-    sampling: str = POISSON,
 ) -> float:
     """ε of `steps` noisy sums over Poisson-sampled batches, from privacy loss distributions, rounded up.
 
@@ -42,13 +38,11 @@ def poisson_sampled_epsilon(
         noise_multiplier: σ/C for contributions of L2 norm at most C, under both relations; that replacing a unit
             moves a sum by 2C is taken care of here.
         delta: In (0, 1).
-        sampling: How batches are drawn; anything but Poisson sampling is refused.
 
     Raises:
-        InvalidSpec: Another sampling scheme, or an argument out of its range.
+        InvalidSpec: An argument is out of its range.
         InvalidDelta: δ is out of its range.
     """
-    _check_sampling(sampling, sampling_probability)
     if not 0 < delta < 1:
         raise InvalidDelta("δ must lie strictly between 0 and 1.")
     losses = poisson_sampled_losses(noise_multiplier, sampling_probability, steps, relation)
@@ -66,7 +60,8 @@ def poisson_sampled_losses(
     Raises:
         InvalidSpec: An argument is out of its range.
     """
-    _check_sampling(POISSON, sampling_probability)
+    if not 0 < sampling_probability <= 1:
+        raise InvalidSpec("The probability of sampling must lie above 0 and be at most 1.")
     if not (noise_multiplier > 0 and math.isfinite(noise_multiplier)):
         raise InvalidSpec("The noise multiplier must be a finite number above 0.")
     if steps < 1:
@@ -76,13 +71,3 @@ def poisson_sampled_losses(
 
     replaced = relation == NeighboringRelation.REPLACE_ONE
     return compose_gaussian_losses(noise_multiplier, sampling_probability, steps, LOSS_INTERVAL, replaced=replaced)
-
-
-def _check_sampling(sampling: str, probability: float) -> None:
-    if sampling != POISSON:
-        raise InvalidSpec(
-            f"No amplification is known to hold for {sampling!r} batches: draw every unit into every batch by its own "
-            "coin (Poisson sampling), or account for the batches without sampling."
-        )
-    if not 0 < probability <= 1:
-        raise InvalidSpec("The probability of sampling must lie above 0 and be at most 1.")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from datalens_service.audits.attacks import ATTACKS, Evidence
+from datalens_service.audits.attacks import MEMBERSHIP, Evidence
 from datalens_service.audits.membership import area_under_curve, measure, true_positives_allowed
 from datalens_service.audits.subgroups import check_groups, measure_classes, measure_groups
 from datalens_service.errors import InvalidInput
@@ -63,7 +63,7 @@ def test_references_take_away_what_is_easy_for_every_model(name: str) -> None:
     evidence = Evidence(target, references, np.zeros(2000, dtype=np.int64), is_member)
 
     def area(attack: str) -> float:
-        scores = ATTACKS[attack].score(evidence)
+        scores = MEMBERSHIP[attack].score(evidence)
         return area_under_curve(scores[is_member], scores[~is_member])[0]
 
     assert area(name) > 0.7
@@ -74,7 +74,7 @@ def test_references_take_away_what_is_easy_for_every_model(name: str) -> None:
 def test_attacks_that_compare_refuse_to_go_without_references(name: str) -> None:
     evidence = Evidence(np.zeros(4), np.zeros((1, 4)), np.zeros(4, dtype=np.int64), np.arange(4) < 2)
     with pytest.raises(InvalidInput):
-        ATTACKS[name].score(evidence)
+        MEMBERSHIP[name].score(evidence)
 
 
 def test_classes_are_scored_on_the_half_that_chose_no_threshold() -> None:

@@ -8,7 +8,7 @@ from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.mechanisms.individual_histogram import (
     DEFAULT_NOISE_STDDEV,
     IndividualEpsilons,
-    IndividualStatistics,
+    IndividualFigures,
 )
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.budget import MemoryAccount
@@ -72,5 +72,5 @@ def test_statistics_of_60000_units_are_within_one_and_a_half_percent():
 
 def released_statistics(epsilons: np.ndarray, step: int, account: MemoryAccount) -> np.ndarray:
     noisy = histogram().release(lambda: contributions(epsilons), step=step, account=account, noise=NoiseSource())
-    statistics = IndividualStatistics(histogram().shares(noisy), WORST)
-    return np.array([statistics.mean(), *(statistics.quantile(part) for part in PARTS)])
+    figures = IndividualFigures.from_counts(histogram(), noisy)
+    return np.array([figures.mean, *(quantile.epsilon for quantile in figures.quantiles)])
