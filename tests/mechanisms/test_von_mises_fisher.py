@@ -12,10 +12,10 @@ from datalens_service.mechanisms import GradientChunk, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import GRID, unit_directions
 from datalens_service.methods.descent.noisy_directions import mean_cosine
 from datalens_service.privacy.accounting import NeighboringRelation, gaussian_delta
-from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
 from datalens_service.privacy.randomness import NoiseSource, _uniforms
 from datalens_service.privacy.von_mises_fisher import draw_cosines
+from privacy_gate.detect_release import Forgetful
 
 GOLDEN_COSINES = [
     (26_010, 250.0, 9.6108e-3),
@@ -205,8 +205,3 @@ def test_a_draw_that_a_crash_lost_uses_up_its_batch():
     assert sorted(unit for batch in batches for unit in batch) == list(range(6))
     with pytest.raises(Exception, match="paid for"):
         mechanism.release(contributions, step=0, account=account, noise=NoiseSource())
-
-
-class Forgetful(MemoryAccount):
-    def store(self, step, noisy):
-        raise ConnectionError

@@ -186,35 +186,16 @@ _DIFFUSION: dict[str, Any] = {
 }  # fmt: skip
 _REJECTION = Rejection(warm_start=_SHAPES, **_SCATTERING)
 _EITHER = RejectionOrDiffusion(drawings=_REJECTION, objects=Diffusion(**_DIFFUSION | {"warm_start": _REJECTION}))
-_VOTES: dict[str, Any] = {
-    "num_teachers": 6, "images_per_step": 6, "top_k": 5, "clip": 1.0, "threshold": "none", "steps": 3,
-    "teacher_batch": 4, "teacher_warmup_steps": 2, "z_dim": 4, "student": "class_networks",
+_SIX: dict[str, Any] = {"num_teachers": 6, "images_per_step": 6, "steps": 3, "z_dim": 4, "teacher_batch": 4}
+_ANY_VOTES: dict[str, Any] = {
+    **_SIX, "clip": 1.0, "threshold": "none", "teacher_warmup_steps": 2, "student": "class_networks",
 }  # fmt: skip
-_RIVAL: dict[str, Any] = {
-    "num_teachers": 6,
-    "images_per_step": 6,
-    "steps": 3,
-    "z_dim": 4,
-    "teacher_batch": 4,
-    "vote_dimensions": 9,
-}
+_VOTES: dict[str, Any] = {**_ANY_VOTES, "top_k": 5}
+_RIVAL: dict[str, Any] = {**_SIX, "vote_dimensions": 9}
 _DESCENT: dict[str, Any] = {
-    "discriminator": "linear",
-    "steps": 2,
-    "updates_per_generator_step": 1,
-    "images_per_step": 6,
-    "z_dim": 4,
-}
-_SCORES: dict[str, Any] = {
-    "num_teachers": 6,
-    "images_per_step": 6,
-    "steps": 3,
-    "z_dim": 4,
-    "teacher_batch": 4,
-    "student": "class_networks",
-    "teacher": "dense",
-    "discriminator": "linear",
-}
+    "discriminator": "linear", "steps": 2, "updates_per_generator_step": 1, "images_per_step": 6, "z_dim": 4,
+}  # fmt: skip
+_SCORES: dict[str, Any] = {**_SIX, "student": "class_networks", "teacher": "dense", "discriminator": "linear"}
 _HISTOGRAMS: dict[str, Any] = {"votes": {"projections": 4, "bins": 4}, **_RIVAL}
 _LOW = {"vote_basis": "dct", "vote_dimensions": 9}
 _APART = {"shards": "class_pure", **_LOW}
@@ -263,20 +244,10 @@ CASES: tuple[ContributionCase, ...] = (
     ),
     ContributionCase(DataLens(teacher="conv", **_VOTES), 2, side=8),
     ContributionCase(
-        DataLens(
-            teacher="kernel", votes={"name": "histogram", "projections": 3},
-            **{name: value for name, value in _VOTES.items() if name != "top_k"},
-        ),
-        1, tried=2,
+        DataLens(teacher="kernel", votes={"name": "histogram", "projections": 3}, **_ANY_VOTES), 1, tried=2,
     ),
     *(ContributionCase(build_rival("g_pate", **_HISTOGRAMS), records, tried=4) for records in (1, 3)),
-    ContributionCase(
-        DataLens(
-            teacher="kernel", votes="clipped_rows",
-            **{name: value for name, value in _VOTES.items() if name != "top_k"},
-        ),
-        1, tried=2,
-    ),
+    ContributionCase(DataLens(teacher="kernel", votes="clipped_rows", **_ANY_VOTES), 1, tried=2),
     ContributionCase(DpGan(warm_start=None, **_DESCENT), 1, tried=4),
     ContributionCase(DpGan(warm_start=_MOMENTS, **_DESCENT), 2, tried=2),
     ContributionCase(

@@ -1,8 +1,6 @@
 """Detectors on audits: what attacks find stays with the owner, and references know no candidate."""
 
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -15,15 +13,14 @@ from datalens_service.audits.membership import measure
 from datalens_service.audits.rehearsal import rehearse
 from datalens_service.audits.released_model import attack_released_model
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import audits, leases
 from datalens_service.store.jobs.jobs import JobState
-from deployments.deployment import QUICK, Deployment, lamps
+from deployments.deployment import QUICK, lamps
 
 from .alarm import expect
-from .detect_ledger import migrated
+from .detect_ledger import deployment
 from .detect_logs import _printed
 
 _UNITS = 400
@@ -49,22 +46,15 @@ def references_learn_from_no_candidate(_rng: np.random.Generator) -> None:
 
 def what_attacks_found_stays_with_the_owner(_rng: np.random.Generator) -> None:
     """R54: no file of a job that anybody may get, and no line of its log, has a figure of an attack."""
-    with tempfile.TemporaryDirectory(prefix="gate") as name:
-        folder = Path(name)
-        (folder / "datalens.db").write_bytes(migrated())
-        database = Database(f"sqlite:///{folder / 'datalens.db'}", ChargeLog(folder / "ledger.log"))
-        local = Deployment(database, folder)
-        try:
-            dataset = local.upload(lamps())
-            _attacked(database, dataset.id)
-            job = local.submit(QUICK, dataset)
-            lines = _printed(local, job.id)
-            expect(local.job(job).state is JobState.SUCCEEDED, "a job on attacked records succeeds")
-            files = ArtifactStore(database, folder).list_artifacts(job.id)
-            told = [file.name for file in files if _tells(file.path.read_bytes())]
-            releasable = {file.name for file in files if file.releasable}
-        finally:
-            database.dispose()
+    with deployment() as local:
+        dataset = local.upload(lamps())
+        _attacked(local.database, dataset.id)
+        job = local.submit(QUICK, dataset)
+        lines = _printed(local, job.id)
+        expect(local.job(job).state is JobState.SUCCEEDED, "a job on attacked records succeeds")
+        files = ArtifactStore(local.database, local.folder).list_artifacts(job.id)
+        told = [file.name for file in files if _tells(file.path.read_bytes())]
+        releasable = {file.name for file in files if file.releasable}
     expect("report.json" in told, "the owner's report says what attacks found")
     expect(not releasable & set(told), "a file that anybody may get has no figure of an attack")
     expect(not _tells(repr(lines).encode()), "nor has the log")

@@ -24,6 +24,7 @@ from datalens_service.privacy.randomness import Booleans, NoiseSource, TrainingR
 
 from .alarm import expect
 from .detect_noise import _frozen_entropy, gdp_lower_bound
+from .detect_release import Forgetful
 from .replay import neighbor
 
 _UNITS, _BATCHES, _PASSES, _DIMENSIONS = 24, 4, 2, 40
@@ -108,7 +109,7 @@ def every_unit_of_a_batch_has_noise_of_its_own(_rng: np.random.Generator) -> Non
 def units_take_part_once_in_a_pass(_rng: np.random.Generator) -> None:
     """R41: also where a crash loses draws: a batch that may have been drawn is never drawn again."""
     part = np.zeros(_UNITS, dtype=int)
-    account = _Forgetful(10**18)
+    account = Forgetful(10**18)
     mechanism = _mechanism(_BATCHES)
     block = mechanism.block()
 
@@ -140,13 +141,6 @@ class _Counted(NoiseSource):  # type: ignore[misc]
     def directions(self, means: NDArray[np.float64], kappa: float) -> NDArray[np.float64]:
         self.rows += len(means)
         return super().directions(means, kappa)
-
-
-class _Forgetful(MemoryAccount):  # type: ignore[misc]
-    """The worker dies after every draw."""
-
-    def store(self, step: int, noisy: NDArray[np.int64]) -> None:
-        raise ConnectionError
 
 
 def _mechanism(batches: int) -> VonMisesFisherSum:

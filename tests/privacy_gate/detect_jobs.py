@@ -1,11 +1,7 @@
 """Detectors on whole jobs: what leaves one, what stays on the disk, and how finely it can be watched."""
 
 import math
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -16,8 +12,6 @@ from datalens_service.data.dataset import Dataset, Split
 from datalens_service.jobs import execute, job_watch
 from datalens_service.mechanisms import Mechanism
 from datalens_service.phases import Phase
-from datalens_service.store.charge_log import ChargeLog
-from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import events, leases
 from datalens_service.store.jobs.jobs import JobState
@@ -25,7 +19,7 @@ from deployments.deployment import MOMENTS, QUICK, Deployment, lamps
 from worlds import freeze
 
 from .alarm import expect
-from .detect_ledger import migrated
+from .detect_ledger import deployment
 
 FINEST_SECONDS = 10.0
 """Whoever looks at a job all the time sees its progress no more often (docs/privacy.md, "Times")."""
@@ -58,7 +52,7 @@ def worlds() -> tuple[Dataset, Dataset]:
 def a_job_that_failed_leaves_no_private_file(_rng: np.random.Generator) -> None:
     """S3: records, checkpoints and teachers on a disk end with their job, however it ends."""
     broken = mock.patch.object(execute, "run", side_effect=RuntimeError("of a test"))
-    with _deployment() as local, broken, mock.patch.object(execute, "log"):
+    with deployment() as local, broken, mock.patch.object(execute, "log"):
         job = local.submit(QUICK, local.upload(lamps()))
         ended = _execute(local, job.id)
         expect(ended.state is JobState.FAILED, "a job whose work raises has failed")
@@ -68,7 +62,7 @@ def a_job_that_failed_leaves_no_private_file(_rng: np.random.Generator) -> None:
 def progress_is_published_coarsely(_rng: np.random.Generator) -> None:
     """S3: within a phase, steps on private records cannot be timed by whoever looks all the time."""
     moments: list[float] = []
-    with _deployment() as local:
+    with deployment() as local:
         lease = local.claim(local.submit(QUICK, local.upload(lamps())))
         clock = mock.Mock(wraps=time)
         with mock.patch.object(job_watch, "time", clock):
@@ -92,7 +86,8 @@ def _left_behind(request: dict[str, Any], dataset: Dataset) -> Left:
         exact = draw(self, *arguments)
         return np.rint(np.random.default_rng(3).normal(0, self.noise_stddev, exact.shape)).astype(np.int64)
 
-    with pytest.MonkeyPatch.context() as patch, _deployment(patch) as local:
+    with pytest.MonkeyPatch.context() as patch, deployment() as local:
+        freeze(patch)
         patch.setattr(Mechanism, "_charge_and_draw", same)
         # How far a job is between two phases is told by a clock that nobody stops.
         patch.setattr(job_watch, "PROGRESS_SECONDS", math.inf)
@@ -109,17 +104,3 @@ def _execute(local: Deployment, job_id: str) -> Any:
     lease = leases.claim(local.database, job_id, "test", 600)
     assert lease is not None
     return execute.execute(local.database, ArtifactStore(local.database, local.folder), local.settings, lease)
-
-
-@contextmanager
-def _deployment(patch: pytest.MonkeyPatch | None = None) -> Iterator[Deployment]:
-    with tempfile.TemporaryDirectory(prefix="gate") as name:
-        folder = Path(name)
-        (folder / "datalens.db").write_bytes(migrated())
-        if patch is not None:
-            freeze(patch)
-        database = Database(f"sqlite:///{folder / 'datalens.db'}", ChargeLog(folder / "ledger.log"))
-        try:
-            yield Deployment(database, folder)
-        finally:
-            database.dispose()

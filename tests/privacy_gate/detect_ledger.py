@@ -20,6 +20,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.recovery import check_against_log
+from deployments.deployment import Deployment
 from store.books import (
     by_hand,
     charge_until_refused,
@@ -257,6 +258,13 @@ def _database() -> Generator[Database]:
             yield database
         finally:
             database.dispose()
+
+
+@contextmanager
+def deployment() -> Generator[Deployment]:
+    """A deployment of its own, with such a database."""
+    with _database() as database:
+        yield Deployment(database, database.log.path.parent)
 
 
 @functools.cache

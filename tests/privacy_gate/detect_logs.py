@@ -5,7 +5,6 @@ import io
 import logging
 import tempfile
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,12 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.store.charge_log import ChargeLog
-from datalens_service.store.database import Database
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, Deployment
 from workers.run_job import run_job
 
 from .alarm import expect
-from .detect_ledger import migrated
+from .detect_ledger import deployment
 from .log_lines import check, parsed
 
 _UNITS, _SIDE = 60, 8
@@ -37,17 +34,10 @@ def logs_say_nothing_of_records(rng: np.random.Generator) -> None:
 
 def _log_of_a_job(dataset: Dataset) -> list[dict[str, Any]]:
     """All that the process of a job prints, from its claim to its end."""
-    with tempfile.TemporaryDirectory(prefix="gate") as name:
-        folder = Path(name)
-        (folder / "datalens.db").write_bytes(migrated())
-        database = Database(f"sqlite:///{folder / 'datalens.db'}", ChargeLog(folder / "ledger.log"))
-        local = Deployment(database, folder)
-        try:
-            job = local.submit(QUICK, local.upload(dataset))
-            lines = _printed(local, job.id)
-            expect(local.job(job).state is JobState.SUCCEEDED, "a job with a log succeeds")
-        finally:
-            database.dispose()
+    with deployment() as local:
+        job = local.submit(QUICK, local.upload(dataset))
+        lines = _printed(local, job.id)
+        expect(local.job(job).state is JobState.SUCCEEDED, "a job with a log succeeds")
     expect(lines, "a job logs something")
     return lines
 

@@ -26,7 +26,7 @@ from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.partitioned_passes import Block
-from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.privacy.randomness import Booleans, NoiseSource
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
@@ -68,12 +68,12 @@ METHODS: tuple[AnyMethod, ...] = (
 )  # fmt: skip
 
 
-class Diary(MemoryAccount):
+class Diary(MemoryAccount):  # type: ignore[misc]
     """An account that notes the order of things."""
 
-    def __init__(self, limit_units: int) -> None:
+    def __init__(self, limit_units: int, events: list[str] | None = None) -> None:
         super().__init__(limit_units)
-        self.events: list[str] = []
+        self.events = [] if events is None else events
 
     def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
         super().charge(step, label, units, slack)
@@ -89,20 +89,32 @@ class Diary(MemoryAccount):
         self.events.append("store")
 
 
-class NotedNoise(NoiseSource):  # type: ignore[misc]
-    """Real noise that notes when it was drawn."""
+class Forgetful(MemoryAccount):  # type: ignore[misc]
+    """The worker dies between the draw and its record."""
 
-    def __init__(self, diary: Diary) -> None:
-        self._diary = diary
+    def store(self, step: int, noisy: np.ndarray) -> None:
+        raise ConnectionError
+
+
+class NotedNoise(NoiseSource):  # type: ignore[misc]
+    """Real coins and noise that note when they were drawn; coins may fall as named, and noise may be silent."""
+
+    def __init__(self, events: list[str], fall: Booleans | None = None, silent: bool = False) -> None:
+        self._events, self._fall, self._silent = events, fall, silent
+
+    def coins(self, count: int, numerator: int) -> Booleans:
+        self._events.append("coins")
+        return super().coins(count, numerator) if self._fall is None else self._fall
 
     def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> np.ndarray:
-        self._diary.events.append("draw")
-        return super().discrete_gaussian(shape, noise_stddev)
+        self._events.append("draw")
+        drawn: np.ndarray = super().discrete_gaussian(shape, noise_stddev)
+        return 0 * drawn if self._silent else drawn
 
     def directions(self, means: np.ndarray, kappa: float) -> np.ndarray:
         # Drawn in several parts: noted once.
-        if self._diary.events[-1:] != ["draw"]:
-            self._diary.events.append("draw")
+        if self._events[-1:] != ["draw"]:
+            self._events.append("draw")
         return super().directions(means, kappa)
 
 
@@ -112,7 +124,7 @@ def releases_charge_then_draw_then_store(rng: np.random.Generator) -> None:
         data = case.make(rng)
         diary = Diary(case.mechanism.cost())
         released = case.mechanism.release(
-            lambda *_batch, data=data: data, step=0, account=diary, noise=NotedNoise(diary)
+            lambda *_batch, data=data: data, step=0, account=diary, noise=NotedNoise(diary.events)
         )
         expect(diary.events == ["charge", "draw", "store"], f"{case.name}: charge, then draw, then store, once each")
         stored = diary.replay(0)
@@ -121,7 +133,7 @@ def releases_charge_then_draw_then_store(rng: np.random.Generator) -> None:
         )
         poor = Diary(case.mechanism.cost() - 1)
         with refused(BudgetExceeded, f"{case.name}: a release that the budget does not cover is refused"):
-            case.mechanism.release(lambda *_batch, data=data: data, step=0, account=poor, noise=NotedNoise(poor))
+            case.mechanism.release(lambda *_batch, data=data: data, step=0, account=poor, noise=NotedNoise(poor.events))
         expect("draw" not in poor.events, f"{case.name}: a refused release draws nothing")
 
 
@@ -129,11 +141,11 @@ def stored_steps_are_replayed(rng: np.random.Generator) -> None:
     """R41: a resumed step repeats what was stored; it reads no record, draws nothing, charges nothing."""
     case = CASES[0]
     data, diary = case.make(rng), Diary(10**30)
-    first = case.mechanism.release(lambda *_batch: data, step=0, account=diary, noise=NotedNoise(diary))
-    again = case.mechanism.release(_forbidden, step=0, account=diary, noise=NotedNoise(diary))
+    first = case.mechanism.release(lambda *_batch: data, step=0, account=diary, noise=NotedNoise(diary.events))
+    again = case.mechanism.release(_forbidden, step=0, account=diary, noise=NotedNoise(diary.events))
     expect(np.array_equal(first, again), "a stored step is handed out again as it was")
     expect(diary.events == ["charge", "draw", "store"], "a replayed step is neither drawn nor charged again")
-    case.mechanism.release(lambda *_batch: data, step=1, account=diary, noise=NotedNoise(diary))
+    case.mechanism.release(lambda *_batch: data, step=1, account=diary, noise=NotedNoise(diary.events))
     expect(diary.charged_units == 2 * case.mechanism.cost(), "every new step is charged, also after a resume")
 
 

@@ -20,7 +20,7 @@ from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
 from datalens_service.privacy.poisson_sampling import PoissonSampling, choose_numerator
-from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import Integers, NoiseSource, TrainingRandomness
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
@@ -30,6 +30,7 @@ from store.books import DELTA, EPSILON, claimed, new_dataset, new_job, read_acco
 
 from .alarm import expect, refused
 from .detect_ledger import _database
+from .detect_release import Diary, Forgetful, NotedNoise
 
 _UNITS, _SIDE, _STEPS = 8, 6, 250
 _METHOD = DpSgd(
@@ -79,17 +80,17 @@ def coins_fall_after_the_charge(_rng: np.random.Generator) -> None:
     """R40: charge, coins, noise, store; a refused charge draws no coin, and an empty batch all the same its noise."""
     events: list[str] = []
     training_run, plan = _started(events=events)
-    training_run.step(0, _Diary(plan.cost(), events), _Noted(events))
+    training_run.step(0, Diary(plan.cost(), events), NotedNoise(events))
     expect(events == ["charge", "coins", "sum", "draw", "store"], "charge, coins, noise, store: in this order")
     poor: list[str] = []
     training_run, _ = _started(events=poor)
     with refused(BudgetExceeded, "a block that the budget does not cover is refused"):
-        training_run.step(0, _Diary(plan.cost() - 1, poor), _Noted(poor))
+        training_run.step(0, Diary(plan.cost() - 1, poor), NotedNoise(poor))
     expect(not poor, "a refused block draws no coin and reads no record")
     none: list[str] = []
     training_run, _ = _started(events=none)
-    account = _Diary(plan.cost(), none)
-    training_run.step(0, account, _Noted(none, fall=np.zeros(_UNITS, dtype=bool)))
+    account = Diary(plan.cost(), none)
+    training_run.step(0, account, NotedNoise(none, fall=np.zeros(_UNITS, dtype=bool)))
     noise = account.replay(0)
     expect(noise is not None and np.abs(noise).max() > 1000, "an empty batch gets its noise")
 
@@ -124,7 +125,7 @@ def sums_are_divided_by_the_expected_batch(_rng: np.random.Generator) -> None:
         training_run, plan = _started(alike=True)
         before = _flat(training_run)
         fall = np.arange(_UNITS) < count
-        training_run.step(0, MemoryAccount(plan.cost()), _Noted([], fall=fall, silent=True))
+        training_run.step(0, MemoryAccount(plan.cost()), NotedNoise([], fall=fall, silent=True))
         steps.append(_flat(training_run) - before)
     expect(torch.allclose(3 * steps[0], steps[1], rtol=1e-3, atol=1e-5), "three units move weights three times as far")
 
@@ -182,47 +183,6 @@ def sums_stay_until_the_state_is_durable(_rng: np.random.Generator) -> None:
         expect(account.latest() is None, "and a state that was not written is none")
 
 
-class _Forgetful(MemoryAccount):  # type: ignore[misc]
-    """The worker dies between the draw and its record."""
-
-    def store(self, step: int, noisy: Integers) -> None:
-        raise ConnectionError
-
-
-class _Diary(MemoryAccount):  # type: ignore[misc]
-    """An account that notes the order of things."""
-
-    def __init__(self, limit_units: int, events: list[str]) -> None:
-        super().__init__(limit_units)
-        self._events = events
-
-    def charge_draw(self, step: int, label: str, block: PoissonSampling) -> int:
-        drawn: int = super().charge_draw(step, label, block)
-        self._events.append("charge")
-        return drawn
-
-    def store(self, step: int, noisy: Integers) -> None:
-        super().store(step, noisy)
-        self._events.append("store")
-
-
-class _Noted(NoiseSource):  # type: ignore[misc]
-    """Coins and noise that note when they were drawn; coins may fall as named, and noise may be silent."""
-
-    def __init__(self, events: list[str], fall: Booleans | None = None, silent: bool = False) -> None:
-        self._events, self._fall, self._silent = events, fall, silent
-
-    def coins(self, count: int, numerator: int) -> Booleans:
-        self._events.append("coins")
-        return super().coins(count, numerator) if self._fall is None else self._fall
-
-    def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> Integers:
-        self._events.append("draw")
-        if self._silent:
-            return np.zeros(shape, dtype=np.int64)
-        return super().discrete_gaussian(shape, noise_stddev)
-
-
 def _started(alike: bool = False, events: list[str] | None = None) -> tuple[DpSgdRun, Plan]:
     """A run on eight units, all alike or each with an image of its own; gradients that are asked for are noted."""
     images = np.zeros((_UNITS, _SIDE, _SIDE, 1), dtype=np.uint8)
@@ -258,7 +218,7 @@ def _batches_of_a_lost_step() -> list[list[int]]:
     """As often as the block pays for, the worker dies after the draw."""
     training_run, plan = _started()
     (release,) = plan.releases
-    account, batches = _Forgetful(plan.cost()), list[list[int]]()
+    account, batches = Forgetful(plan.cost()), list[list[int]]()
     with _exact_sum_noted(batches):
         for _ in range(release.mechanism.block().draws):
             with contextlib.suppress(ConnectionError):

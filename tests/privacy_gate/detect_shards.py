@@ -1,6 +1,7 @@
 """Detectors on partition and isolation: one unit moves one shard, one shard moves one teacher."""
 
 import itertools
+from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -23,6 +24,14 @@ _UNITS, _SHARDS, _CLASSES = 400, 24, 4
 _TEACHERS, _RECORDS, _SIDE, _STEPS = 7, 42, 6, 3
 
 Contents = list[tuple[int, ...]]
+
+
+class Held(NamedTuple):
+    """Records, and which rows each shard has."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    shards: list[NDArray[np.int64]]
 
 
 def units_are_dealt_once(rng: np.random.Generator) -> None:
@@ -80,10 +89,10 @@ def teachers_do_not_see_each_other(rng: np.random.Generator) -> None:
     images = rng.integers(0, 256, (_RECORDS, _SIDE, _SIDE, 1)).astype(np.uint8)
     labels = rng.integers(0, _CLASSES, _RECORDS)
     owners = rng.permutation(np.arange(_RECORDS) % _TEACHERS)
-    shards = partition.members(owners, _TEACHERS)
-    before = _trained(images, labels, shards)
+    held = Held(images, labels, partition.members(owners, _TEACHERS))
+    before = _trained(held)
     for teacher, change in itertools.product(range(_TEACHERS), (_other_image, _other_label, _emptied)):
-        after = _trained(*change(images, labels, shards, int(rng.choice(np.flatnonzero(owners == teacher)))))
+        after = _trained(change(held, int(rng.choice(np.flatnonzero(owners == teacher)))))
         moved = {number: _what_moved(before, after, number) for number in range(_TEACHERS)}
         expect(moved.pop(teacher), "the check sees the teacher whose record changed")
         said = sorted({name for names in moved.values() for name in names})
@@ -94,7 +103,8 @@ def teachers_without_records_say_nothing(rng: np.random.Generator) -> None:
     """An empty shard votes zero, so that emptying the last record of a shard is covered as well."""
     images = rng.integers(0, 256, (_RECORDS, _SIDE, _SIDE, 1)).astype(np.uint8)
     owners = np.arange(_RECORDS) % (_TEACHERS - 1)
-    trained = _trained(images, np.zeros(_RECORDS, dtype=np.int64), partition.members(owners, _TEACHERS))
+    held = Held(images, np.zeros(_RECORDS, dtype=np.int64), partition.members(owners, _TEACHERS))
+    trained = _trained(held)
     expect(not trained["gradients"][-1].any(), "a teacher without records has gradient zero")
 
 
@@ -142,10 +152,10 @@ class _TwoPerBlock(TeacherEnsemble):
         return 2
 
 
-def _trained(images: np.ndarray, labels: np.ndarray, shards: list[NDArray[np.int64]]) -> dict[str, np.ndarray]:
+def _trained(held: Held) -> dict[str, np.ndarray]:
     """Parameters, moments and gradients of all teachers after some steps; teachers first."""
     schema = Schema(channels=1, height=_SIDE, width=_SIDE, class_names=("a", "b", "c", "d"), num_units=_RECORDS)
-    sampler = ShardSampler(images, labels, shards, batch_size=4, seed=1)
+    sampler = ShardSampler(*held, batch_size=4, seed=1)
     network = Dense(schema, hidden=4)
     teachers = _TwoPerBlock(network, _TEACHERS, schema, "cpu", seed=2, active=sampler.active)
     synthetic = torch.rand(5, schema.dimensions, generator=torch.Generator().manual_seed(3))
@@ -161,26 +171,20 @@ def _what_moved(before: dict[str, np.ndarray], after: dict[str, np.ndarray], tea
     return [name for name in before if before[name][teacher].tobytes() != after[name][teacher].tobytes()]
 
 
-def _other_image(
-    images: np.ndarray, labels: np.ndarray, shards: list[NDArray[np.int64]], row: int
-) -> tuple[np.ndarray, np.ndarray, list[NDArray[np.int64]]]:
-    images = images.copy()
+def _other_image(held: Held, row: int) -> Held:
+    images = held.images.copy()
     images[row] = 255 - images[row]
-    return images, labels, shards
+    return held._replace(images=images)
 
 
-def _other_label(
-    images: np.ndarray, labels: np.ndarray, shards: list[NDArray[np.int64]], row: int
-) -> tuple[np.ndarray, np.ndarray, list[NDArray[np.int64]]]:
-    labels = labels.copy()
+def _other_label(held: Held, row: int) -> Held:
+    labels = held.labels.copy()
     labels[row] = (labels[row] + 1) % _CLASSES
-    return images, labels, shards
+    return held._replace(labels=labels)
 
 
-def _emptied(
-    images: np.ndarray, labels: np.ndarray, shards: list[NDArray[np.int64]], row: int
-) -> tuple[np.ndarray, np.ndarray, list[NDArray[np.int64]]]:
-    return images, labels, [shard[shard != row] for shard in shards]
+def _emptied(held: Held, row: int) -> Held:
+    return held._replace(shards=[shard[shard != row] for shard in held.shards])
 
 
 def _contents(key: bytes, units: NDArray[np.int64], labels: NDArray[np.int64] | None) -> Contents:
