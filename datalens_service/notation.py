@@ -11,17 +11,20 @@ from typing import Any, Final, NoReturn
 
 Path = tuple[str | int, ...]
 
+NUL: Final = "\0"
+"""In no text: databases end one there, or refuse it."""
+
 _DECIMAL: Final = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WHOLE: Final = re.compile(r"-?[0-9]+")
 _FLAGS: Final = {"true": True, "false": False}
 
 
 class RefusedMember(ValueError):
-    """A part of a JSON document that two readers could understand differently.
+    """A part of a JSON document that two readers could understand differently, or that no database keeps.
 
     Args:
         path: Where it stands: names of members and numbers of elements.
-        code: `duplicate_member` or `finite_number`.
+        code: `duplicate_member`, `finite_number` or `nul_character`.
     """
 
     def __init__(self, path: Path, code: str, sentence: str) -> None:
@@ -64,10 +67,10 @@ def flag(text: str) -> bool:
 
 
 def json_value(content: str | bytes) -> Any:
-    """A JSON document in which every member occurs once and every number is finite.
+    """A JSON document in which every member occurs once, every number is finite, and no text has the character NUL.
 
     Raises:
-        RefusedMember: A member occurs twice in its object, or a number is not finite.
+        RefusedMember: A member occurs twice in its object, a number is not finite, or a text has a NUL.
         ValueError: Not JSON.
         RecursionError: Nested too deeply.
     """
@@ -85,6 +88,8 @@ def _checked(value: Any, path: Path) -> Any:
         return [_checked(item, (*path, index)) for index, item in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
         _refuse(path, "finite_number", "Must be a finite number.")
+    if isinstance(value, str) and NUL in value:
+        _refuse(path, "nul_character", "Must not have the character NUL.")
     return value
 
 
@@ -93,6 +98,7 @@ def _object(members: _Members, path: Path) -> dict[str, Any]:
     for name, value in members:
         if name in made:
             _refuse((*path, name), "duplicate_member", "Occurs twice in its object; send it once.")
+        _checked(name, path)
         made[name] = _checked(value, (*path, name))
     return made
 

@@ -3,13 +3,31 @@
 An int counts as a float, as JSON has one kind of number; 1.0 does not count as an int.
 """
 
-from typing import Annotated
+from datetime import UTC, datetime
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+
+
+def _check_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("It must consist of printable characters.")
+    return text
+
+
+def _to_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("Must lie within the years 1 to 9999 in UTC.") from None
+
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Integer = Annotated[int, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
+Moment = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+PRINTABLE: Final = AfterValidator(_check_printable)
+"""Of a text that is shown in one line."""
 
 
 class Strict(BaseModel):

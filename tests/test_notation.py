@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from datalens_service.notation import RefusedMember, decimal_number, flag, json_value, whole_number
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+CHARACTERS = st.characters(codec="utf-8", exclude_characters="\0")
+TEXTS = st.text(CHARACTERS)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
 DOCUMENTS = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=20
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4), max_leaves=20
 )
 LAX = [
     "1_0",
@@ -85,7 +87,12 @@ def test_a_document_without_doubt_is_read_as_ever(document: Any) -> None:
     assert json_value(text.encode()) == json.loads(text)
 
 
-@given(st.lists(st.text(max_size=3) | st.integers(0, 3), max_size=6), st.text(max_size=5), DOCUMENTS, DOCUMENTS)
+@given(
+    st.lists(st.text(CHARACTERS, max_size=3) | st.integers(0, 3), max_size=6),
+    st.text(CHARACTERS, max_size=5),
+    DOCUMENTS,
+    DOCUMENTS,
+)
 def test_a_member_that_occurs_twice_is_named_however_deep(
     path: list[str | int], name: str, first: Any, second: Any
 ) -> None:
@@ -96,6 +103,15 @@ def test_a_member_that_occurs_twice_is_named_however_deep(
     with pytest.raises(RefusedMember) as refused:
         json_value(text)
     assert (refused.value.path, refused.value.code) == ((*path, name), "duplicate_member")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"), [(r'{"a": ["x", "y\u0000"]}', ("a", 1)), (r'{"a": {"\u0000b": 1}}', ("a",)), (r'"\u0000"', ())]
+)
+def test_a_text_that_no_database_keeps_is_named(text: str, path: tuple[str | int, ...]) -> None:
+    with pytest.raises(RefusedMember) as refused:
+        json_value(text)
+    assert (refused.value.path, refused.value.code) == (path, "nul_character")
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 
 from datalens_service.gateways.openid_provider import CALLBACK
-from datalens_service.notation import RefusedMember, decimal_number, flag, json_value, whole_number
+from datalens_service.notation import NUL, RefusedMember, decimal_number, flag, json_value, whole_number
 
 _READERS: Final[dict[Any, Callable[[str], Any]]] = {float: decimal_number, int: whole_number, bool: flag}
 
@@ -25,7 +25,7 @@ def no_json() -> RequestValidationError:
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses a JSON body in which a member occurs twice or a number is not finite."""
+    """A route that refuses a JSON body in which a member occurs twice, or a value is none that can be kept."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, reading its body strictly."""
@@ -54,7 +54,7 @@ def parsed(content: bytes) -> Any:
     """The value of a JSON body.
 
     Raises:
-        RequestValidationError: A member occurs twice, or a number is not finite; it names the place.
+        RequestValidationError: A member occurs twice, or a value is none that can be kept; it names the place.
         ValueError: Not JSON.
         RecursionError: Nested too deeply.
     """
@@ -120,8 +120,14 @@ _TAKE_OTHERS: Final = frozenset({CALLBACK})
 
 
 async def refuse_unknown(request: Request) -> None:
-    """A dependency of the whole application, so that no operation can be without it."""
+    """A dependency of the whole application, so that no operation can be without it.
+
+    Raises:
+        RequestValidationError: A query parameter is not known here, or has a character that no database takes.
+    """
     route = request.scope["route"]
+    if bad := [name for name, value in request.query_params.multi_items() if NUL in value]:
+        raise RequestValidationError([{"type": "nul_character", "loc": ("query", name), "msg": ""} for name in bad])
     if not request.query_params or route.path in _TAKE_OTHERS:
         return
     known = list_parameters(route)

@@ -39,6 +39,7 @@ _SENTENCES: Final[dict[str, str]] = {
     "dict_type": "Must be a JSON object.",
     "list_type": "Must be a JSON array.",
     "duplicate_member": "Occurs twice in its object; send it once.",
+    "nul_character": "Must not have the character NUL.",
     "unknown_parameter": "There is no parameter of this name. {hint}",
 }
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Header, Query, Response, status
-from pydantic import AwareDatetime
 
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from api.http.strictness import StrictRoute
@@ -25,6 +24,7 @@ from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.jobs import jobs, pausing
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.strict import Moment
 
 RETRY_AFTER_SECONDS: Final = 2
 
@@ -92,8 +92,8 @@ def list_jobs(
     search: Annotated[
         str | None, Query(max_length=200, description="Only jobs with this in their name, or as a tag.")
     ] = None,
-    created_after: Annotated[AwareDatetime | None, Query(description="Only jobs created then or later.")] = None,
-    created_before: Annotated[AwareDatetime | None, Query(description="Only jobs created before.")] = None,
+    created_after: Annotated[Moment | None, Query(description="Only jobs created then or later.")] = None,
+    created_before: Annotated[Moment | None, Query(description="Only jobs created before.")] = None,
 ) -> Page[JobRead]:
     """Jobs of all datasets, or those that the filters leave."""
     which = JobFilter(key.tenant_id, dataset_id, state, method, search, created_after, created_before)

@@ -1,16 +1,17 @@
 """API keys, the audit journal and usage, as requests and answers."""
 
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import AwareDatetime, BaseModel, Field, StringConstraints, field_validator
+from pydantic import BaseModel, Field
 
 from api.schemas.common import NumberedPage, listed
 from datalens_service.copies import copied
+from datalens_service.services.dataset_declaration import Label
 from datalens_service.store.access.access_log import AuditEntry
 from datalens_service.store.access.keys import ApiKey, KeyRequest
 from datalens_service.store.access.roles import Role, Scope
-from datalens_service.strict import Integer, Strict
+from datalens_service.strict import Integer, Moment, Strict
 
 ROLES = {
     Role.OWNER: "whose records they are; may do everything",
@@ -22,25 +23,16 @@ ROLES = {
 class KeyCreate(Strict):
     """A new key."""
 
-    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] = Field(
-        description="Whose key it is."
-    )
+    name: Label = Field(description="Whose key it is.")
     role: Role = Field(description=listed(ROLES))
     scopes: list[Scope] | None = Field(
         default=None, min_length=1, max_length=len(Scope), description="Fewer than the role holds; left out, all."
     )
-    expires_at: AwareDatetime | None = Field(default=None, description="When it becomes useless; left out, never.")
+    expires_at: Moment | None = Field(default=None, description="When it becomes useless; left out, never.")
     requests_per_minute: Integer | None = Field(
         default=None, ge=1, le=1_000_000, description="Left out, the service's."
     )
     concurrent_requests: Integer | None = Field(default=None, ge=1, le=10_000, description="Left out, the service's.")
-
-    @field_validator("name")
-    @classmethod
-    def _can_be_shown(cls, name: str) -> str:
-        if not name.isprintable():
-            raise ValueError("The name must consist of printable characters.")
-        return name
 
     def for_tenant(self, tenant_id: str) -> KeyRequest:
         """What the store is asked for."""

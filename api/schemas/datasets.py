@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from api.schemas.common import DatasetRead, NumberedPage
@@ -19,7 +19,7 @@ from datalens_service.store.datasets.upload_sessions import PartialUpload
 from datalens_service.store.datasets.validations import Joined, Validation
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountSummary
-from datalens_service.strict import Number, Strict
+from datalens_service.strict import PRINTABLE, Number, Strict
 from datalens_service.voices import spoken
 
 OWNER_ONLY: Final = "Private: depends on the records beyond what is declared public. Not to be passed on."
@@ -161,7 +161,7 @@ _KEPT: Final = [
 ]
 
 
-Printable = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10, max_length=1000)]
+Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10, max_length=1000), PRINTABLE]
 
 
 class EntryPage(NumberedPage[Entry]):
@@ -172,11 +172,4 @@ class RaiseRequest(Strict):
     """A larger lifetime budget, and why."""
 
     epsilon: Number = Field(gt=0, le=100, description="ε of the whole lifetime from now on, above the present one.")
-    reason: Printable = Field(description="Why, and who agreed: for whoever reads the audit journal.")
-
-    @field_validator("reason")
-    @classmethod
-    def _can_be_shown(cls, reason: str) -> str:
-        if not reason.isprintable():
-            raise ValueError("The reason must consist of printable characters.")
-        return reason
+    reason: Reason = Field(description="Why, and who agreed: for whoever reads the audit journal.")

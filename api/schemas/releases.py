@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field
 
 from api.addresses import Link
 from datalens_service.copies import copied
+from datalens_service.services.dataset_declaration import Label
 from datalens_service.signatures import ALGORITHM, PublicKey
 from datalens_service.store.datasets.artifacts import Artifact, Audience
 from datalens_service.store.jobs.released_models import StoredModel
@@ -98,9 +99,7 @@ class GeneratorLinks(BaseModel):
 class GeneratorForm(Strict):
     """Fields of an import beside the file."""
 
-    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
-        default=None, description="For people; left out, it is the id."
-    )
+    name: Label | None = Field(default=None, description="For people; left out, it is the id.")
 
 
 class SigningKeyRead(BaseModel):

@@ -10,7 +10,7 @@ from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, NAME_P
 from datalens_service.data.readers.base import check_class_names
 from datalens_service.data.reading_choices import Column, Encoding, ReadingChoices
 from datalens_service.errors import InvalidDataset
-from datalens_service.strict import Flag, Integer, Number, Strict
+from datalens_service.strict import PRINTABLE, Flag, Integer, Number, Strict
 from datalens_service.voices import speak
 
 IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
@@ -19,7 +19,8 @@ IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
 _NOT_PREPARED: Final = "⟦prepare_fit⟧, ⟦prepare_colour⟧, ⟦prepare_window⟧ and ⟦prepare_frame⟧ need ⟦prepare_size⟧."
 
 
-Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+Label = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), PRINTABLE]
+Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), PRINTABLE]
 
 
 class BudgetForm(Strict):
@@ -53,7 +54,7 @@ class BudgetForm(Strict):
 class DatasetForm(BudgetForm):
     """Fields of an upload beside the file."""
 
-    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
+    name: Label | None = Field(
         default=None, description="For people, printable; left out, it is the name of the file, or else the id."
     )
     class_names: tuple[str, ...] | None = Field(
@@ -230,13 +231,6 @@ class DatasetForm(BudgetForm):
         if low >= high:
             raise ValueError(speak("The first value of ⟦prepare_window⟧ must be below its second."))
         return self
-
-    @field_validator("name", "public_license")
-    @classmethod
-    def _can_be_shown(cls, text: str | None) -> str | None:
-        if text is not None and not text.isprintable():
-            raise ValueError("It must consist of printable characters.")
-        return text
 
     @field_validator("class_names", mode="before")
     @classmethod
