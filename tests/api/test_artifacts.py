@@ -56,19 +56,6 @@ def test_every_file_and_address_says_for_whom_it_is(client: TestClient, job_id: 
     assert (address["audience"], claims["audience"]) == ("anyone", "anyone")
 
 
-def test_parts_and_conditions(client: TestClient, job_id: str) -> None:
-    url = f"/v1/jobs/{job_id}/artifacts/{NAME}"
-    whole = client.get(url)
-    part = client.get(url, headers={"Range": "bytes=8-15"})
-    assert (part.status_code, part.content) == (206, whole.content[8:16])
-    fresh = client.get(url, headers={"Range": "bytes=8-15", "If-Range": whole.headers["ETag"]})
-    assert fresh.status_code == 206
-    stale = client.get(url, headers={"Range": "bytes=8-15", "If-Range": '"other"'})
-    assert (stale.status_code, stale.content) == (200, whole.content)
-    assert client.get(url, headers={"If-None-Match": whole.headers["ETag"]}).status_code == 304
-    assert client.get(url, headers={"Range": "bytes=999999999-"}).status_code == 416
-
-
 def test_a_signed_address_needs_no_key_and_is_noted(client: TestClient, job_id: str) -> None:
     reply = signed(client, job_id, expires_in=60)
     assert reply.status_code == 201

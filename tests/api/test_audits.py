@@ -18,7 +18,7 @@ from datalens_service.errors import BudgetExceeded
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.privacy.accounting import mu_of_units
-from datalens_service.store.access import keys, tenants, webhooks
+from datalens_service.store.access import webhooks
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.jobs import audits, jobs, leases
@@ -315,42 +315,6 @@ def test_an_audit_cannot_charge_the_account(client: TestClient, services: Servic
     lease = taken(services)
     with pytest.raises(BudgetExceeded):
         JobAccount(services.database, lease.job_id, lease.token).charge(0, "sum", 1)
-
-
-def test_nobody_but_the_owner_sees_or_starts_audits(client: TestClient, services: Services, digits_id: str) -> None:
-    audit_id = with_canary(services, digits_id, None)
-    other = tenants.create(services.database, "other")
-    _, foreign = keys.create(services.database, KeyRequest("foreign", tenant_id=other.id))
-    _, operator = keys.create(services.database, KeyRequest("operator", role=Role.OPERATOR))
-    for plain, status in ((foreign, 404), (operator, 403)):
-        headers = {"Authorization": f"Bearer {plain}"}
-        replies = [
-            client.get(f"/v1/audits/{audit_id}", headers=headers),
-            client.post(f"/v1/audits/{audit_id}:cancel", headers=headers),
-            client.post("/v1/audits", json=rehearsal(digits_id), headers=headers),
-            client.post("/v1/audits", json=unprotected(digits_id), headers=headers),
-        ]
-        assert [reply.status_code for reply in replies] == [status] * 4
-        replies.append(client.get(f"/v1/audits/{audit_id}/picture", headers=headers))
-        assert replies[-1].status_code == status
-        assert not any(secret in reply.text for reply in replies for secret in SECRETS)
-    listed = client.get("/v1/audits", headers={"Authorization": f"Bearer {foreign}"})
-    assert listed.json()["items"] == []
-
-
-def test_the_job_of_another_tenant_does_not_exist_for_an_audit(
-    client: TestClient, services: Services, dataset_id: str
-) -> None:
-    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    other = tenants.create(services.database, "other")
-    _, foreign = keys.create(services.database, KeyRequest("foreign", tenant_id=other.id))
-    headers = {"Authorization": f"Bearer {foreign}"}
-    known, absent = (
-        client.post("/v1/audits", json={"target": {"kind": "released", "job_id": name}}, headers=headers)
-        for name in (job_id, "job_none")
-    )
-    assert known.status_code == absent.status_code == 404
-    assert known.json()["detail"] == absent.json()["detail"]
 
 
 def test_a_queued_audit_is_cancelled_at_once_and_a_running_one_between_steps(

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, arrays, claimed, journal, npz, released, report, send_images, training, zipped
-from PIL import Image
+from api_builders import CONFIRMED, arrays, claimed, journal, npz, released, report, send_images, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -21,7 +20,6 @@ from datalens_service.settings import Settings
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
-from tests.data.builders import encoded
 
 
 def test_upload_answers_with_the_public_part(client: TestClient) -> None:
@@ -70,18 +68,6 @@ def test_records_are_kept_as_they_came_and_the_upload_is_not(client: TestClient,
     assert list((services.settings.data_dir / "incoming").iterdir()) == []
 
 
-def test_zip_of_class_folders(client: TestClient) -> None:
-    places = [
-        f"{'test' if number > 3 else 'train'}/{'cat' if number % 2 else 'dog'}/{number}.png" for number in range(6)
-    ]
-    images = [encoded(Image.new("RGB", (8, 8), (number, 0, 0))) for number in range(6)]
-    reply = send_images(client, zipped(dict(zip(places, images, strict=True))), epsilon="1")
-    body = reply.json()
-    assert reply.status_code == 201, reply.text
-    assert (body["format"], body["has_test_split"], body["schema"]["channels"]) == ("image_folder", True, 3)
-    assert body["schema"]["class_names"] == ["cat", "dog"]
-
-
 def test_same_records_again_keep_their_budget(client: TestClient, dataset_id: str) -> None:
     refused = send_images(client, epsilon="20")
     assert (refused.status_code, refused.json()["code"]) == (409, "state-conflict")
@@ -91,27 +77,6 @@ def test_same_records_again_keep_their_budget(client: TestClient, dataset_id: st
     first = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
     assert first["epsilon_remaining"] < 8
     assert first["linked_datasets"] == [again["id"]]
-
-
-def test_journal_can_be_recomputed_from_the_answer(client: TestClient, dataset_id: str) -> None:
-    client.post("/v1/jobs", json=training(dataset_id))
-    account = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
-    entries = journal(client, dataset_id)
-    balance = follow(Entry.model_validate(entry) for entry in entries)
-    assert (balance.limit, balance.total_reserved) == (account["units"]["limit"], account["units"]["reserved"])
-    assert [entry["kind"] for entry in entries] == ["open", "reserve"]
-
-
-def test_deletion_removes_records_and_keeps_the_account(
-    client: TestClient, services: Services, dataset_id: str
-) -> None:
-    folder = Path(datasets.get(services.database, dataset_id).records_path)
-    assert folder.exists()
-    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 200
-    assert not folder.exists()
-    assert client.get(f"/v1/datasets/{dataset_id}").json()["state"] == "deleted"
-    assert client.get(f"/v1/datasets/{dataset_id}/privacy").status_code == 200
-    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 200
 
 
 def test_deletion_waits_for_jobs(client: TestClient, dataset_id: str) -> None:

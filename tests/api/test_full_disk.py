@@ -153,10 +153,6 @@ class Usage(NamedTuple):
     free: int
 
 
-def test_the_service_is_ready_while_there_is_room(client: TestClient) -> None:
-    assert client.get("/readyz").status_code == 200
-
-
 def test_a_full_disk_is_said_and_no_job_is_accepted_that_would_wait_for_it(
     client: TestClient, services: Services, dataset_id: str, disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,8 +100,3 @@ def test_what_is_no_generator_is_refused_and_leaves_nothing(client: TestClient, 
         assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), content
         assert client.get("/v1/generators").json()["items"] == []
         assert not list((services.settings.data_dir / "incoming").iterdir())
-
-
-def test_an_import_is_a_form_with_one_file(client: TestClient) -> None:
-    assert client.post("/v1/generators", json={}).status_code == 415
-    assert client.post("/v1/generators", files={"file": b"x"}, data={"card": "x"}).status_code == 422

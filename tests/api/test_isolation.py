@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from datalens_service.store.datasets.datasets import get as stored_dataset
 # Of paths, beside those that `tenants.OWNED` knows: names within an object that is looked at already.
 WITHIN = {"name": "generator.safetensors"}
 ABSENT = "x" * 32
+SPEC = {"method": {"name": "moments"}, "epsilon": 1}
 
 
 def described() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -32,13 +32,6 @@ def described() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 OPERATIONS = {operation["operationId"]: (method, path, operation) for method, path, operation in described()}
 NAMED = {name: found for name, found in OPERATIONS.items() if "{" in found[1]}
-
-
-@dataclass
-class House:
-    """A tenant with one of everything."""
-
-    ids: dict[str, str]
 
 
 def given(operation: dict[str, Any]) -> dict[str, Any]:
@@ -60,9 +53,9 @@ def call(client: TestClient, name: str, ids: dict[str, str]) -> Any:
 
 
 @pytest.fixture
-def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> House:
-    """Of the first tenant: a succeeded job with all that hangs on it."""
-    return House(one_of_everything(client, services, dataset_id, tmp_path))
+def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> dict[str, str]:
+    """Ids of the first tenant: a succeeded job with all that hangs on it."""
+    return one_of_everything(client, services, dataset_id, tmp_path)
 
 
 @pytest.fixture
@@ -80,10 +73,18 @@ def test_every_operation_has_a_rule_and_every_object_an_owner() -> None:
     assert parameters == set(tenants.OWNED) | set(WITHIN), "say in store/tables.py and tenants.py whose it is"
 
 
-def test_an_object_of_another_tenant_does_not_exist(stranger: TestClient, house: House) -> None:
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer dlk_wrong"}])
+def test_every_operation_needs_a_key(client: TestClient, headers: dict[str, str]) -> None:
+    nobody = TestClient(client.app, base_url="http://service", headers=headers)
+    for name in OPERATIONS:
+        reply = call(nobody, name, dict.fromkeys((*tenants.OWNED, *WITHIN), ABSENT))
+        assert (reply.status_code, reply.headers["WWW-Authenticate"]) == (401, "Bearer"), name
+
+
+def test_an_object_of_another_tenant_does_not_exist(stranger: TestClient, house: dict[str, str]) -> None:
     for name in NAMED:
-        foreign = call(stranger, name, house.ids)
-        absent = call(stranger, name, dict.fromkeys(house.ids, ABSENT))
+        foreign = call(stranger, name, house)
+        absent = call(stranger, name, dict.fromkeys(house, ABSENT))
         assert (foreign.status_code, absent.status_code) == (404, 404), name
         if NAMED[name][0] == "head":
             continue
@@ -92,56 +93,67 @@ def test_an_object_of_another_tenant_does_not_exist(stranger: TestClient, house:
         assert shown == expected, "the answer tells that the object exists"
 
 
-def test_lists_and_counts_hold_nothing_of_another_tenant(stranger: TestClient, house: House) -> None:
+def test_lists_and_counts_hold_nothing_of_another_tenant(stranger: TestClient, house: dict[str, str]) -> None:
     listing = [name for name in OPERATIONS if name not in NAMED and OPERATIONS[name][0] == "get"]
     assert len(listing) >= 7
     for name in listing:
         reply = call(stranger, name, {})
         assert reply.status_code == (403 if RULES[name].cross_tenant else 200), name
-        assert not any(identifier in reply.text for identifier in house.ids.values()), name
+        assert not any(identifier in reply.text for identifier in house.values()), name
     assert stranger.get("/v1/usage").json()["datasets"] == 0
-    assert stranger.get("/v1/jobs", params={"dataset_id": house.ids["dataset_id"]}).json()["items"] == []
+    assert stranger.get("/v1/jobs", params={"dataset_id": house["dataset_id"]}).json()["items"] == []
 
 
-def test_a_body_cannot_name_an_upload_of_another_tenant(stranger: TestClient, house: House) -> None:
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/datasets", {"upload_id": "{upload_id}", "epsilon": 1}),
+        ("/v1/datasets", {"upload_id": "{own}", "epsilon": 1, "shares_budget_with": "{dataset_id}"}),
+        ("/v1/plans", training("{dataset_id}")),
+        ("/v1/jobs", training("{dataset_id}")),
+        ("/v1/jobs/{own_job}:clone", {"dataset_id": "{dataset_id}"}),
+        ("/v1/audits", {"target": {"kind": "unprotected", "dataset_id": "{dataset_id}"}}),
+        ("/v1/audits", {"target": {"kind": "rehearsal", "dataset_id": "{dataset_id}", "spec": SPEC}}),
+        ("/v1/audits", {"target": {"kind": "released", "job_id": "{job_id}"}}),
+    ],
+)
+def test_a_body_cannot_name_an_object_of_another_tenant(
+    stranger: TestClient, house: dict[str, str], path: str, body: dict[str, Any]
+) -> None:
+    upload = stranger.post("/v1/uploads", headers={"Upload-Length": "8", "Tus-Resumable": "1.0.0"}).json()["id"]
+    job = stranger.post("/v1/jobs", json=training(send_images(stranger).json()["id"])).json()["id"]
+    own = {"own": upload, "own_job": job}
     foreign, absent = (
-        stranger.post("/v1/datasets", json={"upload_id": identifier, "epsilon": 1})
-        for identifier in (house.ids["upload_id"], ABSENT)
+        stranger.post(path.format_map(own), json=named(body, {**ids, **own}))
+        for ids in (house, dict.fromkeys(house, ABSENT))
     )
     assert foreign.status_code == absent.status_code == 404
     assert foreign.json()["detail"] == absent.json()["detail"]
 
 
+def named(body: dict[str, Any], ids: dict[str, str]) -> Any:
+    """A body with ids in the place of their names."""
+    text = json.dumps(body)
+    for name, identifier in ids.items():
+        text = text.replace(f"{{{name}}}", identifier)
+    return json.loads(text)
+
+
 PAGES = ("/datasets/{dataset_id}", "/datasets/{dataset_id}/new-job", "/jobs/{job_id}", "/jobs/{job_id}/report")
 
 
-def test_pages_show_nothing_of_another_tenant(client: TestClient, services: Services, house: House) -> None:
+def test_pages_show_nothing_of_another_tenant(client: TestClient, services: Services, house: dict[str, str]) -> None:
     other = tenants.create(services.database, "other")
     for role, expected in ((Role.OWNER, 404), (Role.CONSUMER, 403)):
         _, plain = keys.create(services.database, KeyRequest("stranger", tenant_id=other.id, role=role))
         browser = TestClient(client.app, base_url="http://service")
         assert browser.post("/sign-in", data={"key": plain}, follow_redirects=False).status_code == 303
         for path in PAGES:
-            assert browser.get(path.format_map(house.ids)).status_code == expected, path
+            assert browser.get(path.format_map(house)).status_code == expected, path
         for path in ("/", "/jobs", "/releases"):
             reply = browser.get(path)
             assert reply.status_code == (403 if (path, role) == ("/jobs", Role.CONSUMER) else 200)
-            assert not any(identifier in reply.text for identifier in house.ids.values())
-
-
-def test_a_body_cannot_name_a_data_set_of_another_tenant(stranger: TestClient, house: House) -> None:
-    for path in ["/v1/plans", "/v1/jobs"]:
-        foreign = stranger.post(path, json=training(house.ids["dataset_id"]))
-        absent = stranger.post(path, json=training(ABSENT))
-        assert foreign.status_code == absent.status_code == 404, path
-        assert foreign.json()["detail"] == absent.json()["detail"]
-
-
-def test_a_copy_of_an_own_job_cannot_go_to_a_data_set_of_another_tenant(stranger: TestClient, house: House) -> None:
-    mine = send_images(stranger).json()["id"]
-    job = stranger.post("/v1/jobs", json=training(mine)).json()
-    reply = stranger.post(job["links"]["clone"], json={"dataset_id": house.ids["dataset_id"]})
-    assert reply.status_code == 404
+            assert not any(identifier in reply.text for identifier in house.values())
 
 
 def test_the_same_records_in_two_houses_do_not_meet(
@@ -171,17 +183,17 @@ def test_tenants_do_not_meet_in_an_idempotency_key(stranger: TestClient, client:
     assert stranger.post("/v1/jobs", json=training(mine), headers=headers).json()["id"] == second.json()["id"]
 
 
-def test_a_role_reaches_its_operations_and_no_others(client: TestClient, house: House) -> None:
+def test_a_role_reaches_its_operations_and_no_others(client: TestClient, house: dict[str, str]) -> None:
     for role in [Role.OPERATOR, Role.CONSUMER]:
         narrow = another_caller(client, KeyRequest("narrow", role=role))
         for name in OPERATIONS:
-            refused = call(narrow, name, dict.fromkeys(house.ids, ABSENT)).status_code == 403
+            refused = call(narrow, name, dict.fromkeys(house, ABSENT)).status_code == 403
             assert refused == (RULES[name].scope not in SCOPES[role]), name
 
 
-def test_a_consumer_gets_what_is_releasable_and_nothing_else(client: TestClient, house: House) -> None:
+def test_a_consumer_gets_what_is_releasable_and_nothing_else(client: TestClient, house: dict[str, str]) -> None:
     partner = another_caller(client, KeyRequest("partner", role=Role.CONSUMER))
-    base = f"/v1/jobs/{house.ids['job_id']}"
+    base = f"/v1/jobs/{house['job_id']}"
     assert partner.get(f"{base}/synthetic", params={"format": "npz"}).status_code == 200
     assert partner.get(f"{base}/report", params={"audience": "releasable"}).status_code == 200
     assert partner.get(f"{base}/report").status_code == 403
@@ -197,12 +209,16 @@ def test_a_consumer_gets_what_is_releasable_and_nothing_else(client: TestClient,
         assert partner.get(item["url"]).status_code == 404
 
 
-def test_a_key_can_be_narrowed_below_its_role(client: TestClient) -> None:
+def test_a_key_can_be_narrowed_below_its_role(client: TestClient, house: dict[str, str]) -> None:
     narrow = another_caller(client, KeyRequest("looks", role=Role.OWNER, scopes=[Scope.JOBS_READ]))
     assert narrow.get("/v1/jobs").status_code == 200
     refused = narrow.get("/v1/datasets")
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
     assert "datasets:read" in refused.json()["detail"]
+    reader = another_caller(client, KeyRequest("reads", role=Role.OWNER, scopes=[Scope.REPORTS_READ]))
+    for path in ("/v1/audits", f"/v1/audits/{house['audit_id']}:cancel"):
+        request = {"target": {"kind": "released", "job_id": house["job_id"]}}
+        assert reader.post(path, json=request).status_code == 403, path
 
 
 def test_the_description_names_the_scope_of_every_operation() -> None:

@@ -88,11 +88,6 @@ def test_a_job_that_waits_says_what_is_in_the_way(client: TestClient, services: 
     assert client.get(f"/v1/jobs/{first['id']}").json()["waiting_reason"] is None
 
 
-def test_a_request_of_an_old_client_above_the_limit_works_unchanged(client: TestClient, dataset_id: str) -> None:
-    request = {"dataset_id": dataset_id, "spec": {"method": "moments", "epsilon": 1.0}}
-    assert client.post("/v1/jobs", json=request).status_code == 202
-
-
 def test_job_is_accepted_with_its_budget_reserved(client: TestClient, dataset_id: str) -> None:
     reply = client.post("/v1/jobs", json=training(dataset_id, seed=3))
     job = reply.json()
@@ -237,14 +232,6 @@ def test_list_is_newest_first(client: TestClient, dataset_id: str) -> None:
     rest = client.get("/v1/jobs", params={"after": page["next_cursor"]}).json()
     assert [item["id"] for item in page["items"] + rest["items"]] == ids[::-1]
     assert page["items"][0] == client.get(f"/v1/jobs/{ids[-1]}").json()
-
-
-@pytest.mark.parametrize("method", ["moments", {"name": "datalens", "num_teachers": 20, "top_k": 8, "steps": 3}])
-def test_every_method_can_be_planned_and_submitted(client: TestClient, dataset_id: str, method: object) -> None:
-    body = training(dataset_id, method=method)
-    plan = client.post("/v1/plans", json=body).json()
-    job = client.post("/v1/jobs", json=body).json()
-    assert job["cost"] == plan["cost"]
 
 
 def test_refusal_of_the_library_is_passed_on(client: TestClient, dataset_id: str) -> None:

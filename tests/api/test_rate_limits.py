@@ -24,7 +24,6 @@ from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from deployments.redis import Redis, redis_is_installed
-from ports import free_port
 
 # Counts until it is refused, once it is told to begin; prints how often it was not.
 PROCESS = """
@@ -190,14 +189,6 @@ def messages(capfd: pytest.CaptureFixture[str]) -> list[Any]:
     lines = [line for line in capfd.readouterr().err.splitlines() if "rate limits" in line]
     assert not any("secret" in line for line in lines)
     return [json.loads(line)["event"] for line in lines]
-
-
-@pytest.mark.usefixtures("now")
-def test_a_redis_that_is_away_delays_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = RateLimits(f"redis://127.0.0.1:{free_port()}/0", clock=lambda: 0.0)
-    attempts = count_attempts(limits, monkeypatch)
-    assert allowed(limits, 600) == 100
-    assert len(attempts) == 1
 
 
 @pytest.mark.usefixtures("now")

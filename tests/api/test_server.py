@@ -9,10 +9,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from api_builders import npz, succeed, training
+from api_builders import npz
 
 from api.uploads.receiver import incoming_folder
-from datalens_service.client import Client
 from datalens_service.settings import Settings
 from datalens_service.store.datasets import datasets
 from in_process_service import InProcessService
@@ -81,43 +80,6 @@ def test_hanging_up_leaves_nothing(service: Service, capfd: pytest.CaptureFixtur
     # The line is written last, when the file is gone.
     _until(lambda: logged.append(capfd.readouterr().err) or "".join(logged).endswith("\n"))
     assert [line["status"] for line in map(json.loads, "".join(logged).splitlines())] == [499]
-
-
-def test_body_without_a_length_is_cut_at_the_limit(service: Service) -> None:
-    """The server answers while the client still sends, so the client may see the answer or a closed connection."""
-
-    def pieces() -> Iterator[bytes]:
-        yield FORM
-        for _ in range(64):
-            yield bytes(2**16)
-
-    headers = {**service.headers, "Content-Type": "multipart/form-data; boundary=x"}
-    try:
-        reply = httpx2.post(f"{service.url}/v1/datasets", content=pieces(), headers=headers, timeout=PATIENCE)
-    except httpx2.TransportError:
-        pass
-    else:
-        assert (reply.status_code, reply.json()["code"]) == (413, "payload-too-large")
-    _until(lambda: not service.incoming())
-    assert datasets.list_datasets(service.services.database).items == ()
-
-
-def test_the_client_of_the_package_and_ranges(service: Service, tmp_path: Path) -> None:
-    upload = tmp_path / "records.npz"
-    upload.write_bytes(npz())
-    with Client(service.url, service.api_key) as client:
-        dataset = client.upload_dataset(upload, epsilon=5, name="ward", confirm_classes=True)
-        spec = training(dataset.id, synthetic_images=40)["spec"]
-        assert client.plan(dataset.id, spec).fits
-        job = client.submit(dataset.id, spec)
-        succeed(service.services, job.id, tmp_path)
-        assert client.wait(job).state == "succeeded"
-        whole = client.download_generator(job.id, tmp_path / "whole").read_bytes()
-    path = f"{service.url}/v1/jobs/{job.id}/generator"
-    ranges = [{**service.headers, "Range": part} for part in ("bytes=0-9", "bytes=10-")]
-    parts = [httpx2.get(path, headers=headers, timeout=PATIENCE) for headers in ranges]
-    assert [part.status_code for part in parts] == [206, 206]
-    assert b"".join(part.content for part in parts) == whole
 
 
 def test_requests_are_answered_while_an_upload_is_checked(
