@@ -31,8 +31,7 @@ from benchmarks.kept_results import print_result
 from datalens_service.audits.audit import AuditSettings, Train
 from datalens_service.audits.inversion import invert_gradients, observe_gradients, squared_errors
 from datalens_service.audits.inversion_figures import InversionSettings
-from datalens_service.audits.rehearsal import rehearse
-from datalens_service.audits.unprotected import train_unprotected
+from datalens_service.audits.targets import rehearse, train_unprotected
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms.von_mises_fisher import unit_directions
 from datalens_service.methods import DpSgd

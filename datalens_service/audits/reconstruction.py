@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from datalens_service.audits import unprotected
 from datalens_service.audits.audit import AuditResult, split_generator, take_units
 from datalens_service.audits.inversion_figures import (
     InversionFigures,
@@ -18,6 +17,7 @@ from datalens_service.audits.inversion_figures import (
     ReconstructionErrors,
     measure_errors,
 )
+from datalens_service.audits.targets import ARCHITECTURE
 from datalens_service.data.dataset import Dataset, Images, Schema
 from datalens_service.data.export.png import encode_private_png
 from datalens_service.errors import InvalidSpec
@@ -107,7 +107,7 @@ class _Search:
 
         self._chosen, self._method, self._plan, self._settings = chosen, method, plan, settings
         self._on_iteration = on_iteration
-        self._architecture = unprotected.ARCHITECTURE if method is None else method.architecture
+        self._architecture = ARCHITECTURE if method is None else method.architecture
         # The seed purpose of a run of dp_sgd: these are the weights of its first step.
         seed = TrainingRandomness(settings.seed).seed("classifier")
         self._network = build_network({"architecture": self._architecture}, chosen.schema, seed)

@@ -4,10 +4,8 @@ from dataclasses import dataclass, replace
 
 from datalens_service.audits.audit import AuditResult, AuditSettings, Train
 from datalens_service.audits.reconstruction import NO_MODEL, Reconstruction, invert_records
-from datalens_service.audits.rehearsal import rehearse
-from datalens_service.audits.released_model import attack_released_model
 from datalens_service.audits.request import AuditRequest, RehearsedMethod, ReleasedJob, UnprotectedNetwork
-from datalens_service.audits.unprotected import train_unprotected
+from datalens_service.audits.targets import attack_released_model, rehearse, train_unprotected
 from datalens_service.data.dataset import Dataset
 from datalens_service.methods import DpSgd, ExecutionOptions
 from datalens_service.models.classifiers.classifier import Classifier

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from datalens_service.audits.audit import FEWEST_UNITS
 from datalens_service.audits.reconstruction import check_invertible
-from datalens_service.audits.rehearsal import units_per_model
 from datalens_service.audits.request import (
     AuditRequest,
     RehearsedMethod,
@@ -13,6 +12,7 @@ from datalens_service.audits.request import (
     UnprotectedNetwork,
 )
 from datalens_service.audits.subgroups import check_groups
+from datalens_service.audits.targets import units_per_model
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.gateways.dispatch import Dispatcher

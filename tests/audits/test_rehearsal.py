@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from datalens_service.audits.audit import AuditSettings, take_units
-from datalens_service.audits.rehearsal import rehearse
+from datalens_service.audits.targets import rehearse
 from datalens_service.data.dataset import Dataset, Images, Labels, Split
 from datalens_service.errors import InvalidInput
 from datalens_service.privacy.accounting import mu_for_epsilon

@@ -10,8 +10,7 @@ from datalens_service.audits import audit
 from datalens_service.audits.attacks import MEMBERSHIP
 from datalens_service.audits.audit import AttackResult, AuditResult, AuditSettings
 from datalens_service.audits.membership import measure
-from datalens_service.audits.rehearsal import rehearse
-from datalens_service.audits.released_model import attack_released_model
+from datalens_service.audits.targets import attack_released_model, rehearse
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore

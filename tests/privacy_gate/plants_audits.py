@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from datalens_service.audits import rehearsal, released_model
+from datalens_service.audits import targets
 from datalens_service.audits.audit import take_units
 from datalens_service.jobs import packaging
 
@@ -21,14 +21,14 @@ def figures_of_attacks_are_on_the_card(card, report):
     return {**card(report), "attacks": [found.model_dump(mode="json") for found in report.attacks]}
 
 
-@replaces("references of a rehearsal that know candidates", "R54", rehearsal._Quarters, "reference")
+@replaces("references of a rehearsal that know candidates", "R54", targets._Quarters, "reference")
 def references_of_a_rehearsal_know_candidates(self):
     """References learn from a random part of all units."""
     units = np.unique(self._dataset.train.unit_ids)
     return take_units(self._dataset, self._rng.choice(units, self._size, replace=False))
 
 
-@replaces("references of an attack that know candidates", "R54", released_model._TrainAndTest, "reference")
+@replaces("references of an attack that know candidates", "R54", targets._TrainAndTest, "reference")
 def references_of_a_released_model_know_candidates(self):
     """The same for attacks on a model that was released."""
     units = np.unique(self._dataset.train.unit_ids)

@@ -135,7 +135,7 @@ def _rehearse(
     groups: dict[str, tuple[str, ...]],
 ) -> AuditResult:
     from datalens_service.audits.audit import AuditSettings
-    from datalens_service.audits.rehearsal import rehearse
+    from datalens_service.audits.targets import rehearse
     from datalens_service.privacy.accounting import mu_of_units
 
     chosen = AuditSettings(attacks=attacks, references=references, groups=groups, seed=spec.seed)
