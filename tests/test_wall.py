@@ -1,7 +1,6 @@
 """Behind the wall a method names no type that holds private records, and has no way around it."""
 
 import ast
-import importlib
 import inspect
 import re
 from collections.abc import Iterator
@@ -304,11 +303,6 @@ def test_a_batch_has_the_units_whose_coins_are_true() -> None:
     chosen = np.arange(30) % 3 == 0
     chunks = UnitRecords(records(), "cpu")._vault.answer(unit_brightness, {"is": 1.0}, chosen)
     assert [int(unit) for chunk in chunks for unit in chunk.units] == np.flatnonzero(chosen).tolist()
-
-
-def test_modules_behind_the_wall_can_be_imported_alone() -> None:
-    for path in WALLED:
-        importlib.import_module(".".join(path.relative_to(PRODUCT.parent).with_suffix("").parts))
 
 
 def lines_to_read() -> list[set[Path]]:

@@ -5,8 +5,6 @@ import numpy as np
 from datalens_service.mechanisms import AccuracyCount
 from datalens_service.mechanisms.accuracy import DEFAULT_NOISE_STDDEV, Answers
 from datalens_service.privacy.accounting import NeighboringRelation, limit_units
-from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource
 
 
 def count(num_units: int = 10_000) -> AccuracyCount:
@@ -26,15 +24,3 @@ def test_the_first_record_of_a_unit_speaks_for_it():
 
 def test_a_share_stays_a_share():
     assert [count(200).decode(np.array([noisy])) for noisy in (-40, 50, 201)] == [0.0, 25.0, 100.0]
-
-
-def test_the_error_is_that_of_the_noise():
-    answers = Answers(np.arange(10_000) < 9_400, np.arange(10_000))
-    account = MemoryAccount(400 * count().cost())
-    found = [
-        count().release(lambda: answers, step=step, account=account, noise=NoiseSource()) - 94 for step in range(400)
-    ]
-    # One point of standard deviation; six standard errors of its estimate on each side.
-    assert 0.78 < np.std(found) < 1.22
-    assert abs(np.mean(found)) < 0.3
-    assert len(account.charges) == 400

@@ -48,12 +48,6 @@ def test_golden_numbers(
     assert accountant.get_epsilon(DELTA) == pytest.approx(renyi, abs=1e-4)
 
 
-@pytest.mark.parametrize(("batch", "n"), [(1, 3), (512, 60_000), (1, 1), (7, 7), (59_999, 60_000)])
-def test_probabilities_are_rounded_down(batch: int, n: int) -> None:
-    exact = Fraction(batch, n)
-    assert Fraction(choose_numerator(batch, n), 2**53) <= exact < Fraction(choose_numerator(batch, n) + 1, 2**53)
-
-
 @pytest.mark.parametrize("batch", [0, 11])
 def test_batches_are_part_of_the_units(batch: int) -> None:
     with pytest.raises(InvalidSpec, match="batch"):

@@ -57,7 +57,7 @@ class Case:
     mechanism: Mechanism
     make: Callable[[np.random.Generator], Any]
     neighbors: dict[NeighboringRelation, Neighbor]
-    worst: Callable[[], tuple[Any, Any]]
+    worst: tuple[Any, Any]
     tightness: Fraction = Fraction(1)
 
     @property
@@ -195,57 +195,37 @@ def gradient_replaced(rng: np.random.Generator, data: list[GradientChunk]) -> li
     return [GradientChunk(gradients, units), *data[1:]]
 
 
-def one_long_gradient(
-    dimensions: int, records_per_unit: int = 1
-) -> Callable[[], tuple[list[GradientChunk], list[GradientChunk]]]:
+def one_long_gradient(dimensions: int, records_per_unit: int = 1) -> tuple[list[GradientChunk], list[GradientChunk]]:
     """A unit of gradients that are too long and alike, and its absence."""
-
-    def build() -> tuple[list[GradientChunk], list[GradientChunk]]:
-        rows = torch.zeros(1 + records_per_unit, dimensions)
-        rows[1:, 0] = 7.0
-        units = torch.arange(len(rows)).clamp(max=1)
-        first, second = (GradientChunk(rows[part], units[part]) for part in (slice(0, 1), slice(1, None)))
-        return [first, second], [first]
-
-    return build
+    rows = torch.zeros(1 + records_per_unit, dimensions)
+    rows[1:, 0] = 7.0
+    units = torch.arange(len(rows)).clamp(max=1)
+    first, second = (GradientChunk(rows[part], units[part]) for part in (slice(0, 1), slice(1, None)))
+    return [first, second], [first]
 
 
-def all_votes_flip(dimensions: int = PIXELS) -> Callable[[], tuple[list[torch.Tensor], list[torch.Tensor]]]:
+def all_votes_flip(dimensions: int = PIXELS) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """A teacher whose every vote flips, on one image only."""
-
-    def build() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        base = torch.zeros(TEACHERS, IMAGES, dimensions)
-        waves = torch.sin(torch.arange(1, dimensions + 1))
-        base[4, 1] = waves / waves.abs().max()
-        return [base], [-base]
-
-    return build
+    base = torch.zeros(TEACHERS, IMAGES, dimensions)
+    waves = torch.sin(torch.arange(1, dimensions + 1))
+    base[4, 1] = waves / waves.abs().max()
+    return [base], [-base]
 
 
-def one_long_vector(dimensions: int, records_per_unit: int = 1) -> Callable[[], tuple[GroupedVectors, GroupedVectors]]:
+def one_long_vector(dimensions: int, records_per_unit: int = 1) -> tuple[GroupedVectors, GroupedVectors]:
     """A unit of records that are too long and alike, and its absence."""
-
-    def build() -> tuple[GroupedVectors, GroupedVectors]:
-        values = np.zeros((1 + records_per_unit, dimensions))
-        values[1:, 0] = 7.0
-        groups, units = np.zeros(len(values), dtype=np.int64), np.minimum(np.arange(len(values)), 1)
-        return GroupedVectors(values, groups, units), GroupedVectors(values[:1], groups[:1], units[:1])
-
-    return build
+    values = np.zeros((1 + records_per_unit, dimensions))
+    values[1:, 0] = 7.0
+    groups, units = np.zeros(len(values), dtype=np.int64), np.minimum(np.arange(len(values)), 1)
+    return GroupedVectors(values, groups, units), GroupedVectors(values[:1], groups[:1], units[:1])
 
 
-def one_long_pair(mechanism: CrossProductSum) -> Callable[[], tuple[OuterProductFactors, OuterProductFactors]]:
+def one_long_pair(mechanism: CrossProductSum) -> tuple[OuterProductFactors, OuterProductFactors]:
     """The same for two factors."""
-
-    def build() -> tuple[OuterProductFactors, OuterProductFactors]:
-        sizes = (mechanism.left_dimensions, mechanism.right_dimensions)
-        pairs = [one_long_vector(size, mechanism.records_per_unit)() for size in sizes]
-        (left, bare_left), (right, bare_right) = pairs
-        return OuterProductFactors(left.values, right.values, left.units), OuterProductFactors(
-            bare_left.values, bare_right.values, bare_left.units
-        )
-
-    return build
+    sizes = (mechanism.left_dimensions, mechanism.right_dimensions)
+    pairs = zip(*(one_long_vector(size, mechanism.records_per_unit) for size in sizes), strict=True)
+    there, bare = (OuterProductFactors(left.values, right.values, left.units) for left, right in pairs)
+    return there, bare
 
 
 def vote(kind: type[VoteMechanism], **changes: object) -> VoteMechanism:
@@ -275,12 +255,6 @@ def answers(rng: np.random.Generator) -> Answers:
     return Answers(rng.random(len(units)) < 0.7, units)
 
 
-def answers_emptied(rng: np.random.Generator, data: Answers) -> Answers:
-    """A unit takes no part."""
-    keep = data.units != rng.choice(data.units)
-    return Answers(data.right[keep], data.units[keep])
-
-
 def answers_replaced(rng: np.random.Generator, data: Answers) -> Answers:
     """Other records, sometimes many more of them."""
     unit, more = rng.choice(data.units), int(rng.choice([0, 9]))
@@ -305,29 +279,21 @@ def votes_replaced(rng: np.random.Generator, data: Votes) -> Votes:
     return Votes(*map(np.concatenate, zip(Votes(cells, groups, data.units), added, strict=True)))
 
 
-def one_unit_votes() -> tuple[Votes, Votes]:
-    """A unit of three records in one cell, and its absence."""
-    units = np.array([0, 1, 1, 1, 2])
-    there = Votes(np.array([2, 1, 1, 1, 3]), np.zeros(5, dtype=np.int64), units)
-    return there, Votes(*(array[units != 1] for array in there))
+def one_unit(there: Answers | Votes) -> tuple[Any, Any]:
+    """Records of which the second unit has three, and its absence."""
+    return there, type(there)(*(array[there.units != 1] for array in there))
 
 
-def one_unit_is_right() -> tuple[Answers, Answers]:
-    """A unit of several records, all right, and its absence."""
-    units = np.array([0, 1, 1, 1, 2])
-    there = Answers(units == 1, units)
-    return there, Answers(there.right[units != 1], units[units != 1])
+_UNITS = np.array([0, 1, 1, 1, 2])
 
 
 def _one_pixel(rng: np.random.Generator) -> list[torch.Tensor]:
     return [gradients(rng)[0][..., :1]]
 
 
-def _minds_change() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """A teacher that finds two images real and not real, and then the other way round."""
-    base = torch.zeros(TEACHERS, IMAGES, 1)
-    base[4, 1], base[4, 2] = 1.0, -1.0
-    return [base], [-base]
+_MIND = torch.zeros(TEACHERS, IMAGES, 1)
+_MIND[4, 1], _MIND[4, 2] = 1.0, -1.0
+"""A teacher that finds two images real and not real."""
 
 
 def _moments(mechanism: VectorSum | OuterProductSum) -> Case:
@@ -358,7 +324,7 @@ def _example(example: Example) -> Case:
 
     both = {ZERO_OUT: swapped, REPLACE_ONE: swapped}
     worst = (example.contributions, example.neighbor)
-    return Case(example.mechanism, lambda _rng: example.contributions, both, lambda: worst, example.tightness)
+    return Case(example.mechanism, lambda _rng: example.contributions, both, worst, example.tightness)
 
 
 MECHANISMS: tuple[type[Mechanism], ...] = typing.get_args(AnyMechanism)
@@ -380,7 +346,7 @@ CASES = [
     _votes(vote(Histogram, projections=5, bins=4, classes_voted_apart=2), class_pure_gradients, relabelled),
     _votes(vote(ClippedRows, grid=64), tightness=Fraction(4, 5)),
     _votes(vote(LabelScores, scores="share", dimensions=1), _one_pixel, tightness=Fraction(1, 5)),
-    replace(_votes(vote(LabelScores, scores="relative", dimensions=1), _one_pixel), worst=_minds_change),
+    replace(_votes(vote(LabelScores, scores="relative", dimensions=1), _one_pixel), worst=([_MIND], [-_MIND])),
     _moments(VectorSum(num_groups=3, dimensions=9, count_weight=683, noise_stddev=20_000)),
     _moments(OuterProductSum(num_groups=3, dimensions=9, noise_stddev=10_000_000)),
     _moments(OuterProductSum(num_groups=1, dimensions=9, noise_stddev=10_000_000)),
@@ -390,14 +356,14 @@ CASES = [
     Case(
         AccuracyCount(num_units=UNITS, noise_stddev=100),
         answers,
-        {ZERO_OUT: answers_emptied, REPLACE_ONE: answers_replaced},
-        one_unit_is_right,
+        {ZERO_OUT: emptied, REPLACE_ONE: answers_replaced},
+        one_unit(Answers(_UNITS == 1, _UNITS)),
     ),
     Case(
         CellVotes(num_groups=3, cells=5, noise_stddev=10_000),
         votes_for_cells,
         {ZERO_OUT: emptied, REPLACE_ONE: votes_replaced},
-        one_unit_votes,
+        one_unit(Votes(np.array([2, 1, 1, 1, 3]), np.zeros(5, dtype=np.int64), _UNITS)),
     ),
     _cross_products(CrossProductSum(left_dimensions=9, right_dimensions=5, noise_stddev=10_000_000)),
     _cross_products(

@@ -57,7 +57,7 @@ def noise_of_every_mechanism_has_its_scale(_rng: np.random.Generator) -> None:
     for case in CASES:
         if isinstance(case.mechanism, VonMisesFisherSum):
             continue  # Has no noise on the sum; its law is looked at by itself.
-        data, account = case.worst()[0], MemoryAccount(_NEVER)
+        data, account = case.worst[0], MemoryAccount(_NEVER)
         exact = case.mechanism.exact_sum(data)
         releases = max(3, -(-_DRAWS // exact.size))
         for step in range(releases):

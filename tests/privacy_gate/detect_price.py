@@ -159,7 +159,7 @@ def charges_do_not_depend_on_data(rng: np.random.Generator) -> None:
     """R15: the same parameters charge the same, whatever the records say (B7, B8)."""
     for case in CASES:
         charges = []
-        for data in (case.make(rng), case.make(rng), case.worst()[0]):
+        for data in (case.make(rng), case.make(rng), case.worst[0]):
             account = MemoryAccount(10**30)
             case.mechanism.release(lambda *_batch, data=data: data, step=0, account=account, noise=NoiseSource())
             charges.append(account.charges)

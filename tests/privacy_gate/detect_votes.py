@@ -84,7 +84,7 @@ def neighbors_stay_within_the_charge(rng: np.random.Generator) -> None:
             worst, together = distances_squared(case.mechanism, data, neighbor)
             expect(together <= charged, f"{case.name}: neighbours stay within the charge")
             expect(worst <= case.mechanism.sensitivity_squared(ZERO_OUT), f"{case.name}: and within Δ per query")
-        worst, together = distances_squared(case.mechanism, *case.worst())
+        worst, together = distances_squared(case.mechanism, *case.worst)
         expect(together <= charged, f"{case.name}: the worst neighbours stay within the charge")
         tight = case.tightness * case.mechanism.sensitivity_squared(ZERO_OUT)
         expect(tight <= worst <= case.mechanism.sensitivity_squared(ZERO_OUT), f"{case.name}: and come close to Δ")
