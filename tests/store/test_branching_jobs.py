@@ -21,7 +21,7 @@ from datalens_service.store.ledger import ledger
 from tests.methods.test_rejection_or_diffusion import CONTENTS, DELTA, DRAWINGS, EPSILON, METHOD, OBJECTS
 
 from .books import claimed, journal_of, new_dataset, new_job, prove, read_account, state_of, verified
-from .test_sampled_jobs import seal
+from .forging import seal_charges
 
 SPEC = TrainingSpec(method=METHOD, epsilon=EPSILON, delta=DELTA)
 KEY = SigningKey(b"of a forger")
@@ -64,7 +64,7 @@ def test_a_proof_of_drawings_without_the_slack_is_refused(sqlite_database: Datab
     result = run(SPEC, DRAWINGS, account=read_account(sqlite_database, claimed(sqlite_database, job.id)), plan=plan)
     proof = proof_of(sqlite_database, job, result)
     proof["charges"][1]["slack"] = proof["card"]["privacy"]["slack"] = 0
-    seal(proof)
+    seal_charges(proof)
     assert "slack" in str(verify(json.dumps(KEY.sign(proof)).encode()).contradiction)
 
 

@@ -3,11 +3,9 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +17,7 @@ from datalens_service.mechanisms import BoundedSum, Mechanism, PlannedRelease, b
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import Charge as AccountCharge
 from datalens_service.privacy.accounting import cost_units, epsilon_of_charge, mu_of_units, round_up
-from datalens_service.proof.hash_chain import GENESIS, Entry
-from datalens_service.proof.job_charges import Charge, chain_charges, genesis
+from datalens_service.proof.job_charges import chain_charges
 from datalens_service.proof.job_proof import AccountProof, JobProof
 from datalens_service.proof.proof_verification import NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_JOB, Verdict, verify
 from datalens_service.run import run
@@ -30,6 +27,7 @@ from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 
 from .books import claimed, images, journal_of, new_dataset, new_job, prove, read_account, schema
+from .forging import Json, Tamper, add, change, multiply, put, seal_charges, seal_journal
 
 CHECKS = ["form", "chain", "totals", "card", "charges", "job", "replace one", "lifetime", "signature"]
 CHECKS_OF_JOB = ["form", "chain", "card", "charges", "job", "replace one", "signature"]
@@ -37,9 +35,6 @@ SPEC = TrainingSpec(method=Moments(subspace_dimensions=3), epsilon=1.0, delta=1e
 RECORDS = 40
 KEY = SigningKey(b"of a forger")
 ACCOUNT_EPSILON = 3.0
-
-Json = dict[str, Any]
-Tamper = Callable[[Json], None]
 
 
 def real_proof(database: Database, seed: int, *, lost_releases: int = 0) -> AccountProof:
@@ -98,22 +93,6 @@ def failed_at(verdict: Verdict) -> str:
     return line.check
 
 
-def reseal(bundle: Json) -> None:
-    """What a forger with time does: a chain that is well sealed from the first to the last entry."""
-    previous = GENESIS
-    for number, fields in enumerate(bundle["entries"], start=1):
-        fields |= {"seq": number, "previous_hash": previous, "at": datetime.fromisoformat(fields["at"])}
-        fields.pop("hash")
-        sealed = Entry.sealed(**fields)
-        fields |= sealed.model_dump(mode="json")
-        previous = sealed.hash
-    bundle["account"]["head"] = {"seq": len(bundle["entries"]), "hash": previous}
-
-
-def charges(bundle: Json) -> list[Json]:
-    return [entry for entry in bundle["entries"] if entry["kind"] == "charge"]
-
-
 def test_a_real_proof_verifies(made: AccountProof, honest: Json) -> None:
     verdict = verdict_on(honest)
     assert (verdict.holds, verdict.contradiction) == (True, None)
@@ -130,8 +109,11 @@ def test_a_bundle_with_a_lost_release_verifies(books: Database) -> None:
     """It was paid twice and may have been drawn twice: both count."""
     bundle = real_proof(books, seed=2, lost_releases=2)
     assert sum(entry.kind == "charge" for entry in bundle.entries) == len(bundle.plan) + 2
-    verdict = verdict_on(bundle.model_dump(mode="json"))
-    assert verdict.holds, verdict.contradiction
+    proof = JobProof.from_account_proof(bundle)
+    assert [charge.number for charge in proof.charges] == list(range(1, len(proof.plan) + 3))
+    for file in (bundle, proof):
+        verdict = verdict_on(file.model_dump(mode="json"))
+        assert verdict.holds, verdict.contradiction
 
 
 def test_a_price_that_is_too_low_is_found(books: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,214 +128,130 @@ def test_a_conversion_that_is_too_low_is_found(books: Database, monkeypatch: pyt
     assert failed_at(verdict_on(real_proof(books, seed=5).model_dump(mode="json"))) == "job"
 
 
-def one_unit_less(bundle: Json) -> None:
-    charges(bundle)[0]["units"] -= 1
+def noise_everywhere(louder: Tamper, place: int) -> Tamper:
+    """In the plan and on the card, which states what the mechanism costs then."""
+
+    def tamper(proof: Json) -> None:
+        release, stated = proof["plan"][place], proof["card"]["privacy"]["mechanisms"][place]
+        louder(release["mechanism"])
+        stated["noise_stddev"] = release["mechanism"]["noise_stddev"]
+        stated["units"] = PlannedRelease.model_validate(release).mechanism.cost()
+
+    return tamper
 
 
-def removed_entry(bundle: Json) -> None:
-    bundle["entries"].remove(charges(bundle)[0])
+def leave_out_a_charge(proof: Json) -> None:
+    """The last one, in all totals of the account and of the card."""
+    units = proof["entries"].pop()["units"]
+    for path, more in (
+        (f"{ACCOUNT}charged_units", -units),
+        (f"{ACCOUNT}reserved_units", units),
+        (f"{CARD}units", -units),
+    ):
+        add(path, more)(proof)
+    proof["card"]["privacy"]["mu"] = round_up(mu_of_units(proof["card"]["privacy"]["units"]), 6)
 
 
-def removed_last_entry(bundle: Json) -> None:
-    bundle["entries"].pop()
+def end_one_release_earlier(proof: Json) -> None:
+    """Card, charges and ε agree with each other, and the plan does not."""
+    privacy = proof["card"]["privacy"]
+    privacy["mechanisms"].pop()
+    privacy["units"] -= proof["charges"].pop()["units"]
+    privacy["mu"] = round_up(mu_of_units(privacy["units"]), 6)
+    privacy["epsilon"] = round_up(epsilon_of_charge(AccountCharge(privacy["units"]), privacy["delta"]))
 
 
-def reordered_entries(bundle: Json) -> None:
-    entries = bundle["entries"]
-    entries[-1], entries[-2] = entries[-2], entries[-1]
-
-
-def other_head(bundle: Json) -> None:
-    bundle["account"]["head"]["hash"] = "0" * 64
-
-
-def other_account(bundle: Json) -> None:
-    bundle["account"]["id"] = "acc_other"
-
-
-def less_charged(bundle: Json) -> None:
-    bundle["account"]["charged_units"] -= 1
-
-
-def other_account_delta(bundle: Json) -> None:
-    bundle["account"]["delta"] /= 2
-
-
-def lower_epsilon(bundle: Json) -> None:
-    bundle["card"]["privacy"]["epsilon"] -= 1e-4
-
-
-def lower_epsilon_replace_one(bundle: Json) -> None:
-    bundle["card"]["privacy"]["epsilon_replace_one"] -= 1e-4
-
-
-def higher_epsilon(bundle: Json) -> None:
+ACCOUNT, CARD = "account.", "card.privacy."
+FIRST_CHARGE = "entries.2."
+TAMPERED_EITHER: dict[str, tuple[str, list[Tamper]]] = {
+    "other version": ("card", [put("product.version", "0")]),
+    "another tier": ("card", [put(f"{CARD}epsilon", 1.5)]),
+    "fewer units on the card": ("card", [add(f"{CARD}units", -1)]),
+    "lower μ": ("card", [add(f"{CARD}mu", -1e-6)]),
+    "more noise on the card": ("card", [add(f"{CARD}mechanisms.0.noise_stddev", 1)]),
+    "as if images of one person had been protected together": ("card", [put(f"{CARD}records_per_unit", 5)]),
+    "more units than δ allows": ("card", [put(f"{CARD}num_units", 10**12)]),
+    "more digits than a number has": (
+        "card",
+        [put("plan.-1.count", 10**4299), put(f"{CARD}mechanisms.-1.count", 10**4299)],
+    ),
+    "more releases than memory holds": (
+        "charges",
+        [
+            put("plan.-1.count", 10**12),
+            put(f"{CARD}mechanisms.-1.count", 10**12),
+            multiply(f"{CARD}mechanisms.-1.units", 10**12),
+        ],
+    ),
+    "less noise was drawn than was paid for": ("charges", [noise_everywhere(add("noise_stddev", -1), 0)]),
+    "more noise everywhere": ("job", [noise_everywhere(multiply("noise_stddev", 2), -1)]),
+    "lower ε": ("job", [add(f"{CARD}epsilon", -1e-4)]),
     # One digit above what rounding up explains; still in the first tier.
-    bundle["card"]["privacy"]["epsilon"] = 0.99
+    "higher ε": ("job", [put(f"{CARD}epsilon", 0.99)]),
+    "larger δ": ("job", [multiply(f"{CARD}delta", 1.1)]),
+    "smaller δ": ("job", [multiply(f"{CARD}delta", 0.5)]),
+    "tiny δ": ("job", [put(f"{CARD}delta", 1e-30)]),
+    "lower ε of a replacement": ("replace one", [add(f"{CARD}epsilon_replace_one", -1e-4)]),
+}
+TAMPERED_JOURNAL: dict[str, tuple[str, list[Tamper]]] = {
+    "unknown member": ("form", [lambda proof: proof["card"]["privacy"].update(note="trust me")]),
+    "number as text": ("form", [change("entries.0.units", str)]),
+    "charge of one unit less": ("chain", [add(f"{FIRST_CHARGE}units", -1)]),
+    "removed entry": ("chain", [lambda proof: proof["entries"].pop(2)]),
+    "removed last entry": ("chain", [lambda proof: proof["entries"].pop()]),
+    "reordered entries": ("chain", [lambda proof: proof["entries"].insert(-1, proof["entries"].pop())]),
+    "other head": ("chain", [put(f"{ACCOUNT}head.hash", "0" * 64)]),
+    "other account": ("chain", [put(f"{ACCOUNT}id", "acc_other")]),
+    "entry of another account, well sealed": ("chain", [put("entries.1.account_id", "acc_other"), seal_journal]),
+    "instant before all time": ("chain", [put("entries.0.at", "0001-01-01T00:00:00+23:00")]),
+    "less charged": ("totals", [add(f"{ACCOUNT}charged_units", -1)]),
+    "other δ of the account": ("totals", [multiply(f"{ACCOUNT}delta", 0.5)]),
+    "charge of one unit less, well sealed": (
+        "charges",
+        [
+            add(f"{FIRST_CHARGE}units", -1),
+            add(f"{ACCOUNT}charged_units", -1),
+            add(f"{ACCOUNT}reserved_units", 1),
+            add(f"{CARD}units", -1),
+            seal_journal,
+        ],
+    ),
+    "charge of another label, well sealed": ("charges", [put(f"{FIRST_CHARGE}label", "votes.topagg"), seal_journal]),
+    "charge of an unplanned step, well sealed": ("charges", [put(f"{FIRST_CHARGE}step", 1000), seal_journal]),
+    "release without a charge, well sealed": ("charges", [leave_out_a_charge, seal_journal]),
+    "lower lifetime": ("lifetime", [add(f"{ACCOUNT}epsilon_spent", -1e-4)]),
+}
+TAMPERED_PROOF: dict[str, tuple[str, list[Tamper]]] = {
+    "journal slipped in": ("form", [lambda proof: proof.update(account={"id": "acc_1"})]),
+    "charged less": ("chain", [add("charges.0.units", -1)]),
+    "charge left out": ("chain", [lambda proof: proof["charges"].pop(0)]),
+    "last charge left out": ("chain", [lambda proof: proof["charges"].pop()]),
+    "charges exchanged": ("chain", [lambda proof: proof["charges"].reverse()]),
+    "charges of another job": ("chain", [put("job_id", "job_other")]),
+    "charge with seconds": ("chain", [change("charges.0.minute", lambda at: at.replace(":00Z", ":01Z")), seal_charges]),
+    "charge left out, well sealed": ("card", [lambda proof: proof["charges"].pop(), seal_charges]),
+    "charged less, well sealed": ("charges", [add("charges.0.units", -1), add(f"{CARD}units", -1), seal_charges]),
+    "last release left out everywhere but in the plan": ("charges", [end_one_release_earlier, seal_charges]),
+    "more releases planned than paid": ("charges", [add("plan.-1.count", 1)]),
+}
 
 
-def higher_noise_on_the_card(bundle: Json) -> None:
-    bundle["card"]["privacy"]["mechanisms"][0]["noise_stddev"] += 1
+@pytest.mark.parametrize("tampered", [*TAMPERED_EITHER, *TAMPERED_JOURNAL])
+def test_a_tampered_copy_fails_in_its_line(honest: Json, tampered: str) -> None:
+    assert_fails_in_its_line(honest, *(TAMPERED_EITHER | TAMPERED_JOURNAL)[tampered])
 
 
-def higher_noise_everywhere(bundle: Json) -> None:
-    bundle["plan"][-1]["mechanism"]["noise_stddev"] *= 2
-    last = bundle["card"]["privacy"]["mechanisms"][-1]
-    last["noise_stddev"] *= 2
-    last["units"] = PlannedRelease.model_validate(bundle["plan"][-1]).mechanism.cost()
+@pytest.mark.parametrize("tampered", [*TAMPERED_EITHER, *TAMPERED_PROOF])
+def test_a_tampered_proof_of_one_job_fails_in_its_line(published: Json, tampered: str) -> None:
+    assert_fails_in_its_line(published, *(TAMPERED_EITHER | TAMPERED_PROOF)[tampered])
 
 
-def lower_noise_everywhere(bundle: Json) -> None:
-    """As if less noise had been drawn than was paid for."""
-    bundle["plan"][0]["mechanism"]["noise_stddev"] -= 1
-    first = bundle["card"]["privacy"]["mechanisms"][0]
-    first["noise_stddev"] -= 1
-    first["units"] = PlannedRelease.model_validate(bundle["plan"][0]).mechanism.cost()
-
-
-def larger_delta_on_the_card(bundle: Json) -> None:
-    bundle["card"]["privacy"]["delta"] *= 1.1
-
-
-def smaller_delta_on_the_card(bundle: Json) -> None:
-    bundle["card"]["privacy"]["delta"] /= 2
-
-
-def tiny_delta_on_the_card(bundle: Json) -> None:
-    bundle["card"]["privacy"]["delta"] = 1e-30
-
-
-def lower_mu(bundle: Json) -> None:
-    bundle["card"]["privacy"]["mu"] -= 1e-6
-
-
-def better_tier(bundle: Json) -> None:
-    bundle["card"]["privacy"]["epsilon"] = 1.5
-
-
-def fewer_units_on_the_card(bundle: Json) -> None:
-    bundle["card"]["privacy"]["units"] -= 1
-
-
-def more_records_per_unit_on_the_card(bundle: Json) -> None:
-    """As if images of one person had been protected together."""
-    bundle["card"]["privacy"]["records_per_unit"] = 5
-
-
-def more_units_than_delta_allows(bundle: Json) -> None:
-    bundle["card"]["privacy"]["num_units"] = 10**12
-
-
-def lower_lifetime(bundle: Json) -> None:
-    bundle["account"]["epsilon_spent"] -= 1e-4
-
-
-def other_version(bundle: Json) -> None:
-    bundle["product"]["version"] = "0"
-
-
-def charge_of_one_unit_less_well_sealed(bundle: Json) -> None:
-    charges(bundle)[0]["units"] -= 1
-    bundle["account"]["charged_units"] -= 1
-    bundle["account"]["reserved_units"] += 1
-    bundle["card"]["privacy"]["units"] -= 1
-    reseal(bundle)
-
-
-def charge_of_another_label_well_sealed(bundle: Json) -> None:
-    charges(bundle)[0]["label"] = "votes.topagg"
-    reseal(bundle)
-
-
-def charge_of_an_unplanned_step_well_sealed(bundle: Json) -> None:
-    charges(bundle)[0]["step"] = 1000
-    reseal(bundle)
-
-
-def release_without_a_charge_well_sealed(bundle: Json) -> None:
-    missing = charges(bundle)[-1]
-    bundle["entries"].remove(missing)
-    bundle["account"]["charged_units"] -= missing["units"]
-    bundle["account"]["reserved_units"] += missing["units"]
-    bundle["card"]["privacy"]["units"] -= missing["units"]
-    bundle["card"]["privacy"]["mu"] = float(np.ceil(np.sqrt(bundle["card"]["privacy"]["units"] / 1e15) * 1e6) / 1e6)
-    reseal(bundle)
-
-
-def entry_of_another_account_well_sealed(bundle: Json) -> None:
-    bundle["entries"][1]["account_id"] = "acc_other"
-    reseal(bundle)
-
-
-def unknown_member(bundle: Json) -> None:
-    bundle["card"]["privacy"]["note"] = "trust me"
-
-
-def number_as_text(bundle: Json) -> None:
-    bundle["entries"][0]["units"] = str(bundle["entries"][0]["units"])
-
-
-def more_releases_than_memory_holds(bundle: Json) -> None:
-    bundle["plan"][-1]["count"] = 10**12
-    last = bundle["card"]["privacy"]["mechanisms"][-1]
-    last |= {"count": 10**12, "units": last["units"] * 10**12}
-
-
-def more_digits_than_a_number_has(bundle: Json) -> None:
-    bundle["plan"][-1]["count"] = 10**4299
-    last = bundle["card"]["privacy"]["mechanisms"][-1]
-    last |= {"count": 10**4299}
-
-
-def instant_before_all_time(bundle: Json) -> None:
-    bundle["entries"][0]["at"] = "0001-01-01T00:00:00+23:00"
-
-
-@pytest.mark.parametrize(
-    ("tamper", "line"),
-    [
-        (unknown_member, "form"),
-        (number_as_text, "form"),
-        (one_unit_less, "chain"),
-        (removed_entry, "chain"),
-        (removed_last_entry, "chain"),
-        (reordered_entries, "chain"),
-        (other_head, "chain"),
-        (other_account, "chain"),
-        (entry_of_another_account_well_sealed, "chain"),
-        (instant_before_all_time, "chain"),
-        (less_charged, "totals"),
-        (other_account_delta, "totals"),
-        (higher_noise_on_the_card, "card"),
-        (fewer_units_on_the_card, "card"),
-        (lower_mu, "card"),
-        (better_tier, "card"),
-        (other_version, "card"),
-        (more_records_per_unit_on_the_card, "card"),
-        (more_units_than_delta_allows, "card"),
-        (more_digits_than_a_number_has, "card"),
-        (more_releases_than_memory_holds, "charges"),
-        (charge_of_one_unit_less_well_sealed, "charges"),
-        (charge_of_another_label_well_sealed, "charges"),
-        (charge_of_an_unplanned_step_well_sealed, "charges"),
-        (release_without_a_charge_well_sealed, "charges"),
-        (lower_noise_everywhere, "charges"),
-        (lower_epsilon, "job"),
-        (higher_epsilon, "job"),
-        (higher_noise_everywhere, "job"),
-        (larger_delta_on_the_card, "job"),
-        (smaller_delta_on_the_card, "job"),
-        (tiny_delta_on_the_card, "job"),
-        (lower_epsilon_replace_one, "replace one"),
-        (lower_lifetime, "lifetime"),
-    ],
-    ids=lambda value: value.__name__ if callable(value) else None,
-)
-def test_a_tampered_copy_fails_in_its_line(honest: Json, tamper: Tamper, line: str) -> None:
-    before = deepcopy(honest)
-    tamper(honest)
-    assert honest != before
-    assert failed_at(verdict_on(honest)) == line
+def assert_fails_in_its_line(proof: Json, line: str, changes: list[Tamper]) -> None:
+    before = deepcopy(proof)
+    for tamper in changes:
+        tamper(proof)
+    assert proof != before
+    assert failed_at(verdict_on(proof)) == line
 
 
 def test_a_mechanism_that_does_not_say_which_units_it_is_priced_for_is_refused(
@@ -361,17 +259,6 @@ def test_a_mechanism_that_does_not_say_which_units_it_is_priced_for_is_refused(
 ) -> None:
     monkeypatch.setattr(BoundedSum, "covers_whole_units", Mechanism.covers_whole_units)
     assert failed_at(verdict_on(honest)) == "card"
-
-
-def test_a_signature_that_was_taken_away_is_missed_and_one_that_never_was_is_not(honest: Json) -> None:
-    assert honest["signature"] is None
-    taken = verify(json.dumps(honest).encode())
-    assert failed_at(taken) == "form"
-    assert "Nobody signed it" in (taken.contradiction or "")
-    honest["product"]["version"] = honest["card"]["product"]["version"] = "0.1.0"
-    old = verify(json.dumps(honest).encode())
-    assert old.holds
-    assert old.lines[0].finding.endswith("Nobody signed it.")
 
 
 def test_an_epsilon_that_promises_nothing_is_not_recomputed(honest: Json) -> None:
@@ -392,27 +279,11 @@ def test_nothing_in_it_depends_on_the_records(books: Database, made: AccountProo
     assert _masked(real_proof(books, seed=3)) == _masked(made)
 
 
-def test_its_times_are_whole_minutes(made: AccountProof) -> None:
-    assert all((entry.at.second, entry.at.microsecond) == (0, 0) for entry in made.entries)
-
-
 @pytest.fixture
 def published(made: AccountProof) -> Json:
     """The content of `privacy.json`, free to be changed."""
     content: Json = json.loads(JobProof.from_account_proof(made).model_dump_json())
     return content
-
-
-def rechain(proof: Json) -> None:
-    """What a forger with time does to the charges of a job."""
-    previous = genesis(proof["job_id"])
-    for number, fields in enumerate(proof["charges"], start=1):
-        fields |= {"number": number, "previous_hash": previous, "minute": datetime.fromisoformat(fields["minute"])}
-        fields.pop("hash")
-        sealed = Charge.sealed(**fields)
-        fields |= sealed.model_dump(mode="json")
-        previous = sealed.hash
-    proof["head"] = previous
 
 
 def test_the_proof_of_one_job_verifies(made: AccountProof, published: Json) -> None:
@@ -423,13 +294,6 @@ def test_the_proof_of_one_job_verifies(made: AccountProof, published: Json) -> N
     assert f"{made.card.privacy.epsilon:g}" in verdict.lines[4].finding
     assert verdict.not_verified == NOT_VERIFIED_OF_JOB
     assert "lifetime of the account" in verdict.not_verified[-1]
-
-
-def test_the_proof_of_one_job_numbers_its_charges_from_one(books: Database) -> None:
-    """Also of a job whose step was charged again; another job between them leaves no gap."""
-    proof = JobProof.from_account_proof(real_proof(books, seed=6, lost_releases=2))
-    assert [charge.number for charge in proof.charges] == list(range(1, len(proof.plan) + 3))
-    assert verdict_on(proof.model_dump(mode="json")).holds
 
 
 def test_the_proof_of_one_job_says_nothing_of_its_account(made: AccountProof, published: Json) -> None:
@@ -453,89 +317,6 @@ def test_what_shares_the_account_leaves_no_trace_in_the_proof_of_one_job(databas
     alone = [entry for entry in journal if entry.job_id == job.id]
     assert chain_charges(job.id, journal) == chain_charges(job.id, alone)
     assert [charge.units for charge in chain_charges(job.id, journal)] == [3, 3]
-
-
-def charged_less(proof: Json) -> None:
-    proof["charges"][0]["units"] -= 1
-
-
-def charge_left_out(proof: Json) -> None:
-    proof["charges"].pop(0)
-
-
-def last_charge_left_out(proof: Json) -> None:
-    proof["charges"].pop()
-
-
-def charges_exchanged(proof: Json) -> None:
-    proof["charges"].reverse()
-
-
-def charges_of_another_job(proof: Json) -> None:
-    proof["job_id"] = "job_other"
-
-
-def charge_with_seconds(proof: Json) -> None:
-    proof["charges"][0]["minute"] = proof["charges"][0]["minute"].replace(":00Z", ":01Z")
-    rechain(proof)
-
-
-def charge_left_out_and_rechained(proof: Json) -> None:
-    proof["charges"].pop()
-    rechain(proof)
-
-
-def last_release_left_out_everywhere_but_in_the_plan(proof: Json) -> None:
-    """Card, charges and ε agree with each other, as if the job had ended one release earlier."""
-    privacy = proof["card"]["privacy"]
-    privacy["mechanisms"].pop()
-    privacy["units"] -= proof["charges"].pop()["units"]
-    privacy["mu"] = round_up(mu_of_units(privacy["units"]), 6)
-    privacy["epsilon"] = round_up(epsilon_of_charge(AccountCharge(privacy["units"]), privacy["delta"]))
-    rechain(proof)
-
-
-def more_releases_planned_than_paid(proof: Json) -> None:
-    proof["plan"][-1]["count"] += 1
-
-
-def charged_less_and_rechained(proof: Json) -> None:
-    proof["charges"][0]["units"] -= 1
-    proof["card"]["privacy"]["units"] -= 1
-    rechain(proof)
-
-
-def journal_slipped_in(proof: Json) -> None:
-    proof["account"] = {"id": "acc_1"}
-
-
-@pytest.mark.parametrize(
-    ("tamper", "line"),
-    [
-        (journal_slipped_in, "form"),
-        (charged_less, "chain"),
-        (charge_left_out, "chain"),
-        (last_charge_left_out, "chain"),
-        (charges_exchanged, "chain"),
-        (charges_of_another_job, "chain"),
-        (charge_with_seconds, "chain"),
-        (charge_left_out_and_rechained, "card"),
-        (lower_mu, "card"),
-        (charged_less_and_rechained, "charges"),
-        (last_release_left_out_everywhere_but_in_the_plan, "charges"),
-        (more_releases_planned_than_paid, "charges"),
-        (lower_noise_everywhere, "charges"),
-        (lower_epsilon, "job"),
-        (higher_noise_everywhere, "job"),
-        (lower_epsilon_replace_one, "replace one"),
-    ],
-    ids=lambda value: value.__name__ if callable(value) else None,
-)
-def test_a_tampered_proof_of_one_job_fails_in_its_line(published: Json, tamper: Tamper, line: str) -> None:
-    before = deepcopy(published)
-    tamper(published)
-    assert published != before
-    assert failed_at(verdict_on(published)) == line
 
 
 def _masked(proof: AccountProof) -> Json:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import zipfile
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE, w
 from datalens_service.errors import InvalidInput
 from datalens_service.evaluation.report.build import releasable_view
 from datalens_service.evaluation.report.document import compute_seal
-from datalens_service.proof.job_charges import Charge, genesis
 from datalens_service.proof.job_proof import SIGNATURE
 from datalens_service.proof.proof_verification import Verdict, verify
 from datalens_service.proof.release_verification import FILES, SUMS_LINE, verify_path
@@ -25,6 +25,8 @@ from datalens_service.store.database import Database
 from datalens_service.store.installation import signing_key
 from example_proof import EXAMPLE_PROOF, of_version
 from tests.evaluation.conftest import report
+
+from .forging import seal_charges
 
 KEY, OTHER = SigningKey(b"of this house"), SigningKey(b"of a forger")
 PROOF = unsigned(EXAMPLE_PROOF)
@@ -38,17 +40,6 @@ def file(document: dict[str, Any]) -> bytes:
 def line(verdict: Verdict, check: str) -> tuple[str, str]:
     (found,) = [one for one in verdict.lines if one.check == check]
     return found.status, found.finding
-
-
-def rechained(proof: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """The proof with its first charge changed and every seal made anew, as a forger would."""
-    charges, previous = [], genesis(proof["job_id"])
-    for number, charge in enumerate(proof["charges"]):
-        fields = {**charge, **(changes if number == 0 else {}), "previous_hash": previous}
-        del fields["hash"]
-        charges.append(Charge.sealed(**Charge.model_validate({**fields, "hash": ""}).model_dump(exclude={"hash"})))
-        previous = charges[-1].hash
-    return {**proof, "charges": [one.model_dump(mode="json") for one in charges], "head": previous}
 
 
 def test_a_proof_says_who_signed_it() -> None:
@@ -85,8 +76,9 @@ def test_another_house_is_not_this_one() -> None:
 
 def test_a_forgery_whose_chain_was_made_anew_is_caught() -> None:
     minute = "2026-01-05T10:41:00Z"
-    forged = rechained(KEY.sign(PROOF), minute=minute)
-    assert forged["charges"][0]["minute"] == minute
+    forged = deepcopy(KEY.sign(PROOF))
+    forged["charges"][0]["minute"] = minute
+    seal_charges(forged)
     verdict = verify(file(forged))
     assert (verdict.holds, line(verdict, SIGNATURE)) == (
         False,

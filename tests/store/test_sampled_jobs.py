@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from datalens_service.methods import DpSgd, Plan
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 from datalens_service.proof.hash_chain import EntryKind
-from datalens_service.proof.job_charges import Charge, genesis
 from datalens_service.proof.job_proof import JobProof
 from datalens_service.proof.proof_verification import Verdict, verify
 from datalens_service.run import run
@@ -26,11 +24,11 @@ from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account import JobAccount
 
 from .books import claimed, images, journal_of, new_dataset, new_job, prove, read_account, schema, state_of, verified
+from .forging import Json, Tamper, change, put, seal_charges
 
 STEPS, RECORDS = 6, 40
 METHOD = DpSgd(architecture="linear", steps=STEPS, sampling="poisson", batch=10, noise_multiplier=6.0)
 SPEC = TrainingSpec(method=METHOD, epsilon=3.0, delta=1e-5)
-Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -144,89 +142,61 @@ def test_proofs_of_sampled_jobs_hold(proof: tuple[Json, Json]) -> None:
         assert verdict.holds, verdict.contradiction
 
 
-def mechanism(content: Json) -> Json:
-    return content["plan"][0]["mechanism"]
+STATED = ("plan.0.mechanism.", "card.privacy.mechanisms.0.")
+FIRST = "charges.0."
 
 
-def change_sampling(**changes: Callable[[int], int]) -> Callable[[Json], None]:
-    """In the plan and on the card, so that both say the same."""
-
-    def tamper(content: Json) -> None:
-        for sampling in (mechanism(content)["sampling"], content["card"]["privacy"]["mechanisms"][0]["sampling"]):
-            for name, change in changes.items():
-                sampling[name] = change(sampling[name])
-
-    return tamper
+def on_plan_and_card(member: str, new: Callable[[int], int]) -> list[Tamper]:
+    """So that both say the same."""
+    return [change(f"{place}{member}", new) for place in STATED]
 
 
-def less_noise(content: Json) -> None:
-    for place in (mechanism(content), content["card"]["privacy"]["mechanisms"][0]):
-        place["noise_stddev"] = place["noise_stddev"] * 9 // 10
+def draw(member: str, new: Callable[[int], int]) -> list[Tamper]:
+    return on_plan_and_card(f"sampling.{member}", new)
 
 
-def more_noise(content: Json) -> None:
-    for place in (mechanism(content), content["card"]["privacy"]["mechanisms"][0]):
-        place["noise_stddev"] = place["noise_stddev"] * 11 // 10
+def less(number: int) -> int:
+    return number * 9 // 10
 
 
-def cheaper_everywhere(content: Json) -> None:
-    """A smaller price in the plan, on the card and in the charges, all sealed anew."""
-    for name in ("units_zero_out", "units_replace_one"):
-        change_sampling(**{name: lambda units: units * 9 // 10})(content)
-    privacy = content["card"]["privacy"]
-    privacy["units"] = privacy["mechanisms"][0]["units"] = content["charges"][0]["units"] * 9 // 10
-    content["charges"][0]["units"] = privacy["units"]
-    seal(content)
+def more(number: int) -> int:
+    return number * 11 // 10
 
 
-def without_slack(content: Json) -> None:
-    content["charges"][0]["slack"] = content["card"]["privacy"]["slack"] = 0
-    seal(content)
-
-
-def charged_by_step(content: Json) -> None:
-    """The block is split over its draws, as if later ones could be returned."""
+def split_over_draws(content: Json) -> None:
+    """As if later draws could be returned."""
     whole = content["charges"][0]["units"]
     content["charges"][0]["units"], content["charges"][1]["units"] = whole - whole // 2, whole // 2
-    seal(content)
 
 
-def another_draw_than_paid(content: Json) -> None:
-    change_sampling(draws=lambda draws: draws - 5)(content)
-
-
-def seal(content: Json) -> None:
-    previous = genesis(content["job_id"])
-    for charge in content["charges"]:
-        charge["previous_hash"] = previous
-        charge["hash"] = ""
-        previous = charge["hash"] = Charge.model_validate(charge).computed_hash()
-    content["head"] = previous
-
-
-@pytest.mark.parametrize(
-    "tamper",
-    [
-        change_sampling(numerator=lambda q: q * 11 // 10),
-        change_sampling(numerator=lambda q: q * 9 // 10),
-        change_sampling(draws=lambda draws: draws + 20),
-        change_sampling(slack=lambda slack: slack * 2),
-        change_sampling(slack=lambda slack: slack // 2),
-        change_sampling(num_units=lambda units: units + 1),
-        change_sampling(units_zero_out=lambda units: units - units // 100_000),
-        change_sampling(units_replace_one=lambda units: units // 2),
-        another_draw_than_paid,
-        less_noise,
-        more_noise,
-        cheaper_everywhere,
-        without_slack,
-        charged_by_step,
+TAMPERED: dict[str, list[Tamper]] = {
+    "higher rate": draw("numerator", more),
+    "lower rate": draw("numerator", less),
+    "more draws": draw("draws", lambda draws: draws + 20),
+    "fewer draws than were made": draw("draws", lambda draws: draws - 5),
+    "more slack": draw("slack", lambda slack: slack * 2),
+    "less slack": draw("slack", lambda slack: slack // 2),
+    "another unit": draw("num_units", lambda units: units + 1),
+    "a slightly lower price": draw("units_zero_out", lambda units: units - units // 100_000),
+    "a lower price of a replacement": draw("units_replace_one", lambda units: units // 2),
+    "less noise": on_plan_and_card("noise_stddev", less),
+    "more noise": on_plan_and_card("noise_stddev", more),
+    "cheaper everywhere": [
+        *draw("units_zero_out", less),
+        *draw("units_replace_one", less),
+        *(change(place, less) for place in ("card.privacy.units", f"{STATED[1]}units", f"{FIRST}units")),
+        seal_charges,
     ],
-)
-def test_what_was_tampered_with_is_refused(proof: tuple[Json, Json], tamper: Callable[[Json], None]) -> None:
-    content = deepcopy(proof[0])
-    tamper(content)
-    assert not checked(content).holds
+    "no slack": [put(f"{FIRST}slack", 0), put("card.privacy.slack", 0), seal_charges],
+    "charged by step": [split_over_draws, seal_charges],
+}
+
+
+@pytest.mark.parametrize("tampered", TAMPERED)
+def test_what_was_tampered_with_is_refused(proof: tuple[Json, Json], tampered: str) -> None:
+    for tamper in TAMPERED[tampered]:
+        tamper(proof[0])
+    assert not checked(proof[0]).holds
 
 
 def test_the_statement_says_what_replacing_a_unit_costs(plan: Plan) -> None:
