@@ -24,7 +24,7 @@ FOLDER = Path(application.__file__).parent
 PROXY, STRANGER = ("127.0.0.1", 50000), ("192.0.2.7", 50000)
 SCRIPTED = "live|events|price|found|send|then|reveals"
 ATTRIBUTE = re.compile(rf'\b(?:href|src|action|formaction|data-(?:{SCRIPTED}))="((?:{{{{.*?}}}}|[^"{{])*)"')
-WRITTEN = re.compile(r"(?:[A-Z]+ )?\{\{ url\([^{}]*\{?[^{}]*\}?[^{}]*\) \}\}|#.*|reload")
+WRITTEN = re.compile(r"(?:(?:[A-Z]+|\{\{ method \}\}) )?\{\{ url\([^{}]*\{?[^{}]*\}?[^{}]*\) \}\}|#.*|reload")
 SCRIPT_LITERAL = re.compile(r"""(?<!url\()["'`=]/[a-z]""")
 
 

@@ -1,4 +1,4 @@
-// Buttons and dialogs that change one thing: data-opens, data-closes, data-copy, and forms with data-send="METHOD /path",
+// Buttons and dialogs that change one thing: data-opens, data-closes, data-copies, and forms with data-send="METHOD /path",
 // whose named fields are the JSON that is sent, with data-adds, if it is there.
 import { send } from "./service.js";
 
@@ -7,7 +7,7 @@ export function startActions() {
     const opener = event.target.closest("[data-opens]");
     if (opener) document.getElementById(opener.dataset.opens)?.showModal();
     if (event.target.closest("[data-closes]")) event.target.closest("dialog").close();
-    const copier = event.target.closest("[data-copy], [data-copies]");
+    const copier = event.target.closest("[data-copies]");
     if (copier) copy(copier);
   });
   document.addEventListener("submit", (event) => {
@@ -17,11 +17,10 @@ export function startActions() {
   });
 }
 
-/** Put the text of data-copy, or of the element that data-copies names, on the clipboard. */
+/** Put the text of the element that data-copies names on the clipboard. */
 async function copy(button) {
-  const text = button.dataset.copy ?? document.getElementById(button.dataset.copies).textContent;
   try {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copies).textContent);
     button.textContent = "Copied";
   } catch {
     button.textContent = "Select the text and copy it";
