@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from api.deps import ObjectId, Services, ServicesDep
 from api.pages.views import image_viewer
-from api.pages.views.rendering import PageRoute, VisitorDep
+from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from api.schemas.jobs import JobRead
 from api.security.permissions import check_scope
 from datalens_service.errors import InvalidInput, StateConflict
@@ -41,15 +41,14 @@ def images_page(
 
     With a seed, they are drawn anew.
     """
-    check_scope(visitor.key, Scope.RELEASES_READ)
-    job, dataset, packed = _released(services, job_id)
-    pages = image_viewer.pages_of_class(dataset.schema, packed) if seed is None else 1
-    drawn = packed if seed is None else image_viewer.IMAGES_PER_PAGE * dataset.schema.num_classes
-    count = image_viewer.images_on_page(dataset.schema, drawn, label, page)
+    job, dataset, images = _released(services, visitor, job_id, seed)
+    pages = image_viewer.pages_of_class(dataset.schema, images)
+    count = image_viewer.images_on_page(dataset.schema, images, label, page)
     if label >= dataset.schema.num_classes or page >= pages or (image or 0) > count:
         raise InvalidInput("The job has packed no such images.")
     shown = {"label": label, "page": page, "pages": pages, "seed": seed, "image": image, "count": count}
-    return visitor.page("images", job=JobRead.from_job(job), dataset=dataset, **shown)
+    drawable = image_viewer.fits(dataset.schema, image_viewer.count_drawn(dataset.schema))
+    return visitor.page("images", job=JobRead.from_job(job), dataset=dataset, drawable=drawable, **shown)
 
 
 @router.get("/jobs/{job_id}/images.png", operation_id="showJobImagesPicture")
@@ -63,13 +62,11 @@ def images_picture(
     image: Place = None,
 ) -> Response:
     """The same as a picture; a single image if one is named."""
-    check_scope(visitor.key, Scope.RELEASES_READ)
-    job, dataset, _ = _released(services, job_id)
+    job, dataset, images = _released(services, visitor, job_id, seed)
     if seed is None:
         path = services.artifacts.releasable(job.id, PACKED_IMAGES).path
     else:
-        count = image_viewer.IMAGES_PER_PAGE * dataset.schema.num_classes
-        path = services.synthetic.get(job, dataset.schema, "npz", count, seed).path
+        path = services.synthetic.get(job, dataset.schema, "npz", images, seed).path
     if image is None:
         picture = image_viewer.draw_page(path, dataset.schema, label, page)
     else:
@@ -78,17 +75,18 @@ def images_picture(
     return Response(picture, media_type="image/png")
 
 
-def _released(services: Services, job_id: str) -> tuple[Job, StoredDataset, int]:
-    """A job, its dataset, and how many images it has packed.
+def _released(services: Services, visitor: Visitor, job_id: str, seed: int | None) -> tuple[Job, StoredDataset, int]:
+    """A job, its dataset, and how many images there are to page through: those it has packed, or drawn ones.
 
     Raises:
-        StateConflict: There are no images, or too many bytes of them to page through.
+        StateConflict: There are none, or too many bytes of them.
     """
+    check_scope(visitor.key, Scope.RELEASES_READ)
     job = jobs.get(services.database, job_id)
-    packed = int(job.spec["synthetic_images"])
     if job.released_at is None or job.result != "generator":
         raise StateConflict("This job has no images to look at.")
     dataset = datasets.get(services.database, job.dataset_id)
-    if not image_viewer.fits(dataset.schema, packed):
+    images = int(job.spec["synthetic_images"]) if seed is None else image_viewer.count_drawn(dataset.schema)
+    if not image_viewer.fits(dataset.schema, images):
         raise StateConflict("These are too many large images for a page; download them to look at them.")
-    return job, dataset, packed
+    return job, dataset, images

@@ -10,7 +10,7 @@ from pathlib import Path
 import api_builders
 import numpy as np
 import pytest
-from api_builders import report, succeed, training
+from api_builders import SIDE, released, report, succeed, training
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -196,10 +196,21 @@ def test_there_is_no_page_of_images_that_are_not_there(client: TestClient, servi
 
 
 def test_sets_too_large_for_a_page_are_downloaded_instead(
-    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
+    client: TestClient,
+    services: Services,
+    dataset_id: str,
+    job_id: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(image_viewer, "MOST_BYTES", 1000)
-    refused = visit(client, services, Role.OWNER).get(f"/jobs/{job_id}/images")
+    few = released(client, tmp_path, dataset_id, synthetic_images=40)
+    visitor = visit(client, services, Role.OWNER)
+    assert "Draw others" in visitor.get(f"/jobs/{few}/images").text
+    monkeypatch.setattr(image_viewer, "MOST_BYTES", 40 * SIDE * SIDE)
+    assert "Draw others" not in visitor.get(f"/jobs/{few}/images").text
+    for path in ("images?seed=1", "images.png?seed=1"):
+        assert visitor.get(f"/jobs/{few}/{path}").status_code == 409, "more are drawn than are packed"
+    refused = visitor.get(f"/jobs/{job_id}/images")
     assert refused.status_code == 409
     assert "download them" in refused.text
 

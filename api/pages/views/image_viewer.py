@@ -1,4 +1,4 @@
-"""Released images of one class, a page at a time, from those that a job has packed: nothing is drawn anew."""
+"""Released images of one class, a page at a time."""
 
 import json
 import math
@@ -18,12 +18,17 @@ IMAGES_PER_PAGE: Final = COLUMNS * COLUMNS
 _LARGE_SIDE: Final = 512
 """A single image is enlarged by the largest whole factor that keeps it within this many pixels."""
 MOST_BYTES: Final = 2**28
-"""Of all packed images together; larger sets are looked at after a download."""
+"""Of all images together, which are read for each page; larger sets are looked at after a download."""
 
 
-def fits(schema: Schema, packed: int) -> bool:
+def fits(schema: Schema, images: int) -> bool:
     """Whether so many images can be paged through."""
-    return schema.dimensions * packed <= MOST_BYTES
+    return schema.dimensions * images <= MOST_BYTES
+
+
+def count_drawn(schema: Schema) -> int:
+    """How many images are drawn anew at once: a page of each class."""
+    return IMAGES_PER_PAGE * schema.num_classes
 
 
 def draw_page(path: Path, schema: Schema, label: int, page: int) -> bytes:
