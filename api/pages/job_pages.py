@@ -11,13 +11,7 @@ from api.pages.views import attacks, facts, formatting
 from api.pages.views.attacks import found_on_job
 from api.pages.views.comparison import compare_figures, compare_parameters, judge_sides, load_side
 from api.pages.views.facts import job_rows
-from api.pages.views.quality import (
-    Confusion,
-    accuracies_of_jobs,
-    quality_of_job,
-    read_confusion,
-    read_figures,
-)
+from api.pages.views.quality import accuracies_of_jobs, quality_of_job, read_confusion, read_figures
 from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from api.schemas.common import BudgetRead
 from api.schemas.jobs import EventRead, JobRead
@@ -36,7 +30,6 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import audits, events, jobs
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import Job, JobState
-from datalens_service.store.jobs.released_models import CLASSIFIER
 from datalens_service.store.ledger import account_summary
 
 _PAGE_SIZE: Final = 25
@@ -116,7 +109,7 @@ def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Re
         events=_events(services, job),
         phase_titles=facts.TITLES,
         quality=quality_of_job(services, visitor, job, shown["dataset"].schema),
-        confusion=_confusion(services, visitor, job),
+        confusion=read_confusion(services, visitor, job),
         attacks=found_on_job(services, visitor, job),
     )
 
@@ -155,18 +148,6 @@ def report_page(
 def _events(services: Services, job: Job) -> list[EventRead]:
     delta, slack = float(job.price["delta"]), int(job.price.get("slack", 0))
     return [EventRead.from_event(event, delta, slack) for event in events.list_milestones(services.database, job.id)]
-
-
-def _confusion(services: Services, visitor: Visitor, job: Job) -> Confusion | None:
-    """The table of a classifier, for the owner alone."""
-    if job.released_at is None or Scope.REPORTS_READ not in visitor.key.scopes:
-        return None
-    if job.result != CLASSIFIER:
-        return None
-    table = read_confusion(services.artifacts, job.id)
-    if table is not None:
-        visitor.note(services, "seeConfusion", job.id)
-    return table
 
 
 def _job_facts(services: Services, job: Job) -> dict[str, Any]:

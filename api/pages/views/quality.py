@@ -14,7 +14,6 @@ from datalens_service.planning.expectations import expect
 from datalens_service.planning.reached import Expectation
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access.roles import Scope
-from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job
 
 _HEADLINES: Final = ("accuracy", "classifier_accuracy")
@@ -64,8 +63,8 @@ def quality_of_job(services: Services, visitor: Visitor, job: Job, schema: Schem
 
 def read_figures(services: Services, visitor: Visitor, job: Job) -> Figures | None:
     """What a verdict rests on; None for visitors who are not the owner, and where there is no report."""
-    report = _report(services, visitor, job)
-    if report is None or report["view"] != _OWNER:
+    report = _own_report(services, visitor, job)
+    if report is None:
         return None
     visitor.note(services, "seeQuality", job.id)
     return Figures.from_report(report)
@@ -89,6 +88,11 @@ def _measures(services: Services, visitor: Visitor, job: Job) -> list[dict[str, 
     """As the report that this visitor may read states them."""
     measures: list[dict[str, Any]] = (_report(services, visitor, job) or {"measures": []})["measures"]
     return measures
+
+
+def _own_report(services: Services, visitor: Visitor, job: Job) -> Any:
+    report = _report(services, visitor, job)
+    return report if report and report["view"] == _OWNER else None
 
 
 def _report(services: Services, visitor: Visitor, job: Job) -> Any:
@@ -146,14 +150,12 @@ class Confusion(NamedTuple):
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def read_confusion(artifacts: ArtifactStore, job_id: str) -> Confusion | None:
-    """From the owner's report; None where it has no table, or was removed with its data set."""
-    try:
-        report = json.loads(artifacts.get(job_id, "report.json").path.read_bytes())
-    except (NotFound, FileNotFoundError):
+def read_confusion(services: Services, visitor: Visitor, job: Job) -> Confusion | None:
+    """The table of a classifier; None for visitors who are not the owner, and where the report has none."""
+    report = _own_report(services, visitor, job)
+    if report is None or report.get("confusion") is None:
         return None
-    if report.get("confusion") is None:
-        return None
+    visitor.note(services, "seeConfusion", job.id)
     accuracy = next((one["value"] for one in report["measures"] if one["name"] == "classifier_accuracy"), 0.0)
     return _shown(ConfusionTable.model_validate(report["confusion"]), accuracy)
 
