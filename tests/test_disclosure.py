@@ -1,8 +1,8 @@
 """What leaves is made of fields that were declared public; a field that somebody adds is the owner's until then."""
 
 import ast
-import copy
 import dataclasses
+import inspect
 import io
 import json
 import pickle
@@ -66,15 +66,7 @@ MODELS = reachable(Card, reachable(ReportDocument, reachable(Report, {})))
 
 def said() -> str:
     """A secret wherever a model is made, but for the default that the public part of one has instead."""
-    names = {frame.f_code.co_name for frame in frames()}
-    return "" if "model_construct" in names else LEAK
-
-
-def frames() -> Iterator[Any]:
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+    return "" if "model_construct" in {frame.function for frame in inspect.stack(0)} else LEAK
 
 
 @pytest.fixture
@@ -199,21 +191,16 @@ WAYS_OUT: dict[str, Callable[[Private[float]], object]] = {
     "repr": repr,
     "str": str,
     "format": lambda figure: f"{figure:.2f}",
-    "percent": lambda figure: "%s" % figure,  # noqa: UP031
     "json": json.dumps,
     "pickle": pickle.dumps,
-    "copy": copy.deepcopy,
     "model": lambda figure: _Holder(figure=figure).model_dump(),
-    "model as JSON": lambda figure: _Holder(figure=figure).model_dump_json(),
     "repr of a model": lambda figure: repr(_Holder(figure=figure)),
-    "number": float,  # type: ignore[dict-item]
-    "list": list,  # type: ignore[dict-item]
 }
 
 
 @pytest.mark.parametrize("way", WAYS_OUT)
 def test_a_private_figure_is_shown_by_nothing(way: str) -> None:
-    with pytest.raises(Exception, match=r"(?i)shown to nobody|not JSON serializable|must be|not iterable") as error:
+    with pytest.raises(Exception, match=r"(?i)shown to nobody|not JSON serializable") as error:
         WAYS_OUT[way](Private(94.5))
     assert "94" not in str(error.value)
 

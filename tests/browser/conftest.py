@@ -5,18 +5,20 @@ Screenshots go to build/screenshots, which CI keeps.
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, expect, sync_playwright
 
 from datalens_service.data.dataset import Split
 from datalens_service.data.digits import digits
 from datalens_service.settings import Settings
+from deployments.reverse_proxy import ReverseProxy, is_installed
 from in_process_service import InProcessService
-from tests.browser.visitor import ACTIONS, Visitor, after_the_scripts
+from tests.browser.visitor import ACTIONS, DESK, Visitor, after_the_scripts
 from tests.cli.service import RunningService
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +61,32 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
     running.stop()
 
 
+@dataclass(frozen=True)
+class Proxied:
+    """A service as browsers reach it."""
+
+    url: str
+    api_key: str
+
+
+@pytest.fixture(scope="module")
+def proxied_service(
+    tmp_path_factory: pytest.TempPathFactory, do_without: Callable[[str], NoReturn]
+) -> Iterator[Proxied]:
+    """One that nobody has used, behind a real proxy with TLS; it was told nothing: nginx says where it shows it.
+
+    Whoever visits it complains of every request that leaves the path prefix.
+    """
+    if not is_installed("nginx"):
+        do_without("nginx is not installed")
+    folder = tmp_path_factory.mktemp("proxied")
+    running = RunningService(folder / "service" / "data")
+    proxy = ReverseProxy("nginx", folder, running.port)
+    yield Proxied(proxy.url, running.api_key)
+    proxy.stop()
+    running.stop()
+
+
 @pytest.fixture
 def service_without_worker(tmp_path: Path, sqlite_template: Path) -> Iterator[InProcessService]:
     """A new one, in which a job goes as far as its test takes it."""
@@ -85,27 +113,20 @@ def upload(tmp_path_factory: pytest.TempPathFactory, train: Split) -> Path:
 
 
 @pytest.fixture
-def open_browser(chromium: Browser, service: RunningService, screenshots: Path) -> Iterator[Callable[..., Visitor]]:
-    """Visitors, each with a browser of their own; in the end, none of their pages has complained."""
-    visitors: list[Visitor] = []
-
-    def open_one(**context: Any) -> Visitor:
-        made = chromium.new_context(
-            base_url=service.url, viewport={"width": 1280, "height": 860}, reduced_motion="reduce", **context
-        )
-        visitors.append(Visitor(_page(made.new_page()), service, screenshots))
-        return visitors[-1]
-
-    yield open_one
-    complaints = [complaint for visitor in visitors for complaint in visitor.complaints]
-    for visitor in visitors:
-        visitor.page.context.close()
-    assert complaints == []
-
-
-@pytest.fixture
-def visitor(open_browser: Callable[..., Visitor]) -> Visitor:
-    return open_browser()
+def visitor(chromium: Browser, service: RunningService, screenshots: Path) -> Iterator[Visitor]:
+    """Somebody with a browser of their own; in the end, none of their pages has complained."""
+    context = chromium.new_context(
+        base_url=service.url, viewport=DESK, reduced_motion="reduce", ignore_https_errors=True
+    )
+    page = context.new_page()
+    # A loaded machine may take long to draw; nothing here measures speed.
+    page.set_default_timeout(PATIENCE_MILLISECONDS)
+    page.set_default_navigation_timeout(PATIENCE_MILLISECONDS)
+    expect.set_options(timeout=PATIENCE_MILLISECONDS)
+    made = Visitor(page, service, screenshots)
+    yield made
+    context.close()
+    assert made.complaints == []
 
 
 @pytest.fixture
@@ -113,11 +134,3 @@ def owner(visitor: Visitor) -> Visitor:
     """A visitor who has signed in."""
     visitor.sign_in()
     return visitor
-
-
-def _page(page: Page) -> Page:
-    # A loaded machine may take long to draw; nothing here measures speed.
-    page.set_default_timeout(PATIENCE_MILLISECONDS)
-    page.set_default_navigation_timeout(PATIENCE_MILLISECONDS)
-    expect.set_options(timeout=PATIENCE_MILLISECONDS)
-    return page

@@ -42,10 +42,6 @@ def test_class_names_are_seen_before_they_are_public_and_can_be_discarded(owner:
     expect(review).to_contain_text("120 images")
     expect(review).to_contain_text("val/ward aa/unused.png")
     owner.shows("review")
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.screenshot(path=Path("build/screenshots/review-390.png"), full_page=True)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.set_viewport_size({"width": 1280, "height": 860})
 
     page.goto("/")
     card = page.get_by_role("listitem").filter(has=page.get_by_role("link", name="wards", exact=True))

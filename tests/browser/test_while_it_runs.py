@@ -1,4 +1,4 @@
-"""A long job on its page: numbers that move, samples that come, and an end on request."""
+"""A long job on its page, below a path prefix: numbers that move, samples that come, and an end on request."""
 
 import json
 import re
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import Proxied
 from tests.browser.visitor import JOB_MILLISECONDS, Visitor
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
@@ -42,6 +43,11 @@ window.Notification = new Proxy(Notification, {
 """
 
 
+@pytest.fixture
+def service(proxied_service: Proxied) -> Proxied:
+    return proxied_service
+
+
 def wait_until_shown(page: Page) -> None:
     """`wait_for_function` asks for `eval`, which the policy of the pages forbids."""
     for _ in range(JOB_MILLISECONDS // 100):
@@ -51,11 +57,11 @@ def wait_until_shown(page: Page) -> None:
 
 
 def test_a_running_job_moves_pauses_and_stops_on_request(owner: Visitor, upload: Path) -> None:
-    page = owner.page
+    page, home = owner.page, owner.service.url
     page.context.grant_permissions(["notifications"])
     page.add_init_script(RECORDER)
     dataset = owner.upload(upload)
-    page.goto(f"/datasets/{dataset}/new-job")
+    page.goto(f"{home}/datasets/{dataset}/new-job")
     page.get_by_text("More settings", exact=True).click()
     page.get_by_label("Parameters of the method").fill(json.dumps(LONG))
     page.get_by_label("ε this job may spend", exact=True).fill("5")
@@ -83,7 +89,9 @@ def test_a_running_job_moves_pauses_and_stops_on_request(owner: Visitor, upload:
     expect(live).to_have_attribute("data-state", "Running", timeout=JOB_MILLISECONDS)
 
     assert page.evaluate("asked") == 0
-    page.get_by_role("button", name="Notify me when it ends").click()
+    with page.expect_response(re.compile(f"{home}/v1/jobs/job_.*/events$")) as stream:
+        page.get_by_role("button", name="Notify me when it ends").click()
+    assert stream.value.headers["content-type"].startswith("text/event-stream")
     expect(page.get_by_role("button", name="You will be notified while this page is open")).to_be_disabled()
     assert page.evaluate("asked") == 1
     assert page.evaluate("shown") == []
@@ -101,6 +109,6 @@ def test_a_running_job_moves_pauses_and_stops_on_request(owner: Visitor, upload:
     expect(page.locator("#notify")).to_have_count(0)
     expect(page.locator("#live-cancelled")).to_contain_text("Stopped on request")
     owner.shows("15-job-cancelled")
-    page.goto(f"/datasets/{dataset}")
+    page.goto(f"{home}/datasets/{dataset}")
     # All votes in one row, although a pause came between them.
     expect(page.get_by_role("rowheader", name=re.compile("Spent on a release × .*topagg"))).to_be_visible()

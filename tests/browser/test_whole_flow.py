@@ -1,36 +1,36 @@
-"""From the key to the images, as somebody goes who sees it for the first time."""
+"""From the key to the images, as somebody goes who sees it for the first time, below a path prefix."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import expect
 
+from deployments.reverse_proxy import ROOT_PATH
+from tests.browser.conftest import Proxied
 from tests.browser.visitor import JOB_MILLISECONDS, Visitor
-from tests.cli.service import RunningService
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[RunningService]:
-    """One that nobody has used."""
-    running = RunningService(tmp_path / "service" / "data")
-    yield running
-    running.stop()
+def service(proxied_service: Proxied) -> Proxied:
+    return proxied_service
 
 
 def test_from_the_key_to_the_images_and_back_to_nothing(visitor: Visitor, upload: Path, tmp_path: Path) -> None:
-    page = visitor.page
-    page.goto("/")
+    page, home = visitor.page, visitor.service.url
+    assert home.endswith(ROOT_PATH)
+    page.goto(f"{home}/")
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     visitor.shows("1-sign-in")
     page.get_by_label("API key").fill("dlk_not_a_key")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_contain_text("This is not an API key")
     visitor.sign_in()
+    [session] = [cookie for cookie in page.context.cookies() if cookie["name"] == "__Secure-datalens-session"]
+    assert (session["path"], session["secure"], session["httpOnly"]) == (ROOT_PATH, True, True)
     expect(page.get_by_role("heading", name="Upload your first data set")).to_be_visible()
     visitor.shows("2-first-visit")
 
@@ -65,14 +65,19 @@ def test_from_the_key_to_the_images_and_back_to_nothing(visitor: Visitor, upload
     _images_come_down(visitor, tmp_path)
     _report_is_shown(visitor, job)
 
-    page.goto("/jobs")
+    for name, place in (("API reference", "docs"), ("DataLens", ""), ("Keys", "keys"), ("Jobs", "jobs")):
+        page.get_by_role("link", name=name, exact=True).first.click()
+        page.wait_for_url(f"{home}/{place}")
+        if place == "docs":
+            expect(page.locator(".opblock").first).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("Succeeded"))).to_have_count(1)
     visitor.shows("9-jobs")
     page.get_by_role("link", name="Releases").click()
     expect(page.get_by_role("article")).to_have_count(1)
     expect(page.get_by_label("Format")).to_contain_text("Parquet (Hugging Face)")
     visitor.shows("19-releases")
-    page.goto("/")
+    page.goto(f"{home}/")
+    _the_theme_is_remembered(visitor)
     visitor.shows("10-data-sets")
     page.get_by_role("link", name="Digits").first.click()
     expect(
@@ -82,9 +87,22 @@ def test_from_the_key_to_the_images_and_back_to_nothing(visitor: Visitor, upload
     _budget_is_raised(visitor)
     _deletion_has_a_receipt(visitor, dataset)
     page.get_by_role("button", name="Sign out").click()
-    page.wait_for_url("**/sign-in")
-    page.goto(f"/jobs/{job}")
-    page.wait_for_url(f"**/sign-in?next=/jobs/{job}")
+    page.wait_for_url(f"{home}/sign-in")
+    page.goto(f"{home}/jobs/{job}")
+    page.wait_for_url(f"{home}/sign-in?next=/jobs/{job}")
+    page.get_by_label("API key").fill(visitor.service.api_key)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"{home}/jobs/{job}")
+
+
+def _the_theme_is_remembered(visitor: Visitor) -> None:
+    page = visitor.page
+    for chosen in ("dark", "light"):
+        page.locator("#theme").click()
+        page.reload()
+        expect(page.locator("html")).to_have_attribute("data-theme", chosen)
+    [theme] = [cookie for cookie in page.context.cookies() if cookie["name"] == "datalens-theme"]
+    assert theme["path"] == ROOT_PATH
 
 
 def _upload_is_refused_in_a_sentence(visitor: Visitor, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class Visitor:
 
     def upload(self, path: Path, epsilon: str = "10", name: str = "Digits") -> str:
         """Upload a file by the form; id of the data set."""
-        self.page.goto(self.service.url + "/datasets/new")
+        self.page.goto(f"{self.service.url}/datasets/new")
         self.page.locator("#file").set_input_files(path)
         self.page.get_by_label("Name", exact=True).fill(name)
         self.page.get_by_label("Lifetime privacy budget ε").fill(epsilon)

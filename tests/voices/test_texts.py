@@ -58,19 +58,27 @@ def _plain(text: Text) -> str:
     return words if " " in words.strip() else ""
 
 
-def _of_one(schema: Any) -> Iterator[str]:
-    """Names of values: what a method or a parameter may be."""
+def _objects(schema: Any) -> Iterator[dict[str, Any]]:
+    """All objects of a JSON schema, itself included."""
     for value in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        yield from _of_one(value)
+        yield from _objects(value)
     if isinstance(schema, dict):
-        yield from (name for name in [*schema.get("enum", ()), schema.get("const")] if isinstance(name, str))
+        yield schema
+
+
+_SCHEMA: Final = tuple(_objects(TrainingSpec.model_json_schema()))
+PARAMETERS: Final = frozenset(name for one in _SCHEMA for name in one.get("properties", ()))
+_OF_SPECS: Final = frozenset(
+    name for one in _SCHEMA for name in (*one.get("enum", ()), one.get("const")) if isinstance(name, str)
+)
+"""What a method or a parameter may be."""
 
 
 _IN_FILES: Final = frozenset(
     f"{split}_{part}" for split in ("train", "test", "val") for part in ("images", "labels")
 ) | {"x_train", "y_train", "x_test", "y_test", "file_name", "savez_compressed"}
 """Names of arrays and columns that stand in files, and of the function that writes them."""
-VALUES: Final = frozenset(_of_one(TrainingSpec.model_json_schema())) | _PACKAGES | _IN_FILES
+VALUES: Final = _OF_SPECS | _PACKAGES | _IN_FILES
 
 
 @pytest.mark.parametrize("kind", _WORDS_OF_INTERFACES)
@@ -111,16 +119,6 @@ def _follows_a_rule(name: str) -> bool:
     if start == "evaluation":
         return rest in EvaluationSettings.model_fields
     return start == "method" and set(rest.split(".")) <= PARAMETERS
-
-
-def _properties(schema: Any) -> Iterator[str]:
-    for value in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        yield from _properties(value)
-    if isinstance(schema, dict):
-        yield from schema.get("properties", {})
-
-
-PARAMETERS: Final = frozenset(_properties(TrainingSpec.model_json_schema()))
 
 
 def test_every_name_of_the_catalogue_is_used() -> None:
