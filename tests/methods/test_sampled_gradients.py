@@ -141,6 +141,13 @@ def test_a_large_surplus_is_said_before() -> None:
     assert not any("costs alone" in warning for warning in many.warnings)
 
 
+def test_a_run_that_costs_no_epsilon_beside_delta_has_a_price() -> None:
+    summary = job(sampled(steps=1, noise_multiplier=1000.0)).price(stripes().schema)
+    assert summary.sampling is not None
+    assert summary.sampling.epsilon_alone == 0
+    assert not any("costs alone" in warning for warning in summary.warnings)
+
+
 class Coins(NoiseSource):  # type: ignore[misc]
     """Coins that fall as they are told; noise of zero."""
 

@@ -191,9 +191,10 @@ class SamplingSummary(BaseModel):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Whether the account charges much more than the run costs alone."""
-        surplus = self.epsilon_by_ledger / self.epsilon_alone - 1
-        if surplus <= _LARGEST_SURPLUS:
+        # With loud noise a run may cost no ε at all beside δ.
+        if not self.epsilon_alone or self.epsilon_by_ledger <= (1 + _LARGEST_SURPLUS) * self.epsilon_alone:
             return ()
+        surplus = self.epsilon_by_ledger / self.epsilon_alone - 1
         return (
             f"The account charges {100 * surplus:.0f} % more ε than the run costs alone. More noise, a smaller batch "
             "or more steps lower this.",
