@@ -20,8 +20,7 @@ import datalens_service.services
 import datalens_service.store
 from datalens_service import clock
 from datalens_service.evaluation.report import build
-from datalens_service.models.classifiers import classifier
-from datalens_service.models.generators import generator
+from datalens_service.models import released
 from datalens_service.privacy import randomness
 
 NOW = calendar.datetime(2026, 3, 4, 5, 6, 7, tzinfo=calendar.UTC)
@@ -46,8 +45,7 @@ def freeze(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(secrets, "token_bytes", lambda size: b"k" * size)
     patch.setattr(clock, "datetime", Frozen)
     patch.setattr(build, "datetime", SimpleNamespace(datetime=Frozen, UTC=calendar.UTC))
-    for kind in (generator, classifier):
-        patch.setattr(kind, "save_file", save_in_order)
+    patch.setattr(released, "save_file", save_in_order)
 
 
 def save_in_order(tensors: dict[str, Any], path: Path, metadata: dict[str, str]) -> None:

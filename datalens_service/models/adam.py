@@ -11,7 +11,7 @@ from torch import Tensor
 # The function behind torch.optim.Adam. The class would load torch's compiler, seconds at the start of each job.
 from torch.optim.adam import adam
 
-_BETA2: Final = 0.999
+_BETA1, _BETA2 = 0.5, 0.999
 _EPSILON: Final = 1e-8
 
 
@@ -42,9 +42,7 @@ class AdamState(NamedTuple):
         return AdamState(*({name: value[rows] for name, value in part.items()} for part in self))
 
 
-def adam_step(
-    adam_state: AdamState, gradients: dict[str, Tensor], steps: int, learning_rate: float, beta1: float
-) -> None:
+def adam_step(adam_state: AdamState, gradients: dict[str, Tensor], steps: int, learning_rate: float) -> None:
     """One step in place; elementwise, so entries of a tensor never meet."""
     adam(
         [adam_state.parameters[name] for name in gradients],
@@ -56,7 +54,7 @@ def adam_step(
         [torch.full((), float(steps), device=value.device) for value in gradients.values()],
         fused=True,
         amsgrad=False,
-        beta1=beta1,
+        beta1=_BETA1,
         beta2=_BETA2,
         lr=learning_rate,
         weight_decay=0.0,

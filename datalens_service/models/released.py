@@ -3,11 +3,17 @@
 A new kind of released model is one class with these members, in one file.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
 from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidInput
 
 
 class ReleasedFile(NamedTuple):
@@ -38,6 +44,27 @@ class ReleasedModel(Protocol):
 
     def files(self) -> tuple[ReleasedFile, ...]:
         """Its files, each of which anybody may get."""
+
+
+def save_model(path: Path, kind: str, schema: Schema, settings: dict[str, Any], tensors: Mapping[str, Any]) -> None:
+    """Write safetensors with kind, schema and settings in the header."""
+    metadata = {"kind": kind, "schema": schema.model_dump_json(), "settings": json.dumps(settings)}
+    save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path, metadata)
+
+
+def load_model(path: Path, kinds: Container[str], noun: str) -> tuple[str, Schema, dict[str, Any], dict[str, Any]]:
+    """Kind, schema, settings and tensors as `save_model` wrote them; no code is executed from the file.
+
+    Raises:
+        InvalidInput: It is of none of `kinds`.
+    """
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata() or {}
+        if metadata.get("kind") not in kinds:
+            raise InvalidInput(f"{path.name} is not a {noun} of this product.")
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    schema = Schema.model_validate_json(metadata["schema"])
+    return metadata["kind"], schema, json.loads(metadata["settings"]), tensors
 
 
 def select_part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -46,7 +46,6 @@ class StudentTrainer:
         device: str,
         *,
         learning_rate: float = 1e-3,
-        beta1: float = 0.5,
         updates: int = 1,
         averaging: float = 0.0,
     ) -> None:
@@ -56,9 +55,7 @@ class StudentTrainer:
         self._adam_state = AdamState.from_parameters(
             {name: value.detach() for name, value in network.named_parameters()}
         )
-        self._learning_rate, self._beta1 = learning_rate, beta1
-        self._updates = updates
-        self._averaging = averaging
+        self._learning_rate, self._updates, self._averaging = learning_rate, updates, averaging
         self._average = {name: value.clone() for name, value in self._adam_state.parameters.items()}
         self._directions = 0
         self._proposal: _Proposal | None = None
@@ -107,9 +104,7 @@ class StudentTrainer:
             distance = torch.square(self._network(inputs, labels) - targets).sum()
             gradients = torch.autograd.grad(distance, list(self._network.parameters()))
             named = dict(zip(self._adam_state.parameters, gradients, strict=True))
-            adam_step(
-                self._adam_state, named, self._directions * self._updates + number, self._learning_rate, self._beta1
-            )
+            adam_step(self._adam_state, named, self._directions * self._updates + number, self._learning_rate)
         self._proposal = None
         self._include_in_average()
 

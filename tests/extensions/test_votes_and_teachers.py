@@ -96,7 +96,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from datalens_service.methods.voting.teachers.base import TeacherParameters, TeacherRequest
+from datalens_service.methods.voting.teachers.base import TeacherParameters
 
 if TYPE_CHECKING:
     from datalens_service.models.teachers.base import TeacherBackend
@@ -108,7 +108,7 @@ class BrightTeacher(TeacherParameters):
     name: Literal["bright"] = "bright"
     gain: float = Field(default=1.0, gt=0)
 
-    def build(self, request: TeacherRequest) -> TeacherBackend:
+    def build(self, setting, shards) -> TeacherBackend:
         """Kernel teachers with louder gradients."""
         from datalens_service.models.teachers.kernel import KernelTeachers
 
@@ -118,8 +118,8 @@ class BrightTeacher(TeacherParameters):
             def image_gradients(self, *arguments):
                 return (gain * block for block in super().image_gradients(*arguments))
 
-        return Bright(request.num_teachers, request.records, request.device, basis=request.basis,
-                      active=request.active, partitions=request.partitions)
+        return Bright(setting.num_teachers, shards.batch, shards.device, basis=setting.basis,
+                      active=shards.active, partitions=shards.parts)
 '''
 
 JOBS = """

@@ -5,23 +5,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from datalens_service.data.dataset import Schema
 from datalens_service.data.shard_batches import ShardBatch
 from datalens_service.mechanisms import PartialGradients
 from datalens_service.mechanisms.private_shards import Shards
-from datalens_service.methods.voting.teachers import TeacherParameters, TeacherRequest
+from datalens_service.methods.voting.teachers import Setting
 from datalens_service.models.teachers.base import TeacherBackend
-
-
-class Setting(NamedTuple):
-    """Public: what teachers are made with."""
-
-    teacher: TeacherParameters
-    num_teachers: int
-    schema: Schema
-    seed: int
-    basis: Tensor | None
-    """(dimensions of an image, dimensions of a vote), or None for pixels."""
 
 
 class Question(NamedTuple):
@@ -41,18 +29,7 @@ class Question(NamedTuple):
 
 def make_teachers(shards: Shards, setting: Setting) -> TeacherBackend:
     """The teachers of one rank."""
-    request = TeacherRequest(
-        num_teachers=setting.num_teachers,
-        schema=setting.schema,
-        device=shards.device,
-        seed=setting.seed,
-        active=shards.active,
-        partitions=shards.parts,
-        folder=shards.folder,
-        basis=setting.basis,
-        records=shards.batch,
-    )
-    return setting.teacher.build(request)
+    return setting.teacher.build(setting, shards)
 
 
 def train_teachers(teachers: TeacherBackend, batch: ShardBatch, question: Question) -> None:

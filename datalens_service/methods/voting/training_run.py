@@ -17,11 +17,11 @@ from datalens_service.methods.base import ExecutionOptions, Extras, Plan
 from datalens_service.methods.sums.moments import MomentsRun
 from datalens_service.methods.voting.shard_teachers import (
     Question,
-    Setting,
     image_votes,
     make_teachers,
     train_teachers,
 )
+from datalens_service.methods.voting.teachers import Setting
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.generators.generator import Generator

@@ -5,7 +5,6 @@ It holds released numbers only. Predicting is post-processing: free, however oft
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
-from safetensors.numpy import save_file
 
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models.released import ReleasedFile
+from datalens_service.models.released import ReleasedFile, load_model, save_model
 
 Tensors = dict[str, NDArray[np.float32]]
 
@@ -80,8 +77,7 @@ class Classifier:
 
     def save(self, path: Path) -> None:
         """Write safetensors with kind, schema and settings in the header."""
-        metadata = {"kind": KIND, "schema": self.schema.model_dump_json(), "settings": json.dumps(self.settings)}
-        save_file({name: np.ascontiguousarray(value) for name, value in self.tensors.items()}, path, metadata)
+        save_model(path, KIND, self.schema, self.settings, self.tensors)
 
     def save_onnx(self, path: Path) -> None:
         """Write an ONNX graph that takes bytes and gives probabilities."""
@@ -104,12 +100,7 @@ class Classifier:
         Raises:
             InvalidInput: It is not a classifier of this product.
         """
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("kind") != KIND:
-                raise InvalidInput(f"{path.name} is not a classifier of this product.")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return cls(Schema.model_validate_json(metadata["schema"]), json.loads(metadata["settings"]), tensors)
+        return cls(*load_model(path, (KIND,), KIND)[1:])
 
     @cached_property
     def _network(self) -> Any:

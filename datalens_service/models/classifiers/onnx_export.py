@@ -113,24 +113,18 @@ def _linear(graph: Graph, layer: nn.Linear, _schema: Schema) -> None:
     graph.add("Gemm", graph.last, *weights, transB=1)
 
 
-def _max_pool(graph: Graph, layer: nn.MaxPool2d, _schema: Schema) -> None:
-    graph.add("MaxPool", kernel_shape=[layer.kernel_size] * 2, strides=[layer.stride] * 2)
+def _pool(graph: Graph, layer: nn.MaxPool2d | nn.AvgPool2d, _schema: Schema) -> None:
+    operator = "MaxPool" if isinstance(layer, nn.MaxPool2d) else "AveragePool"
+    graph.add(operator, kernel_shape=[layer.kernel_size] * 2, strides=[layer.stride] * 2)
 
 
-def _average_pool(graph: Graph, layer: nn.AvgPool2d, _schema: Schema) -> None:
-    graph.add("AveragePool", kernel_shape=[layer.kernel_size] * 2, strides=[layer.stride] * 2)
+def _node(operator: str, **attributes: int) -> Callable[[Graph, nn.Module, Schema], None]:
+    """Of a layer that is one node, always the same."""
 
+    def write(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
+        graph.add(operator, **attributes)
 
-def _relu(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
-    graph.add("Relu")
-
-
-def _sigmoid(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
-    graph.add("Sigmoid")
-
-
-def _flatten(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
-    graph.add("Flatten", axis=1)
+    return write
 
 
 def _encoded_features(graph: Graph, layer: EncodedFeatures, schema: Schema) -> None:
@@ -142,8 +136,7 @@ def _encoded_features(graph: Graph, layer: EncodedFeatures, schema: Schema) -> N
     _unit_length(graph, layer, schema)
 
 
-def _unit_length(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
-    graph.add("LpNormalization", axis=1, p=2)
+_unit_length = _node("LpNormalization", axis=1, p=2)
 
 
 def _enlarged(graph: Graph, _layer: nn.Module, schema: Schema) -> None:
@@ -170,10 +163,6 @@ def _residual(graph: Graph, layer: Residual, schema: Schema) -> None:
 
 def _relu6(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
     graph.add("Clip", graph.last, graph.number(0), graph.number(6))
-
-
-def _global_average(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
-    graph.add("GlobalAveragePool")
 
 
 def _scattering_network(graph: Graph, layer: ScatteringNetwork, schema: Schema) -> None:
@@ -241,18 +230,18 @@ _WRITERS: dict[type[nn.Module], Callable[[Graph, Any, Schema], None]] = {
     Centered: _centered,
     nn.Conv2d: _conv,
     nn.Linear: _linear,
-    nn.MaxPool2d: _max_pool,
-    nn.AvgPool2d: _average_pool,
-    nn.ReLU: _relu,
-    nn.Sigmoid: _sigmoid,
-    nn.Flatten: _flatten,
+    nn.MaxPool2d: _pool,
+    nn.AvgPool2d: _pool,
+    nn.ReLU: _node("Relu"),
+    nn.Sigmoid: _node("Sigmoid"),
+    nn.Flatten: _node("Flatten", axis=1),
     EncodedFeatures: _encoded_features,
     UnitLength: _unit_length,
     Enlarged: _enlarged,
     SameConvolution: _same_convolution,
     Residual: _residual,
     nn.ReLU6: _relu6,
-    nn.AdaptiveAvgPool2d: _global_average,
+    nn.AdaptiveAvgPool2d: _node("GlobalAveragePool"),
     OpponentColours: _opponent_colours,
     ScatteringNetwork: _scattering_network,
     Lite0Network: _lite0,

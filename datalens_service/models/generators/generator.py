@@ -5,7 +5,6 @@ A generator holds released numbers only. Drawing from it is post-processing: fre
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -14,14 +13,12 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
-from safetensors.numpy import save_file
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidInput
 from datalens_service.models.generators import pool
 from datalens_service.models.generators.gaussian import gaussian, mixture
-from datalens_service.models.released import ReleasedFile
+from datalens_service.models.released import ReleasedFile, load_model, save_model
 
 Tensors = dict[str, NDArray[Any]]
 Draw = Callable[[Tensors, dict[str, Any], Schema, Labels, np.random.Generator], NDArray[np.float32]]
@@ -163,8 +160,7 @@ class Generator:
 
     def save(self, path: Path) -> None:
         """Write safetensors with kind, schema and settings in the header."""
-        metadata = {"kind": self.kind, "schema": self.schema.model_dump_json(), "settings": json.dumps(self.settings)}
-        save_file({name: np.ascontiguousarray(value) for name, value in self.tensors.items()}, path, metadata)
+        save_model(path, self.kind, self.schema, self.settings, self.tensors)
 
     def files(self) -> tuple[ReleasedFile, ...]:
         """The generator itself."""
@@ -173,10 +169,4 @@ class Generator:
     @classmethod
     def load(cls, path: Path) -> Generator:
         """Read what `save` wrote; no code is executed from the file."""
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("kind") not in KINDS:
-                raise InvalidInput(f"{path.name} is not a generator of this product.")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        schema = Schema.model_validate_json(metadata["schema"])
-        return cls(metadata["kind"], schema, json.loads(metadata["settings"]), tensors)
+        return cls(*load_model(path, KINDS, "generator"))

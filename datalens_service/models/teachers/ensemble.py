@@ -5,7 +5,7 @@ every synthetic image in which direction it should move. Everything here is priv
 released a noisy sum of it; losses are never computed as numbers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,9 @@ from datalens_service.models.teachers.partitions import TeacherPartition, local_
 from datalens_service.models.teachers.tensor_store import GIBIBYTE, MEMORY_GIB, spill_to_file, total_bytes
 
 _DRAWN_AT_ONCE: Final = 2**20
+
+_Answer = Callable[[slice, Tensor, Tensor], Tensor]
+"""Of the teachers of a block, to images (images, d) of classes (teachers, classes, images)."""
 
 
 class TeacherEnsemble(TeacherBackend):
@@ -64,7 +67,6 @@ class TeacherEnsemble(TeacherBackend):
         device: str,
         seed: int,
         learning_rate: float = 1e-3,
-        beta1: float = 0.5,
         *,
         active: Tensor | None = None,
         partitions: Sequence[TeacherPartition] | None = None,
@@ -79,7 +81,6 @@ class TeacherEnsemble(TeacherBackend):
         self.device = torch.device(device)
         self._network = _network(architecture, schema)
         self._learning_rate = learning_rate
-        self._beta1 = beta1
         self._idle = _idle(active, len(self.local)).to(self.device)
         self._some_idle = bool(self._idle.any())
         self._coarse = coarse
@@ -125,27 +126,26 @@ class TeacherEnsemble(TeacherBackend):
     ) -> Iterator[Tensor]:
         """Every teacher's own direction for every image: −∂L_G/∂x with L_G = −log sigmoid(Γ(x, y)).
 
-        Yields:
+        Returns:
             (teachers of a block, images, d) in the order of the teachers. Rows of a teacher that has
             diverged are not finite, rows of one without records are 0.
         """
-        images, labels = synthetic_images.to(self.device), synthetic_labels.to(self.device)
-        for block in self._blocks(range(*teachers.indices(self.num_teachers)), len(images)):
-            with reduced_precision_products(self.device, self._coarse):
-                directions = self._gradient_block(block, images, labels)
-            self._drop(block)
-            yield directions
+        return self._answers(self._gradient_block, synthetic_images, synthetic_labels, teachers)
 
     def scores(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
     ) -> Iterator[Tensor]:
         """Every teacher's logit Γ(x, y) for every image; 0 of a teacher without records."""
-        images, labels = synthetic_images.to(self.device), synthetic_labels.to(self.device)
+        return self._answers(self._score_block, synthetic_images, synthetic_labels, teachers)
+
+    def _answers(self, answer: _Answer, synthetic_images: Tensor, labels: Tensor, teachers: slice) -> Iterator[Tensor]:
+        images, labels = synthetic_images.to(self.device), labels.to(self.device)
         for block in self._blocks(range(*teachers.indices(self.num_teachers)), len(images)):
+            classes = self._one_hot(labels).expand(block.stop - block.start, -1, -1)
             with reduced_precision_products(self.device, self._coarse):
-                logits = self._score_block(block, images, labels)
+                answers = answer(block, images, classes)
             self._drop(block)
-            yield logits
+            yield answers
 
     def teachers_per_block(self, images: int) -> int:
         """How many teachers are handled at once when each sees `images` images."""
@@ -215,13 +215,15 @@ class TeacherEnsemble(TeacherBackend):
         if self._some_idle:
             shape = {name: (-1, *[1] * (value.ndim - 1)) for name, value in gradients.items()}
             gradients = {name: value.masked_fill(idle.view(shape[name]), 0.0) for name, value in gradients.items()}
-        adam_step(adam_state, gradients, self._steps, self._learning_rate, self._beta1)
+        adam_step(adam_state, gradients, self._steps, self._learning_rate)
 
-    def _gradient_block(self, block: slice, images: Tensor, labels: Tensor) -> Tensor:
+    def _first(self, parameters: Parameters, images: Tensor, classes: Tensor) -> Tensor:
+        """Features of images that all teachers of a block see."""
+        return self._network.first(parameters, images.new_empty(len(classes), 0, images.shape[1]), images, classes)
+
+    def _gradient_block(self, block: slice, images: Tensor, classes: Tensor) -> Tensor:
         parameters = self._adam_state.block(block).parameters
-        classes = self._one_hot(labels).expand(block.stop - block.start, -1, -1)
-        nothing = images.new_empty(len(classes), 0, images.shape[1])
-        features = self._network.first(parameters, nothing, images, classes).requires_grad_()
+        features = self._first(parameters, images, classes).requires_grad_()
         logits = self._network.rest(parameters, features, classes)
         (gradient,) = torch.autograd.grad(functional.logsigmoid(logits).sum(), features)
         directions = self._network.pull_back(parameters, gradient)
@@ -229,12 +231,9 @@ class TeacherEnsemble(TeacherBackend):
             directions = directions.masked_fill(self._idle[block][:, None, None], 0.0)
         return directions
 
-    def _score_block(self, block: slice, images: Tensor, labels: Tensor) -> Tensor:
+    def _score_block(self, block: slice, images: Tensor, classes: Tensor) -> Tensor:
         parameters = self._adam_state.block(block).parameters
-        classes = self._one_hot(labels).expand(block.stop - block.start, -1, -1)
-        nothing = images.new_empty(len(classes), 0, images.shape[1])
-        features = self._network.first(parameters, nothing, images, classes)
-        logits = self._network.rest(parameters, features, classes).detach()
+        logits = self._network.rest(parameters, self._first(parameters, images, classes), classes).detach()
         return logits.masked_fill(self._idle[block][:, None], 0.0)[..., None]
 
     def _one_hot(self, labels: Tensor) -> Tensor:

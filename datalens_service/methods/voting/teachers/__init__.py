@@ -1,10 +1,10 @@
 """The teachers of DataLens, one file each; this union is their registry."""
 
-from datalens_service.methods.voting.teachers.base import TeacherParameters, TeacherRequest
+from datalens_service.methods.voting.teachers.base import Setting, TeacherParameters
 from datalens_service.methods.voting.teachers.kernel import KernelTeacher
 from datalens_service.methods.voting.teachers.networks import ConvTeacher, DenseTeacher
 
 AnyTeacher = DenseTeacher | ConvTeacher | KernelTeacher
 """Kinds of teachers, with the parameters that each has; told apart by `name`."""
 
-__all__ = ["AnyTeacher", "ConvTeacher", "DenseTeacher", "KernelTeacher", "TeacherParameters", "TeacherRequest"]
+__all__ = ["AnyTeacher", "ConvTeacher", "DenseTeacher", "KernelTeacher", "Setting", "TeacherParameters"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
 
@@ -13,35 +11,22 @@ from datalens_service.data.dataset import Schema
 from datalens_service.strict import Frozen, Integer
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Tensor
 
-    from datalens_service.data.shard_batches import ShardBatch
+    from datalens_service.mechanisms.private_shards import Shards
     from datalens_service.models.teachers.base import TeacherBackend
-    from datalens_service.models.teachers.partitions import TeacherPartition
 
 
-@dataclass(frozen=True)
-class TeacherRequest:
-    """The teachers of one rank that are to be made; all but the records is public.
+class Setting(NamedTuple):
+    """Public: what teachers are made with."""
 
-    Attributes:
-        num_teachers: Of all ranks.
-        active: (local,) False for a teacher whose shard is empty.
-        partitions: Of this rank's teachers.
-        folder: Private, on a disk, for what does not fit into memory.
-        basis: (dimensions of an image, dimensions of a vote), or None for pixels.
-        records: A batch of each shard, for teachers that keep it instead of training.
-    """
-
+    teacher: TeacherParameters
     num_teachers: int
+    """Of all ranks."""
     schema: Schema
-    device: str
     seed: int
-    active: torch.Tensor
-    partitions: list[TeacherPartition]
-    folder: Path | None
-    basis: torch.Tensor | None
-    records: ShardBatch
+    basis: Tensor | None
+    """(dimensions of an image, dimensions of a vote), or None for pixels."""
 
 
 class TeacherParameters(Frozen, ABC):
@@ -52,8 +37,12 @@ class TeacherParameters(Frozen, ABC):
     )
 
     @abstractmethod
-    def build(self, request: TeacherRequest) -> TeacherBackend:
+    def build(self, setting: Setting, shards: Shards) -> TeacherBackend:
         """The teachers of one rank.
+
+        Args:
+            shards: Private; a folder on a disk for what does not fit into memory, and a batch of each shard, for
+                teachers that keep it instead of training.
 
         Raises:
             InvalidSpec: They do not fit on the disk.

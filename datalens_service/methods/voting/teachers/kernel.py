@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from datalens_service.methods.voting.teachers.base import TeacherParameters, TeacherRequest
+from datalens_service.methods.voting.teachers.base import Setting, TeacherParameters
 
 if TYPE_CHECKING:
+    from datalens_service.mechanisms.private_shards import Shards
     from datalens_service.models.teachers.base import TeacherBackend
 
 
@@ -15,15 +16,15 @@ class KernelTeacher(TeacherParameters):
 
     name: Literal["kernel"] = "kernel"
 
-    def build(self, request: TeacherRequest) -> TeacherBackend:
+    def build(self, setting: Setting, shards: Shards) -> TeacherBackend:
         """Teachers that keep their records."""
         from datalens_service.models.teachers.kernel import KernelTeachers
 
         return KernelTeachers(
-            request.num_teachers,
-            request.records,
-            request.device,
-            basis=request.basis,
-            active=request.active,
-            partitions=request.partitions,
+            setting.num_teachers,
+            shards.batch,
+            shards.device,
+            basis=setting.basis,
+            active=shards.active,
+            partitions=shards.parts,
         )

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from datalens_service.methods.voting.teachers.base import TeacherParameters, TeacherRequest
+from datalens_service.methods.voting.teachers.base import Setting, TeacherParameters
 from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
+    from datalens_service.mechanisms.private_shards import Shards
     from datalens_service.models.teachers.base import TeacherBackend
 
 
@@ -22,20 +23,20 @@ class NetworkTeacher(TeacherParameters, ABC):
     warmup_steps: Integer = Field(default=10, ge=1, le=1000, description="The same before the first vote.")
     learning_rate: Number = Field(default=1e-3, gt=0, le=1)
 
-    def build(self, request: TeacherRequest) -> TeacherBackend:
+    def build(self, setting: Setting, shards: Shards) -> TeacherBackend:
         """Networks of one architecture with stacked weights."""
         from datalens_service.models.teachers.ensemble import TeacherEnsemble
 
         return TeacherEnsemble(
             self.name,
-            request.num_teachers,
-            request.schema,
-            request.device,
-            request.seed,
+            setting.num_teachers,
+            setting.schema,
+            shards.device,
+            setting.seed,
             learning_rate=self.learning_rate,
-            active=request.active,
-            partitions=request.partitions,
-            folder=request.folder,
+            active=shards.active,
+            partitions=shards.parts,
+            folder=shards.folder,
         )
 
     def steps_before_vote(self, *, first: bool) -> int:
