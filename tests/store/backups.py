@@ -11,6 +11,8 @@ from sqlalchemy import create_engine, make_url
 
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.jobs.leases import Lease
 
 from .books import claimed, new_dataset, new_job, read_account, state_of
@@ -44,6 +46,22 @@ def spend_all_and_restore(database: Database) -> tuple[StoredDataset, int, Lease
     read_account(database, lease).charge(0, "votes", limit)
     backup.restore()
     return dataset, limit, lease
+
+
+def spend_what_the_backup_reserves(database: Database) -> tuple[StoredDataset, int, Job]:
+    """A restored database in which a queued job reserves the whole budget, which another has spent by the log.
+
+    Returns:
+        The data set, its limit in units, and the queued job.
+    """
+    dataset = new_dataset(database)
+    limit = state_of(database, dataset.id).limit_units
+    first = new_job(database, dataset.id, limit)
+    backup = back_up(database)
+    jobs.request_cancel(database, first.id)
+    read_account(database, claimed(database, new_job(database, dataset.id, limit).id)).charge(0, "votes", limit)
+    backup.restore()
+    return dataset, limit, first
 
 
 def remove(database: Database) -> None:

@@ -1,5 +1,4 @@
 import pytest
-from sqlalchemy.exc import IntegrityError
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import BudgetExceeded, InvalidSpec, LedgerCorrupt, NotFound, StateConflict
@@ -16,7 +15,6 @@ from .backups import back_up
 from .books import (
     DELTA,
     EPSILON,
-    by_hand,
     claimed,
     journal_of,
     new_dataset,
@@ -72,29 +70,6 @@ def test_no_raise_without_its_note(database: Database, monkeypatch: pytest.Monke
         raised(database, dataset.id)
     assert state_of(database, dataset.id).epsilon == EPSILON
     verified(database, dataset.id)
-
-
-@pytest.mark.both_databases
-def test_the_database_refuses_to_lower_a_limit(database: Database) -> None:
-    new_dataset(database)
-    for statement in ["UPDATE accounts SET limit_units = limit_units - 1", "UPDATE accounts SET delta = delta * 2"]:
-        with pytest.raises(IntegrityError):
-            by_hand(database, statement)
-
-
-@pytest.mark.both_databases
-def test_the_database_refuses_to_change_the_audit_journal(database: Database) -> None:
-    raised(database, new_dataset(database).id)
-    for statement in ["UPDATE audit_entries SET detail = ''", "DELETE FROM audit_entries"]:
-        with pytest.raises(IntegrityError):
-            by_hand(database, statement)
-
-
-def test_a_limit_that_was_raised_by_hand_is_noticed(database: Database) -> None:
-    dataset = new_dataset(database)
-    by_hand(database, "UPDATE accounts SET limit_units = limit_units + 1000")
-    with pytest.raises(LedgerCorrupt, match="limit"):
-        verified(database, dataset.id)
 
 
 @pytest.mark.parametrize(

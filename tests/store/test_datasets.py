@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -13,7 +14,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.fingerprints import fingerprints
 from datalens_service.store.datasets.validations import Joined, find_joined
-from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs import jobs, leases, pausing
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import AccountRow, RecordFingerprintRow
 from datalens_service.voices import Voice, spoken_to
@@ -28,7 +29,6 @@ from .books import (
     new_dataset,
     new_job,
     read_account,
-    running_job,
     schema,
     state_of,
     verified,
@@ -102,23 +102,6 @@ def test_a_second_upload_of_known_records_inherits_their_spend(database: Databas
     assert journal_of(database, first.id)[-1].kind == "join"
 
 
-def test_spends_after_the_link_count_for_both(database: Database) -> None:
-    first = new_dataset(database)
-    second = new_dataset(database, images()[:5])
-    spend(database, second.id, 300)
-    spend(database, first.id, 200)
-    assert state_of(database, first.id).charged_units == state_of(database, second.id).charged_units == 500
-    assert verified(database, first.id) == verified(database, second.id)
-
-
-def test_two_uploads_of_one_image_set_can_not_spend_twice(database: Database) -> None:
-    first, second = new_dataset(database), new_dataset(database)
-    limit = state_of(database, first.id).limit_units
-    new_job(database, first.id, limit)
-    with pytest.raises(BudgetExceeded):
-        new_job(database, second.id, 1)
-
-
 def test_records_link_through_a_third_upload(database: Database) -> None:
     first = new_dataset(database)
     bridge = new_dataset(database, np.concatenate([images()[:1], images(seed=1)]))
@@ -172,12 +155,6 @@ def test_a_second_upload_can_not_change_the_budget(database: Database, changes: 
         new_dataset(database, images(), **changes)
     assert error.value.extra == {"epsilon": EPSILON, "delta": DELTA}
     assert datasets.linked(database, first.id) == ()
-
-
-def test_a_second_upload_may_name_the_same_budget(database: Database) -> None:
-    first = new_dataset(database)
-    second = new_dataset(database, epsilon=EPSILON, delta=DELTA)
-    assert second.account_id == first.account_id
 
 
 def test_an_inherited_delta_must_fit_the_larger_data_set(database: Database) -> None:
@@ -330,12 +307,10 @@ def test_deleting_twice_is_deleting_once(database: Database) -> None:
     assert [entry.kind for entry in journal_of(database, dataset.id)] == ["open", "delete"]
 
 
-@pytest.mark.parametrize("running", [False, True])
-def test_a_data_set_with_unfinished_jobs_is_not_deleted(database: Database, running: bool) -> None:
+@pytest.mark.parametrize("advance", [jobs.get, claimed, pausing.request_pause], ids=["queued", "running", "paused"])
+def test_a_data_set_with_unfinished_jobs_is_not_deleted(database: Database, advance: Callable[..., object]) -> None:
     dataset = new_dataset(database)
-    job = new_job(database, dataset.id, 10)
-    if running:
-        claimed(database, job.id)
+    advance(database, new_job(database, dataset.id, 10).id)
     with pytest.raises(StateConflict, match="has not ended"):
         datasets.delete(database, dataset.id)
     assert datasets.get(database, dataset.id).state == DatasetState.READY
@@ -384,13 +359,6 @@ def test_fingerprints_are_no_plain_hashes_of_the_pixels(database: Database) -> N
     plain = {hashlib.sha256(image.tobytes()).digest()[:16] for image in images()}
     with database.session() as session:
         assert not plain & set(session.scalars(select(RecordFingerprintRow.fingerprint)))
-
-
-def test_a_job_that_ends_leaves_the_data_set_free(database: Database) -> None:
-    dataset, lease, _ = running_job(database)
-    leases.finish(database, lease, JobState.FAILED)
-    datasets.delete(database, dataset.id)
-    assert jobs.get(database, lease.job_id).state == JobState.FAILED
 
 
 def _count(database: Database, table: type) -> int:

@@ -12,7 +12,7 @@ from moto.server import ThreadedMotoServer
 from pydantic import ValidationError
 from s3fs import S3FileSystem
 
-from datalens_service.errors import FileDamaged, NotFound, StaleLease, StoreUnavailable
+from datalens_service.errors import FileDamaged, NotFound, StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import files
@@ -20,7 +20,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.leases import Lease
 
-from .books import claimed, later, running_job
+from .books import running_job
 
 
 @pytest.fixture(scope="module")
@@ -142,16 +142,6 @@ def test_other_bytes_than_were_put_are_refused(store: ArtifactStore, lease: Leas
     bucket.client.delete_object(Bucket=bucket.name, Key=key)
     with pytest.raises(NotFound):
         _ = store.get(lease.job_id, "card.json").path
-
-
-def test_a_worker_that_comes_too_late_shows_nothing(
-    store: ArtifactStore, sqlite_database: Database, lease: Lease
-) -> None:
-    put(store, lease, "card.json", b"honest")
-    claimed(sqlite_database, lease.job_id, now=later())
-    with pytest.raises(StaleLease):
-        put(store, lease, "card.json", b"zombie")
-    assert store.get(lease.job_id, "card.json").path.read_bytes() == b"honest"
 
 
 def test_files_from_before_the_bucket_are_still_there(

@@ -91,24 +91,6 @@ def count_steps(database: Database, ask: Callable[[Database], Any]) -> int:
     return steps
 
 
-@pytest.mark.parametrize("asked", ASKED)
-def test_no_statement_scans_the_rows_of_all_jobs(sqlite_database: Database, asked: str) -> None:
-    """An index that has all that is asked for may be read as a whole: it is a hundredth of the rows."""
-    plans: list[str] = []
-
-    def explain(connection: Connection, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if statement.startswith("SELECT"):
-            cursor = connection.connection.cursor()
-            cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
-            plans.extend(row[3] for row in cursor.fetchall())
-
-    event.listen(sqlite_database._reader, "before_cursor_execute", explain)
-    ASKED[asked](sqlite_database)
-    of_jobs = [plan for plan in plans if "jobs" in plan.split()]
-    assert of_jobs
-    assert not [plan for plan in of_jobs if plan.startswith("SCAN") and "COVERING" not in plan]
-
-
 @pytest.fixture(scope="module")
 def grown(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Database]]:
     """Services by the number of their data sets, the second with nine times as many jobs."""

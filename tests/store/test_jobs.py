@@ -161,15 +161,6 @@ def test_a_portion_of_unreasonable_size_is_refused(database: Database, limit: in
         jobs.list_jobs(database, limit=limit)
 
 
-def test_a_job_that_was_lost_too_often_says_so(database: Database) -> None:
-    _, lease, _ = running_job(database, max_attempts=1)
-    leases.expire_leases(database, now=later())
-    job = jobs.get(database, lease.job_id)
-    assert job.state == JobState.FAILED
-    assert job.error is not None
-    assert job.error["type"] == "worker-lost"
-
-
 def told(database: Database, job_id: str) -> list[EventType]:
     found = events.list_events(database, job_id)
     assert [event.seq for event in found] == list(range(1, len(found) + 1))
@@ -256,13 +247,6 @@ def test_what_cannot_pause_or_resume_is_refused(database: Database) -> None:
     jobs.request_cancel(database, job.id)
     with pytest.raises(StateConflict):
         pausing.request_pause(database, job.id)
-
-
-def test_a_data_set_with_a_paused_job_is_not_deleted(database: Database) -> None:
-    dataset = new_dataset(database)
-    pausing.request_pause(database, new_job(database, dataset.id, 500).id)
-    with pytest.raises(StateConflict):
-        datasets.delete(database, dataset.id)
 
 
 def test_progress_is_told_at_every_percent_and_at_both_ends(database: Database) -> None:

@@ -106,9 +106,3 @@ def test_there_is_no_key_that_nobody_knows(database: Database) -> None:
     with pytest.raises(InsufficientStorage):
         keys.create_first(database, "first", no_room)
     assert keys.list_keys(database) == ()
-
-
-def test_a_service_with_a_key_gets_no_other(database: Database) -> None:
-    keys.create(database, "somebody")
-    assert keys.create_first(database, "first", lambda _: None) is None
-    assert len(keys.list_keys(database)) == 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec, NotFound, StaleLease, StateConflict
+from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec, StaleLease, StateConflict
 from datalens_service.privacy import accounting
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
@@ -19,7 +19,6 @@ from .books import (
     DELTA,
     EPSILON,
     claimed,
-    images,
     journal_of,
     later,
     new_dataset,
@@ -27,7 +26,6 @@ from .books import (
     read_account,
     running_job,
     state_of,
-    verified,
 )
 
 NOISY = np.array([[3, -5], [2**40, -(2**62)]], dtype=np.int64)
@@ -184,20 +182,6 @@ def test_a_job_that_nobody_claimed_cannot_charge(database: Database) -> None:
         JobAccount(database, job.id, 0).charge(0, "votes", 1)
 
 
-def test_an_unknown_job_cannot_charge(database: Database) -> None:
-    with pytest.raises(NotFound):
-        JobAccount(database, "job_of_nobody", 1).charge(0, "votes", 1)
-
-
-def test_settling_returns_what_was_not_spent_and_nothing_else(database: Database) -> None:
-    dataset, lease, account = running_job(database, units=1000)
-    account.charge(0, "votes", 300)
-    with database.transaction() as session:
-        assert ledger.settle(session, lease.job_id, lease.token) == 700
-    found = state_of(database, dataset.id)
-    assert (found.reserved_units, found.charged_units) == (0, 300)
-
-
 def test_settling_twice_returns_nothing_the_second_time(database: Database) -> None:
     dataset, lease, _ = running_job(database, units=1000)
     new_job(database, dataset.id, 50)
@@ -235,17 +219,6 @@ def test_a_sum_that_was_not_charged_by_this_worker_is_not_kept(database: Databas
         second.store(0, NOISY)
     with pytest.raises(StateConflict, match="not charged"):
         second.store(1, NOISY)
-
-
-def test_at_most_one_sum_per_step(database: Database) -> None:
-    _, _, account = running_job(database)
-    account.charge(0, "votes", 1)
-    account.store(0, NOISY)
-    with pytest.raises(StateConflict, match="stored already"):
-        account.store(0, NOISY + 1)
-    replayed = account.replay(0)
-    assert replayed is not None
-    np.testing.assert_array_equal(replayed, NOISY)
 
 
 def test_only_int64_sums_are_kept(database: Database) -> None:
@@ -286,15 +259,6 @@ def test_the_journal_tells_the_whole_story(database: Database) -> None:
         (4, "settle", lease.job_id, None, "", 700, None),
     ]
     assert {entry.dataset_id for entry in journal_of(database, dataset.id)} == {dataset.id}
-
-
-def test_accounts_do_not_mix(database: Database) -> None:
-    first, lease, account = running_job(database)
-    second = new_dataset(database, images(seed=1))
-    account.charge(0, "votes", 300)
-    assert state_of(database, second.id).charged_units == 0
-    assert [entry.kind for entry in journal_of(database, second.id)] == ["open"]
-    assert verified(database, first.id).charged[lease.job_id] == 300
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-13, 1e-14), (1e6, 1e-5)])

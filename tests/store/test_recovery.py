@@ -8,20 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.errors import BudgetExceeded, InsufficientStorage, LedgerCorrupt, StaleLease
-from datalens_service.store.charge_log import ChargeLog, LogLine
+from datalens_service.errors import InsufficientStorage, LedgerCorrupt
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.recovery import begin_audit, check_against_log, finish_audit
 
-from .backups import back_up, spend_all_and_restore
+from .backups import back_up, spend_what_the_backup_reserves
 from .books import (
     by_hand,
     claimed,
     images,
     journal_of,
-    later,
     new_dataset,
     new_job,
     read_account,
@@ -88,24 +86,9 @@ def test_spends_of_jobs_that_the_backup_does_not_know_are_recovered(database: Da
     assert verified(database, dataset.id).charged == {lease.job_id: 1000}
 
 
-def test_a_restored_budget_can_not_be_spent_a_second_time(database: Database) -> None:
-    dataset, _, _ = spend_all_and_restore(database)
-    check_against_log(database)
-    with pytest.raises(BudgetExceeded):
-        new_job(database, dataset.id, 1)
-
-
 def test_an_account_without_room_for_what_was_spent_is_frozen_until_there_is(database: Database) -> None:
-    dataset = new_dataset(database)
-    limit = state_of(database, dataset.id).limit_units
-    first = new_job(database, dataset.id, limit)
     other = new_dataset(database, images(seed=1))
-    backup = back_up(database)
-    jobs.request_cancel(database, first.id)
-    lease = claimed(database, new_job(database, dataset.id, limit).id)
-    read_account(database, lease).charge(0, "votes", limit)
-    backup.restore()
-
+    dataset, limit, first = spend_what_the_backup_reserves(database)
     assert check_against_log(database) == (state_of(database, dataset.id).account_id,)
     with pytest.raises(LedgerCorrupt, match="frozen"):
         new_job(database, dataset.id, 1)
@@ -118,44 +101,6 @@ def test_an_account_without_room_for_what_was_spent_is_frozen_until_there_is(dat
     assert check_against_log(database) == ()
     assert state_of(database, dataset.id).charged_units == limit
     assert state_of(database, dataset.id).frozen_reason is None
-
-
-def test_a_worker_from_before_the_restoration_is_refused(database: Database) -> None:
-    _, first, _ = running_job(database)
-    backup = back_up(database)
-    zombie = claimed(database, first.job_id, now=later())
-    read_account(database, zombie).charge(0, "votes", 10)
-    backup.restore()
-    check_against_log(database)
-    for stale in (first, zombie):
-        with pytest.raises(StaleLease):
-            read_account(database, stale).charge(1, "votes", 10)
-    assert claimed(database, first.job_id, now=later()).token > zombie.token
-    for stale in (first, zombie):
-        with pytest.raises(StaleLease):
-            read_account(database, stale).charge(1, "votes", 10)
-
-
-def test_a_charge_whose_commit_failed_is_counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was drawn for it; counting it anyway is the safe side."""
-    dataset, lease, account = running_job(database, units=1000)
-
-    class DiesAfterTheLine(ChargeLog):
-        def append(self, line: LogLine, checked: int) -> int:
-            super().append(line, checked)
-            raise RuntimeError("power cut")
-
-    assert database.log is not None
-    monkeypatch.setattr(database, "log", DiesAfterTheLine(database.log.path))
-    with pytest.raises(RuntimeError):
-        account.charge(0, "votes", 10)
-    assert state_of(database, dataset.id).charged_units == 0
-    check_against_log(database)
-    assert state_of(database, dataset.id).charged_units == 10
-    assert verified(database, dataset.id).charged[lease.job_id] == 10
-    # The worker, if it lives, goes on under its lease.
-    monkeypatch.undo()
-    account.charge(0, "votes", 10)
 
 
 def test_a_database_that_is_not_the_one_of_the_log_is_refused(database: Database, tmp_path: Path) -> None:

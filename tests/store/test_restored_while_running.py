@@ -17,13 +17,15 @@ from datalens_service.store.jobs import jobs, leases, measurements
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.recovery import check_against_log
 
-from .backups import back_up, spend_all_and_restore
+from .backups import back_up, spend_all_and_restore, spend_what_the_backup_reserves
 from .books import (
+    EPSILON,
     by_hand,
     charge_until_refused,
     claimed,
     images,
     journal_of,
+    later,
     new_dataset,
     new_job,
     read_account,
@@ -81,14 +83,7 @@ def test_a_measurement_finds_what_is_left(database: Database) -> None:
 
 
 def test_charges_without_room_freeze_the_account_at_once(database: Database) -> None:
-    dataset = new_dataset(database)
-    limit = state_of(database, dataset.id).limit_units
-    first = new_job(database, dataset.id, limit)
-    backup = back_up(database)
-    jobs.request_cancel(database, first.id)
-    read_account(database, claimed(database, new_job(database, dataset.id, limit).id)).charge(0, "votes", limit)
-    backup.restore()
-
+    dataset, _, first = spend_what_the_backup_reserves(database)
     account = read_account(database, claimed(database, first.id))
     with pytest.raises(LedgerCorrupt, match="frozen"):
         account.charge(0, "votes", 1)
@@ -104,8 +99,12 @@ def test_a_worker_from_before_the_restoration_is_refused(database: Database) -> 
     later_lease = claimed(database, lease.job_id)
     read_account(database, later_lease).charge(0, "votes", 10)
     backup.restore()
+    for stale in (lease, later_lease):
+        with pytest.raises(StaleLease):
+            read_account(database, stale).charge(1, "votes", 10)
+    assert claimed(database, lease.job_id, now=later()).token > later_lease.token
     with pytest.raises(StaleLease):
-        read_account(database, lease).charge(1, "votes", 10)
+        read_account(database, later_lease).charge(1, "votes", 10)
 
 
 def test_two_databases_that_share_a_log_spend_one_budget(sqlite_database: Database, tmp_path: Path) -> None:
@@ -217,25 +216,18 @@ def test_a_database_without_a_log_charges_as_before(database: Database) -> None:
 
 
 def test_a_frozen_account_states_what_the_log_knows(database: Database) -> None:
-    dataset = new_dataset(database)
-    limit = state_of(database, dataset.id).limit_units
-    first = new_job(database, dataset.id, limit)
-    backup = back_up(database)
-    jobs.request_cancel(database, first.id)
-    read_account(database, claimed(database, new_job(database, dataset.id, limit).id)).charge(0, "votes", limit)
-    spent = state_of(database, dataset.id).epsilon_spent
-    backup.restore()
+    dataset, limit, first = spend_what_the_backup_reserves(database)
     check_against_log(database)
 
     frozen = state_of(database, dataset.id)
     assert frozen.frozen_reason is not None
     assert frozen.charged_units == 0
-    assert (frozen.figures().epsilon_spent, frozen.figures().epsilon_remaining) == (spent, 0.0)
+    assert (frozen.figures().epsilon_spent, frozen.figures().epsilon_remaining) == (EPSILON, 0.0)
 
     jobs.request_cancel(database, first.id)
     assert check_against_log(database) == ()
     mended = state_of(database, dataset.id)
-    assert (mended.charged_units, mended.unbooked_units, mended.epsilon_spent) == (limit, 0, spent)
+    assert (mended.charged_units, mended.unbooked_units, mended.epsilon_spent) == (limit, 0, EPSILON)
 
 
 def test_an_account_whose_total_was_lowered_states_what_the_log_knows(database: Database) -> None:
