@@ -185,13 +185,16 @@ class JobOperations:
         parser, retry_policy = EventParser(after), RetryPolicy(patience)
         while not parser.ended:
             headers = {"Accept": "text/event-stream", "Last-Event-ID": str(parser.last_id)}
+            broken = ServiceUnreachable("The stream of events ended before its job, again and again.")
             try:
                 for line in self._transport.iter_lines(f"/v1/jobs/{job_id}/events", headers):
                     retry_policy.reset()
                     yield from parser.feed(line)
             except ServiceUnreachable as error:
-                time.sleep(retry_policy.choose_delay(error))
+                broken = error
             parser.restart()
+            if not parser.ended:
+                time.sleep(retry_policy.choose_delay(broken))
 
     def report(self, job_id: str, *, audience: Audience = "owner") -> dict[str, Any]:
         """The report of a succeeded job."""

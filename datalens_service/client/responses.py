@@ -38,7 +38,7 @@ def raise_for_problem(response: httpx2.Response) -> httpx2.Response:
         return response
     problem = parse_object(response)
     if not {"code", "title", "detail"} <= problem.keys():
-        raise _unexpected_response(response)
+        raise unexpected_response(response)
     error = ClientError(
         str(problem["code"]),
         str(problem["title"]),
@@ -61,7 +61,7 @@ def parse_model(model: type[ParsedModel], response: httpx2.Response) -> ParsedMo
     try:
         return model.model_validate_json(response.content)
     except ValidationError as error:
-        raise _unexpected_response(response) from error
+        raise unexpected_response(response) from error
 
 
 def parse_object(response: httpx2.Response) -> dict[str, Any]:
@@ -69,13 +69,14 @@ def parse_object(response: httpx2.Response) -> dict[str, Any]:
     try:
         content = response.json()
     except ValueError as error:
-        raise _unexpected_response(response) from error
+        raise unexpected_response(response) from error
     if not isinstance(content, dict):
-        raise _unexpected_response(response)
+        raise unexpected_response(response)
     return content
 
 
-def _unexpected_response(response: httpx2.Response) -> ClientError:
+def unexpected_response(response: httpx2.Response) -> ClientError:
+    """The error for an answer of something else than this service."""
     return ClientError(
         "unexpected-answer",
         "The service gave an unexpected answer",

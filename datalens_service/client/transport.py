@@ -15,6 +15,7 @@ from datalens_service.client.responses import (
     parse_model,
     parse_object,
     raise_for_problem,
+    unexpected_response,
 )
 from datalens_service.voices import HEADER, Voice
 
@@ -63,10 +64,12 @@ class Transport:
             cursor = page["next_cursor"]
 
     def iter_lines(self, path: str, headers: dict[str, str]) -> Iterator[str]:
-        """Lines of a stream, until it ends or breaks."""
+        """Lines of a stream of the type that `headers` accept, until it ends or breaks."""
         stream = self._http.stream("GET", path, headers=headers, timeout=self._timeout)
         with convert_connection_errors(self.url), stream as response:
             _check(response)
+            if not response.headers.get("Content-Type", "").startswith(headers["Accept"]):
+                raise unexpected_response(response)
             yield from response.iter_lines()
 
     def save(self, path: str, params: dict[str, str], file_path: Path, *, timeout: float | None = None) -> Path:

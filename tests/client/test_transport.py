@@ -134,6 +134,17 @@ def test_waiting_gives_up_when_nobody_answers_for_long() -> None:
         client.wait("job_1", interval=0.01, patience=0.05)
 
 
+def test_events_of_something_else_and_streams_that_bring_none_are_not_asked_for_in_a_loop(server: FakeService) -> None:
+    server.body = b"<html>another server</html>"
+    with Client(server.url) as client:
+        with pytest.raises(ClientError, match="did not answer like this version"):
+            list(client.events("job_1"))
+        server.body, server.headers = b"", {"Content-Type": "text/event-stream; charset=utf-8"}
+        with pytest.raises(ServiceUnreachable, match="stream of events"):
+            list(client.events("job_1", patience=0.1))
+    assert len(server.requests) <= 3
+
+
 def test_importing_the_client_loads_nothing_heavy() -> None:
     code = (
         "import sys, datalens_service.client\n"
