@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, final
 
@@ -76,16 +76,32 @@ def run_program(module: str, *arguments: object, seconds: int) -> None:
         raise ChildProcessError(f"The computation ended with status {done.returncode}.")
 
 
-def end_with(work: Callable[[], None]) -> int:
-    """Do the work of such a program; the exit status that says how it went, with the reason on stderr."""
+@contextmanager
+def say_what_is_missing(doing: str) -> Iterator[None]:
+    """Name what has to be installed for `doing` what the block does.
+
+    Raises:
+        WorkerUnavailable: A module of the extra `worker` is missing.
+    """
     try:
-        work()
-    except WorkerUnavailable as error:
+        yield
+    except ModuleNotFoundError as error:
+        raise WorkerUnavailable(
+            f"{doing} needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
+        ) from error
+
+
+def end_with(work: Callable[..., None], arguments: Sequence[str] | None) -> int:
+    """Do the work of such a program; the exit status that says how it went, with the reason on stderr.
+
+    Args:
+        arguments: Of the work; None takes those of the command line.
+    """
+    try:
+        work(*(sys.argv[1:] if arguments is None else arguments))
+    except (WorkerUnavailable, InvalidInput, StateConflict) as error:
         sys.stderr.write(error.text + "\n")
-        return os.EX_UNAVAILABLE
-    except (InvalidInput, StateConflict) as error:
-        sys.stderr.write(error.text + "\n")
-        return os.EX_DATAERR
+        return os.EX_UNAVAILABLE if isinstance(error, WorkerUnavailable) else os.EX_DATAERR
     except OSError as error:
         if error.errno not in _FULL:
             raise

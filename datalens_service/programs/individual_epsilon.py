@@ -6,7 +6,6 @@ process of its own, because it needs torch:
     python -m datalens_service.programs.individual_epsilon ITERATES IMAGES LABELS OUT
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from datalens_service.data.dataset import Images, Schema
-from datalens_service.errors import InvalidInput, StateConflict, WorkerUnavailable
+from datalens_service.errors import InvalidInput, StateConflict
 from datalens_service.mechanisms import GradientSum
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.mechanisms.unit_records import UnitRows, as_tensors
@@ -26,7 +25,7 @@ from datalens_service.methods.descent.iterates import Iterates, read_iterates
 from datalens_service.privacy.accounting import NeighboringRelation, round_up
 from datalens_service.privacy.individual import level_counts, norm_levels, with_margin
 from datalens_service.privacy.randomness import Integers
-from datalens_service.programs.child_program import end_with
+from datalens_service.programs.child_program import end_with, say_what_is_missing
 
 _ZERO_OUT: Final = NeighboringRelation.ZERO_OUT
 
@@ -88,12 +87,8 @@ class Descent:
         expected = (1, self.schema.height, self.schema.width, self.schema.channels)
         if images.dtype != np.uint8 or images.shape != expected:
             raise InvalidInput(f"Send one image of {self.schema.width} by {self.schema.height} pixels.")
-        try:
+        with say_what_is_missing("Computing an ε of its own"):
             return self._realise_epsilon(images, label)
-        except ModuleNotFoundError as error:
-            raise WorkerUnavailable(
-                f"Computing an ε of its own needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
-            ) from error
 
     def _realise_epsilon(self, images: Images, label: int) -> RealisedEpsilon:
         from datalens_service.methods.descent.individual_norms import build_accountant
@@ -145,11 +140,7 @@ def write_epsilon(iterates_path: Path, images_path: Path, labels_path: Path, out
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute as the command line says; the exit status is that of `child_program`."""
-    parser = argparse.ArgumentParser(prog="python -m datalens_service.programs.individual_epsilon", description=__doc__)
-    for name in ("iterates", "images", "labels", "out"):
-        parser.add_argument(name, type=Path)
-    given = parser.parse_args(arguments)
-    return end_with(lambda: write_epsilon(given.iterates, given.images, given.labels, given.out))
+    return end_with(lambda *paths: write_epsilon(*map(Path, paths)), arguments)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Predicting needs torch, so the API does it in a process of its own:
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +16,8 @@ import numpy as np
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
-from datalens_service.errors import InvalidInput, WorkerUnavailable
-from datalens_service.programs.child_program import end_with
+from datalens_service.errors import InvalidInput
+from datalens_service.programs.child_program import end_with, say_what_is_missing
 
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
@@ -47,23 +46,14 @@ def write_predictions(classifier_path: Path, images_path: Path, out_path: Path) 
     """
     images = np.load(images_path, allow_pickle=False)
     classifier = load_classifier(classifier_path)
-    try:
+    with say_what_is_missing("Predicting"):
         probabilities = classifier.predict(images)
-    except ModuleNotFoundError as error:
-        raise WorkerUnavailable(
-            f"Predicting needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
-        ) from error
     np.save(out_path, np.asarray(probabilities, dtype=np.float32))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Predict as the command line says; the exit status is that of `child_program`."""
-    parser = argparse.ArgumentParser(prog="python -m datalens_service.programs.prediction", description=__doc__)
-    parser.add_argument("classifier", type=Path)
-    parser.add_argument("images", type=Path)
-    parser.add_argument("out", type=Path)
-    given = parser.parse_args(arguments)
-    return end_with(lambda: write_predictions(given.classifier, given.images, given.out))
+    return end_with(lambda *paths: write_predictions(*map(Path, paths)), arguments)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ does it in a process of its own:
     python -m datalens_service.programs.sampling GENERATOR CARD N FORMAT SEED OUT [PACKED]
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -17,9 +16,9 @@ import numpy as np
 
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, Writer, WrittenImages
-from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.errors import InvalidInput
 from datalens_service.models.generators.generator import Generator
-from datalens_service.programs.child_program import end_with
+from datalens_service.programs.child_program import end_with, say_what_is_missing
 
 PACKED_IMAGES: Final = "synthetic.npz"
 """File of a job with the images that it has drawn already."""
@@ -34,12 +33,8 @@ def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: 
     """
     writer = _find_writer(format)
     generator = Generator.load(generator_path)
-    try:
+    with say_what_is_missing("Drawing from this generator"):
         images, labels = generator.sample(n, seed=seed)
-    except ModuleNotFoundError as error:
-        raise WorkerUnavailable(
-            f"Drawing from this generator needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
-        ) from error
     soft = generator.soft_labels(n, seed=seed)
     writer.write(out_path, WrittenImages(images, labels, generator.schema, card, soft))
 
@@ -59,24 +54,15 @@ def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw or take images as the command line says; the exit status is that of `child_program`."""
-    parser = argparse.ArgumentParser(prog="python -m datalens_service.programs.sampling", description=__doc__)
-    parser.add_argument("generator", type=Path)
-    parser.add_argument("card", type=Path)
-    parser.add_argument("n", type=int)
-    parser.add_argument("format", choices=sorted(WRITERS))
-    parser.add_argument("seed", type=int)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("packed", type=Path, nargs="?", help="images to take instead of drawing")
-    given = parser.parse_args(arguments)
-    return end_with(lambda: _write(given))
+    return end_with(_write, arguments)
 
 
-def _write(given: argparse.Namespace) -> None:
-    card = json.loads(given.card.read_text())
-    if given.packed is None:
-        write_synthetic(given.generator, card, given.n, given.format, given.seed, given.out)
+def _write(generator: str, card: str, n: str, format: str, seed: str, out: str, packed: str = "") -> None:
+    stated = json.loads(Path(card).read_text())
+    if packed:
+        write_prefix(Path(packed), Generator.load(Path(generator)).schema, stated, int(n), format, Path(out))
     else:
-        write_prefix(given.packed, Generator.load(given.generator).schema, card, given.n, given.format, given.out)
+        write_synthetic(Path(generator), stated, int(n), format, int(seed), Path(out))
 
 
 def _find_writer(format: str) -> Writer:

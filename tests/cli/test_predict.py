@@ -1,6 +1,7 @@
 """A classifier on the command line: trained without a service, run, and fetched from a service."""
 
 import json
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -127,10 +128,17 @@ def test_a_file_that_is_no_classifier_is_refused(datalens: Run, npz: Path, tmp_p
     assert "not a classifier" in json.loads(result.stdout)["error"]["detail"]
 
 
-def test_images_of_another_size_are_refused(datalens: Run, trained: dict[str, Any], tmp_path: Path) -> None:
+def test_images_of_another_size_and_a_machine_without_torch_are_refused(
+    datalens: Run, trained: dict[str, Any], images: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     np.savez(tmp_path / "large.npz", images=np.zeros((2, 9, 9), np.uint8))
+    np.savez(tmp_path / "right.npz", images=images)
     result = datalens("predict", trained["files"]["classifier.safetensors"], tmp_path / "large.npz")
     assert result.exit_code == ExitCode.BAD_INPUT, result.output
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = datalens("predict", trained["files"]["classifier.safetensors"], tmp_path / "right.npz")
+    assert result.exit_code == ExitCode.UNREACHABLE, result.output
+    assert "pip install 'datalens-service[worker]'" in result.output
 
 
 def test_a_classifier_of_a_service_is_fetched_and_asked(

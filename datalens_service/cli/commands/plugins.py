@@ -62,8 +62,7 @@ def check(
     """
     if kind is not PluginKind.METHOD and settings:
         raise InvalidInput(f"--set is about methods; the {kind} {name} has no parameters.")
-    tried = {PluginKind.EXTRACTOR: _check_extractor, PluginKind.GENERATOR: _check_generator}
-    findings = _check_method(name, settings or [], steps) if kind is PluginKind.METHOD else tried[kind](name)
+    findings = _check_method(name, settings or [], steps) if kind is PluginKind.METHOD else _check_other(name, kind)
     broken = [finding for finding in findings if finding.complaint]
     lines = [f"{'broken' if one.complaint else 'holds':6}  {one.point}  {one.complaint or ''}" for one in findings]
     items = [{"point": one.point, "complaint": one.complaint} for one in findings]
@@ -82,15 +81,10 @@ def _check_method(name: str, settings: list[str], steps: int) -> list[Finding]:
     return list(check_method(spec.method, steps))
 
 
-def _check_extractor(name: str) -> list[Finding]:
-    from datalens_service.extractor_contract import check_extractor
-    from datalens_service.plugins import EXTRACTORS, load_plugin
+def _check_other(name: str, kind: PluginKind) -> list[Finding]:
+    from datalens_service.plugin_contracts import check_extractor, check_generator
+    from datalens_service.plugins import EXTRACTORS, GENERATORS, load_plugin
 
-    return list(check_extractor(load_plugin(name, EXTRACTORS)))
-
-
-def _check_generator(name: str) -> list[Finding]:
-    from datalens_service.generator_contract import check_generator
-    from datalens_service.plugins import GENERATORS, load_plugin
-
+    if kind is PluginKind.EXTRACTOR:
+        return list(check_extractor(load_plugin(name, EXTRACTORS)))
     return list(check_generator(load_plugin(name, GENERATORS)))

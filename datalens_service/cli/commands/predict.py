@@ -13,8 +13,7 @@ from datalens_service.cli.service import SERVICE, Service
 from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from datalens_service.client import Client
-    from datalens_service.client.models import PredictionsInfo
+    from datalens_service.client import Client, IndividualEpsilon, PredictionsInfo
     from datalens_service.programs.individual_epsilon import RealisedEpsilon
 
 _LARGEST = 100_000
@@ -64,9 +63,10 @@ def _classifier_id(client: Client, model: str) -> str:
 
 
 def _predict_locally(path: Path, images: Path) -> PredictionsInfo:
-    from datalens_service.client.models import PredictionInfo, PredictionsInfo
+    from datalens_service.client import PredictionInfo, PredictionsInfo
     from datalens_service.data.readers.unlabelled import read_folder, read_unlabelled
     from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
+    from datalens_service.programs.child_program import say_what_is_missing
     from datalens_service.programs.prediction import load_classifier
 
     # What the reader of classifiers says of a file that cannot be opened does not name it.
@@ -74,7 +74,8 @@ def _predict_locally(path: Path, images: Path) -> PredictionsInfo:
     classifier = load_classifier(path)
     read = read_folder if images.is_dir() else read_unlabelled
     pixels, names = read(images, DEFAULT_LIMITS, _LARGEST)
-    probabilities, classes = classifier.predict(pixels), classifier.schema.class_names
+    with say_what_is_missing("Predicting"):
+        probabilities, classes = classifier.predict(pixels), classifier.schema.class_names
     items = tuple(
         PredictionInfo(file=file, class_name=classes[int(row.argmax())], probabilities=tuple(map(float, row)))
         for file, row in zip(names or (None,) * len(pixels), probabilities, strict=True)
@@ -99,7 +100,9 @@ def individual_epsilon(
     answer is a realised individual ε; the guarantee is the ε of the job.
     """
     is_job = Path(job).suffix != _FILE and not Path(job).exists()
-    answer = _ask(job, image, label, service) if is_job else _compute(Path(job), image, label)
+    answer: IndividualEpsilon | RealisedEpsilon = (
+        _ask(job, image, label, service) if is_job else _compute(Path(job), image, label)
+    )
     facts = {
         "realised individual ε": answer.epsilon,
         "ε of the job": answer.epsilon_of_job,
@@ -109,13 +112,9 @@ def individual_epsilon(
     service.show(answer, output.format_facts(facts))
 
 
-def _ask(job_id: str, image: Path, label: int, service: Service) -> RealisedEpsilon:
-    from datalens_service.programs.individual_epsilon import RealisedEpsilon
-
+def _ask(job_id: str, image: Path, label: int, service: Service) -> IndividualEpsilon:
     with service.connect() as client:
-        return RealisedEpsilon.model_validate(
-            client.individual_epsilon(names.job_id(client, job_id), image, label).model_dump()
-        )
+        return client.individual_epsilon(names.job_id(client, job_id), image, label)
 
 
 def _compute(iterates: Path, image: Path, label: int) -> RealisedEpsilon:
