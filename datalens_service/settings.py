@@ -209,30 +209,18 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _single_sign_on_is_complete(self) -> Self:
-        needed = {
-            "PUBLIC_URL": self.public_url,
-            "OIDC_CLIENT_ID": self.oidc_client_id,
-            "OIDC_SCOPES": self.oidc_scopes,
-        }
-        missing = [f"{PREFIX}{name}" for name, value in needed.items() if not value]
-        if self.oidc_issuer and missing:
-            raise ValueError(f"Single sign-on also needs {', '.join(missing)}.")
-        return self
-
-    @model_validator(mode="after")
-    def _mail_is_complete(self) -> Self:
+    def _features_are_complete(self) -> Self:
         url = self.smtp_url.get_secret_value()
         if url and not url.startswith(("smtp://", "smtps://")):
             raise ValueError(speak("⟦DATALENS_SMTP_URL⟧ must begin with smtp:// or smtps://."))
-        needed = {
-            "PUBLIC_URL": self.public_url,
-            "MAIL_SENDER": self.mail_sender,
-            "MAIL_DOMAINS": self.mail_domains,
-        }
-        missing = [f"{PREFIX}{name}" for name, value in needed.items() if not value]
-        if url and missing:
-            raise ValueError(f"Mail also needs {', '.join(missing)}.")
+        features = [
+            ("Single sign-on", self.oidc_issuer, ("public_url", "oidc_client_id", "oidc_scopes")),
+            ("Mail", url, ("public_url", "mail_sender", "mail_domains")),
+        ]
+        for feature, wanted, needed in features:
+            missing = [f"{PREFIX}{name.upper()}" for name in needed if not getattr(self, name)]
+            if wanted and missing:
+                raise ValueError(f"{feature} also needs {', '.join(missing)}.")
         return self
 
     @model_validator(mode="after")
@@ -321,16 +309,12 @@ def find_unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
         By each name the setting that was probably meant; None where no name is near, as of variables that Kubernetes
         makes for a service with the name of this one.
     """
-    settings = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
-    unknown = {
-        name: name.upper()
-        for name in sorted(names)
-        if name.upper().startswith(PREFIX) and name.upper() not in _OTHER_VARIABLES.union(settings)
-    }
-    return {name: _nearest(written.removeprefix(PREFIX)) for name, written in unknown.items()}
+    settings = [name.upper() for name in Settings.model_fields]
+    known = _OTHER_VARIABLES | {f"{PREFIX}{name}" for name in settings}
+    unknown = (name for name in sorted(names) if name.upper().startswith(PREFIX) and name.upper() not in known)
+    return {name: _nearest(name.upper().removeprefix(PREFIX), settings) for name in unknown}
 
 
-def _nearest(written: str) -> str | None:
-    names = [name.upper() for name in Settings.model_fields]
-    near = difflib.get_close_matches(written, names, n=1, cutoff=_ALIKE)
+def _nearest(written: str, settings: Iterable[str]) -> str | None:
+    near = difflib.get_close_matches(written, settings, n=1, cutoff=_ALIKE)
     return f"{PREFIX}{near[0]}" if near else None

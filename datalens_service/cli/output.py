@@ -37,6 +37,19 @@ def show(data: Result, view: RenderableType, *, as_json: bool) -> None:
         Console(soft_wrap=True, highlight=False).print(view)
 
 
+def show_items(
+    items: Sequence[Result], columns: Sequence[str], rows: Sequence[Sequence[object]] | None = None, *, as_json: bool
+) -> None:
+    """Print a list: as JSON, or as a table.
+
+    Args:
+        rows: A row for each item; None takes those of its members that are called as the columns are.
+    """
+    listed = [_to_members(item) for item in items]
+    table = [[item[column] or "" for column in columns] for item in listed] if rows is None else rows
+    show({"items": listed}, format_table(columns, table), as_json=as_json)
+
+
 def say(what: str | Text) -> None:
     """Tell a person what is going on, on stderr."""
     with unheard():
@@ -93,8 +106,12 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Te
     return Text("\n").join(lines)
 
 
+def _to_members(data: Result) -> Mapping[str, Any]:
+    return data.model_dump(mode="json", by_alias=True) if isinstance(data, BaseModel) else data
+
+
 def _format_json(data: Result) -> str:
-    content = data.model_dump(mode="json", by_alias=True) if isinstance(data, BaseModel) else data
+    content = _to_members(data)
     text = json.dumps(content, indent=2, ensure_ascii=False)
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")

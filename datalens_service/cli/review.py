@@ -9,7 +9,7 @@ from datalens_service.cli import confirmation, output
 from datalens_service.client import ClientError
 
 if TYPE_CHECKING:
-    from datalens_service.client import NoticeInfo, ReviewInfo
+    from datalens_service.client import ImageSchema, NoticeInfo, ReviewInfo
     from datalens_service.data.notices import Notice
     from datalens_service.services.upload_reports import ClassReview
 
@@ -37,20 +37,17 @@ def skip() -> None:
     """Instead of asking, for class names that were confirmed or declared beforehand."""
 
 
-def describe(review: ReviewInfo | ClassReview) -> dict[str, object]:
-    """What was read, beside the classes."""
-    each = f", each with at most {review.records_per_unit} images" if review.records_per_unit > 1 else ""
-    return {
-        "unit": f"{review.num_units:,} × {review.unit}{each}",
-        "images": f"{review.width}×{review.height}×{review.channels}",
-        "files ignored": f"{review.ignored_files:,}",
-    }
+def describe(read: ReviewInfo | ClassReview | ImageSchema) -> dict[str, object]:
+    """What was read, or declared public, beside the classes."""
+    each = f", each with at most {read.records_per_unit} images" if read.records_per_unit > 1 else ""
+    size = f"{read.width}×{read.height}×{read.channels}"
+    return {"unit": f"{read.num_units:,} × {read.unit}{each}", "images": size}
 
 
 def _say(review: ReviewInfo | ClassReview) -> None:
     rows = [(each.name, f"{each.train:,}", f"{each.test:,}") for each in review.classes]
     output.say(output.format_table(("class", "train", "test"), rows))
-    output.say(output.format_facts(describe(review)))
+    output.say(output.format_facts({**describe(review), "files ignored": f"{review.ignored_files:,}"}))
     output.say(review.message)
 
 

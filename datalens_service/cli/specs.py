@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from datalens_service.data.dataset import Schema
-    from datalens_service.data.privacy_units import UnitDeclaration
     from datalens_service.data.reading_choices import ReadingChoices
     from datalens_service.spec import TrainingSpec
 
@@ -27,13 +26,13 @@ Model = TypeVar("Model", bound="BaseModel")
 
 
 @dataclass(frozen=True)
-class SpecOptions:
-    """What the command line says about a job.
+class MethodOptions:
+    """What the command line says of a method and of its price.
 
     Attributes:
         delta: δ; None leaves it to the data set.
-        purpose: Of the preset auto: "look" or "teach".
         settings: `key=value` parameters of the method, or of the evaluation with `evaluation.` in front.
+        purpose: Of the preset auto: "look" or "teach".
     """
 
     epsilon: options.Epsilon
@@ -41,11 +40,17 @@ class SpecOptions:
     method: options.MethodName = None
     preset: options.PresetName = None
     settings: options.Settings = None
+    purpose: options.Purpose = options.PurposeName.LOOK
+
+
+@dataclass(frozen=True)
+class SpecOptions(MethodOptions):
+    """What the command line says about a job."""
+
     seed: options.Seed = 0
     synthetic_images: options.SyntheticImages = 10_000
     evaluate: options.Evaluate = True
     device: options.Device = options.DeviceName.AUTO
-    purpose: options.Purpose = options.PurposeName.LOOK
     public_data: str | None = None
 
     @property
@@ -119,26 +124,6 @@ def _validate(request: dict[str, Any], model: type[Model]) -> Model:
         raise InvalidSpec(describe_error(error, model)) from error
 
 
-def build_unit_declaration(records: int | None, classes: int | None, name: str | None) -> UnitDeclaration | None:
-    """What the command line says one privacy unit is; None: every record is one.
-
-    Raises:
-        InvalidSpec: Classes or a name were given for units without a size, or are out of range.
-    """
-    from pydantic import ValidationError
-
-    from datalens_service.data.privacy_units import UnitDeclaration
-
-    if records is None:
-        if (classes, name) != (None, None):
-            raise InvalidSpec("--unit and --classes-per-unit need --records-per-unit.")
-        return None
-    try:
-        return UnitDeclaration(name=name, records=records, classes=classes)
-    except ValidationError as error:
-        raise InvalidSpec(describe_error(error)) from error
-
-
 def parse_class_names(text: str | None) -> tuple[str, ...] | None:
     """Names between commas; None if nothing was said."""
     return tuple(name.strip() for name in text.split(",")) if text else None
@@ -181,19 +166,25 @@ def _parse_value(text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class ReadingOptions:
-    """What the command line says of how a data set is to be read; the names are those of an upload's form."""
+class MetadataOptions:
+    """What the command line says of the metadata of a data set; the names are those of an upload's form."""
 
     class_names: options.ClassNames = None
-    records_per_unit: options.RecordsPerUnit = None
-    classes_per_unit: options.ClassesPerUnit = None
-    unit: options.Unit = None
     ignore_groups: options.IgnoreGroups = False
     group_column: options.GroupColumn = None
     label_column: options.LabelColumn = None
     encoding: options.TextEncoding = None
     skip_unreadable: options.SkipUnreadable = False
     allow_identifying_classes: options.AllowIdentifyingClasses = False
+
+
+@dataclass(frozen=True)
+class ReadingOptions(MetadataOptions):
+    """What the command line says of how a data set is to be read."""
+
+    records_per_unit: options.RecordsPerUnit = None
+    classes_per_unit: options.ClassesPerUnit = None
+    unit: options.Unit = None
     prepare_size: options.PrepareSize = None
     prepare_fit: options.PrepareFit = None
     prepare_colour: options.PrepareColour = None

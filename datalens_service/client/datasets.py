@@ -5,7 +5,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from datalens_service.client import requests
 from datalens_service.client.errors import ClientError, ServiceUnreachable, build_validation_error
@@ -16,6 +16,9 @@ from datalens_service.client.transport import Transport
 
 OnBytes = Callable[[str, int, int], None]
 """Called with the id of an upload, the bytes stored so far, and the bytes of the whole file."""
+
+_NOT_DECLARED: Final = ("self", "path", "upload_id", "on_bytes")
+"""Arguments of `upload_dataset` that say nothing of the data; all others have the names of their members in REST."""
 
 
 class DatasetOperations:
@@ -90,32 +93,8 @@ class DatasetOperations:
             upload_id: Of an unfinished upload of this file; it is resumed.
             on_bytes: Called as the upload proceeds.
         """
-        declaration = {
-            "epsilon": epsilon,
-            "delta": delta,
-            "name": name,
-            "class_names": class_names,
-            "confirm_classes": confirm_classes or None,
-            "records_per_unit": records_per_unit,
-            "classes_per_unit": classes_per_unit,
-            "unit": unit,
-            "public_test": public_test or None,
-            "public_records": public_records or None,
-            "public_license": public_license,
-            "shares_budget_with": shares_budget_with,
-            "leave_out_constant_images": leave_out_constant_images or None,
-            "ignore_groups": ignore_groups or None,
-            "group_column": group_column,
-            "label_column": label_column,
-            "encoding": encoding,
-            "skip_unreadable": skip_unreadable or None,
-            "allow_identifying_classes": allow_identifying_classes or None,
-            "prepare_size": prepare_size,
-            "prepare_fit": prepare_fit,
-            "prepare_colour": prepare_colour,
-            "prepare_window": prepare_window and "{} {}".format(*prepare_window),
-            "prepare_frame": prepare_frame,
-        }
+        declaration = {name: value for name, value in locals().items() if name not in _NOT_DECLARED}
+        declaration["prepare_window"] = prepare_window and "{} {}".format(*prepare_window)
         if upload_id is None and path.stat().st_size <= requests.CHUNK_SIZE:
             with path.open("rb") as file:
                 form = {"data": requests.encode_form(declaration), "files": {"file": (path.name, file)}}

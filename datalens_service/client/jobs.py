@@ -121,8 +121,7 @@ class JobOperations:
             "dataset_id": dataset_id,
             "spec": requests.encode_spec(spec),
             "priority": priority,
-            # A service that does not know the member refuses it.
-            "accept_low_utility": accept_low_utility or None,
+            "accept_low_utility": accept_low_utility,
         }
         headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
         return self._send("POST", "/v1/jobs", {"json": requests.drop_unset(body), "headers": headers})

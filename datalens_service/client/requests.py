@@ -23,13 +23,13 @@ TUS: Final = {"Tus-Resumable": "1.0.0"}
 
 
 def encode_form(fields: Mapping[str, object]) -> dict[str, str]:
-    """Query parameters or form fields; None leaves a field out, tuples are joined by commas."""
-    return {name: _encode_text(value) for name, value in fields.items() if value is not None}
+    """Query parameters or form fields; None and False leave a field out, tuples are joined by commas."""
+    return {name: _encode_text(value) for name, value in drop_unset(fields).items()}
 
 
 def drop_unset(fields: Mapping[str, object]) -> dict[str, object]:
-    """The fields that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
+    """The fields that are neither None nor False: a service that does not know a member refuses it."""
+    return {name: value for name, value in fields.items() if value is not None and value is not False}
 
 
 def encode_labels(name: str | None, tags: Sequence[str] | None, notes: str | None) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def say_what_is_missing(doing: str) -> Iterator[None]:
     """Name what has to be installed for `doing` what the block does.
 
     Raises:
-        WorkerUnavailable: A module of the extra `worker` is missing.
+        WorkerUnavailable: A module of the extra worker is missing.
     """
     try:
         yield

@@ -11,7 +11,7 @@ from rich.text import Text
 from datalens_service.cli import options, output
 from datalens_service.cli.new_file import check_free, new_file
 from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.specs import SpecOptions, build_unit_declaration, parse_class_names
+from datalens_service.cli.specs import MethodOptions, ReadingOptions, SpecOptions, build_choices
 from datalens_service.errors import InvalidSpec
 
 if TYPE_CHECKING:
@@ -37,12 +37,7 @@ GROUPS_HELP = "NAME=CLASS,CLASS: measure the success of a loss threshold on thes
 
 def audit(
     data: options.Data,
-    epsilon: options.Epsilon,
-    delta: options.Delta = None,
-    method: options.MethodName = None,
-    preset: options.PresetName = None,
-    purpose: options.Purpose = options.PurposeName.LOOK,
-    settings: options.Settings = None,
+    rehearsed: MethodOptions,
     attacks: Annotated[list[str] | None, typer.Option("--attack", help=ATTACKS_HELP)] = None,
     references: Annotated[
         int, typer.Option("--references", parser=build_integer_parser(2), help="Models that never saw the candidates.")
@@ -54,10 +49,8 @@ def audit(
     ] = None,
     force: options.Force = False,
     seed: options.Seed = 0,
-    class_names: options.ClassNames = None,
-    records_per_unit: options.RecordsPerUnit = None,
-    classes_per_unit: options.ClassesPerUnit = None,
-    unit: options.Unit = None,
+    *,
+    reading: ReadingOptions,
     as_json: options.AsJson = False,
 ) -> None:
     """Attack a method on your records and say what the attacks reached. For you alone: do not pass it on.
@@ -68,14 +61,12 @@ def audit(
     from datalens_service.audits.attacks import MEMBERSHIP
     from datalens_service.audits.reconstruction import NO_MODEL
     from datalens_service.audits.subgroups import check_groups
-    from datalens_service.data import ReadingChoices, read_with_notices
+    from datalens_service.data import read_upload
 
     if picture is not None:
         check_free(picture, force=force)
-    units = build_unit_declaration(records_per_unit, classes_per_unit, unit)
-    upload, _ = read_with_notices(data, ReadingChoices(class_names=parse_class_names(class_names), units=units))
-    request = SpecOptions(epsilon, delta, method, preset, settings, seed, evaluate=False, purpose=purpose)
-    spec = request.build_spec(upload.schema)
+    upload = read_upload(data, build_choices(vars(reading)))
+    spec = SpecOptions(**vars(rehearsed), seed=seed, evaluate=False).build_spec(upload.schema)
     # The parts are smaller than the whole; δ stays that of the job which is rehearsed.
     spec = spec.model_copy(update={"delta": spec.delta_at(upload.schema)})
     dataset, chosen = _prepare(upload), _check(attacks)

@@ -50,7 +50,7 @@ def submit(
     service: Service = SERVICE,
 ) -> None:
     """Submit an audit: a rehearsal on a data set, or an attack on what a job released. Nothing is charged."""
-    spec_options = None if epsilon is None else SpecOptions(epsilon, None, method, preset, settings, seed)
+    spec_options = None if epsilon is None else SpecOptions(epsilon, None, method, preset, settings, seed=seed)
     with service.connect() as client:
         if spec_options is not None:
             spec_options = spec_options.with_encoders(client.upload_encoder)
@@ -98,9 +98,8 @@ def list_(service: Service = SERVICE) -> None:
     with service.connect() as client:
         all_audits = list(client.audits())
     rows = [(audit.id, _describe(audit), audit.state, _strongest(audit), audit.dataset_id) for audit in all_audits]
-    items = [audit.model_dump(mode="json") for audit in all_audits]
     columns = ("id", "target", "state", "AUC", "data set")
-    service.show({"items": items}, output.format_table(columns, rows))
+    output.show_items(all_audits, columns, rows, as_json=service.as_json)
 
 
 def _build_target(

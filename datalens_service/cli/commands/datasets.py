@@ -114,9 +114,7 @@ def list_(service: Service = SERVICE) -> None:
     with service.connect() as client:
         listed = list(client.datasets())
     rows = [(item.id, item.name, item.state, *_format_budget(item.privacy)) for item in listed]
-    items = [item.model_dump(mode="json", by_alias=True) for item in listed]
-    columns = ("id", "name", "state", "ε limit", "ε left")
-    service.show({"items": items}, output.format_table(columns, rows))
+    output.show_items(listed, ("id", "name", "state", "ε limit", "ε left"), rows, as_json=service.as_json)
 
 
 @app.command()
@@ -169,7 +167,7 @@ def validation(dataset_id: options.DatasetId, service: Service = SERVICE) -> Non
         lines |= {name: count for name, count in report.counts.items() if not name.endswith("classes")}
         lines["classes"] = "\n".join(f"{name} {count}" for name, count in report.counts["classes"].items())
     if report.review is not None:
-        lines |= review.describe(report.review)
+        lines |= {**review.describe(report.review), "files ignored": f"{report.review.ignored_files:,}"}
         lines |= {"waits until": report.review.expires_at, "for": report.review.message}
     if report.notices:
         lines["notices"] = "\n".join(review.format_notice(notice) for notice in report.notices)
@@ -220,8 +218,7 @@ def _describe(dataset: DatasetInfo) -> dict[str, object]:
 
 def _describe_public(dataset: DatasetInfo, schema: ImageSchema, privacy: Budget) -> dict[str, object]:
     return {
-        "unit": _describe_unit(schema),
-        "images": f"{schema.width}×{schema.height}×{schema.channels}",
+        **review.describe(schema),
         "classes": ", ".join(schema.class_names),
         "test split": "yes" if dataset.has_test_split else "no",
         "ε": f"{privacy.epsilon_spent} spent, {privacy.epsilon_remaining} left of {privacy.epsilon_limit}",
@@ -237,8 +234,3 @@ def _describe_joined(joined: Joined) -> str:
         f"{count} of these records were uploaded before, so the budget of {', '.join(joined.dataset_ids)} pays: "
         f"ε {joined.epsilon_spent} of {joined.epsilon} was spent then. For you alone."
     )
-
-
-def _describe_unit(schema: ImageSchema) -> str:
-    bound = f", each with at most {schema.records_per_unit} images" if schema.records_per_unit > 1 else ""
-    return f"{schema.num_units:,} × {schema.unit}{bound}"

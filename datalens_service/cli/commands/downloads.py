@@ -48,10 +48,7 @@ def files(job_id: options.JobId, service: Service = SERVICE) -> None:
     with service.connect() as client:
         items = client.files(names.job_id(client, job_id))
     rows = [(file.name, file.audience, f"{file.size:,}", file.sha256) for file in items]
-    service.show(
-        {"items": [file.model_dump(mode="json") for file in items]},
-        output.format_table(("name", "for", "bytes", "SHA-256"), rows),
-    )
+    output.show_items(items, ("name", "for", "bytes", "SHA-256"), rows, as_json=service.as_json)
 
 
 def download(

@@ -82,20 +82,11 @@ def list_(service: Service = SERVICE) -> None:
     with service.connect() as client:
         all_jobs = list(client.jobs())
     rows = [
-        (
-            job.id,
-            job.name,
-            job.spec["method"]["name"],
-            job.state,
-            job.phase or "",
-            job.privacy.epsilon_spent,
-            job.dataset_id,
-        )
-        for job in all_jobs
+        (one.id, one.name, _method(one), one.state, one.phase or "", one.privacy.epsilon_spent, one.dataset_id)
+        for one in all_jobs
     ]
-    items = [job.model_dump(mode="json") for job in all_jobs]
     columns = ("id", "name", "method", "state", "phase", "ε spent", "data set")
-    service.show({"items": items}, output.format_table(columns, rows))
+    output.show_items(all_jobs, columns, rows, as_json=service.as_json)
 
 
 @app.command()
@@ -175,13 +166,17 @@ def _show_plan(plan: PlanInfo, service: Service) -> None:
         raise typer.Exit(ExitCode.BUDGET_EXCEEDED)
 
 
+def _method(job: Job) -> str:
+    return str(job.spec["method"]["name"])
+
+
 def _show_job(job: Job, service: Service) -> None:
     lines: dict[str, object] = {
         "job": job.id,
         "name": job.name,
         "state": job.state,
         "data set": job.dataset_id,
-        "method": job.spec["method"]["name"],
+        "method": _method(job),
         "ε": f"{job.privacy.epsilon_spent} spent of {job.privacy.epsilon_limit}",
         "δ": job.privacy.delta,
     }

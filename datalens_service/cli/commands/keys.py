@@ -65,8 +65,7 @@ def list_(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options
     with open_database(data_dir) as database:
         items = [_describe_key(key) for key in keys.list_keys(database)]
     columns = ("id", "name", "prefix", "tenant", "role", "created_at", "expires_at", "revoked_at")
-    rows = [[item[column] or "" for column in columns] for item in items]
-    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
+    output.show_items(items, columns, as_json=as_json)
 
 
 @app.command()

@@ -9,7 +9,7 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.specs import ReadingOptions, SpecOptions, build_choices
+from datalens_service.cli.specs import MethodOptions, ReadingOptions, SpecOptions, build_choices
 from datalens_service.clock import duration
 from datalens_service.errors import InvalidSpec
 
@@ -27,12 +27,7 @@ def plan(
         Path | None,
         typer.Option("--data", help="As for `datalens train`; only its public schema is used.", exists=True),
     ] = None,
-    epsilon: options.Epsilon,
-    delta: options.Delta = None,
-    method: options.MethodName = None,
-    preset: options.PresetName = None,
-    purpose: options.Purpose = options.PurposeName.LOOK,
-    settings: options.Settings = None,
+    planned: MethodOptions,
     top_k: Annotated[
         int | None, typer.Option("--top-k", parser=build_integer_parser(1), help="Without data: k of a vote.")
     ] = None,
@@ -50,8 +45,7 @@ def plan(
     """
     from datalens_service.services import encoders
 
-    asked = SpecOptions(epsilon=epsilon, delta=delta, method=method, preset=preset, settings=settings, purpose=purpose)
-    spec_options = asked.with_encoders(lambda path: encoders.read(path).model_dump())
+    spec_options = SpecOptions(**vars(planned)).with_encoders(lambda path: encoders.read(path).model_dump())
     if data is None:
         allowance = _compute_allowance(spec_options, top_k, noise_stddev)
         output.show(allowance, output.format_facts(_describe_allowance(allowance)), as_json=as_json)

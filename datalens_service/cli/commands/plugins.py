@@ -34,14 +34,13 @@ def list_(as_json: options.AsJson = False) -> None:
     from datalens_service.plugins import EXTRACTORS, GENERATORS, METHODS, find_origin, list_plugins
 
     groups = {PluginKind.METHOD: METHODS, PluginKind.EXTRACTOR: EXTRACTORS, PluginKind.GENERATOR: GENERATORS}
-    rows = [
-        (entry.name, kind.value, str(find_origin(entry.name, group)), entry.value)
+    columns = ("name", "kind", "package", "object")
+    items = [
+        dict(zip(columns, (entry.name, kind.value, str(find_origin(entry.name, group)), entry.value), strict=True))
         for kind, group in groups.items()
         for entry in list_plugins(group)
     ]
-    columns = ("name", "kind", "package", "object")
-    items = [dict(zip(columns, row, strict=True)) for row in rows]
-    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
+    output.show_items(items, columns, as_json=as_json)
 
 
 @app.command()

@@ -12,7 +12,7 @@ import typer
 from datalens_service.cli import options, output, review
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import parse_image_size
-from datalens_service.cli.specs import build_choices
+from datalens_service.cli.specs import MetadataOptions, build_choices
 from datalens_service.data.preparation_settings import Colour, Fit
 from datalens_service.errors import InvalidDataset
 
@@ -54,13 +54,8 @@ def prepare(
         ),
     ] = None,
     frame: Annotated[int, typer.Option(min=1, help="Frame that is read of files with several.")] = 1,
-    class_names: options.ClassNames = None,
-    ignore_groups: options.IgnoreGroups = False,
-    group_column: options.GroupColumn = None,
-    label_column: options.LabelColumn = None,
-    encoding: options.TextEncoding = None,
-    skip_unreadable: options.SkipUnreadable = False,
-    allow_identifying_classes: options.AllowIdentifyingClasses = False,
+    *,
+    metadata: MetadataOptions,
     force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -71,15 +66,9 @@ def prepare(
     """  # fmt: skip
     from datalens_service.data.sandbox import sandbox
 
-    choices = build_choices(
-        {
-            "prepare_size": size, "prepare_fit": fit.value, "prepare_colour": colour.value, "prepare_window": window,
-            "prepare_frame": frame, "class_names": class_names, "ignore_groups": ignore_groups,
-            "group_column": group_column,
-            "label_column": label_column, "encoding": encoding, "skip_unreadable": skip_unreadable,
-            "allow_identifying_classes": allow_identifying_classes,
-        }
-    ).model_copy(update={"infer_units": True})  # fmt: skip
+    prepared = {"size": size, "fit": fit.value, "colour": colour.value, "window": window, "frame": frame}
+    fields = vars(metadata) | {f"prepare_{name}": value for name, value in prepared.items()}
+    choices = build_choices(fields).model_copy(update={"infer_units": True})
     with new_file(out, force=force) as path, tempfile.TemporaryDirectory(prefix="datalens-prepare-") as scratch:
         limits = sandbox.Confinement(memory_bytes=_MEMORY_BYTES, seconds=_SECONDS)
         try:

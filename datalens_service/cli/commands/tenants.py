@@ -36,9 +36,7 @@ def list_(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options
 
     with open_database(data_dir) as database:
         items = [_describe_tenant(tenant) for tenant in tenants.list_tenants(database)]
-    columns = ("id", "name", "created_at")
-    rows = [[item[column] for column in columns] for item in items]
-    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
+    output.show_items(items, ("id", "name", "created_at"), as_json=as_json)
 
 
 def _describe_tenant(tenant: Tenant) -> dict[str, Any]:

@@ -74,6 +74,7 @@ def train(
     from datalens_service.cli import review
     from datalens_service.data import detect, read_with_notices
     from datalens_service.data.sandbox.decode import count_records
+    from datalens_service.mechanisms.private_shards import run_follower
     from datalens_service.settings import EmbeddedSettings
 
     public_choices = {"leave_out_constant_images": leave_out_constant_images, "public_test": public_test}
@@ -85,7 +86,7 @@ def train(
     timeout_seconds = EmbeddedSettings.from_folder(out).rank_timeout_seconds
     with join_process_group(timeout_seconds, read_rendezvous()) as process_group:
         if process_group.rank:
-            _follow_leader(process_group, upload)
+            run_follower(process_group, upload)
         else:
             review.say_notices(upload_notices)
             confirmed = confirm_classes or upload.schema.class_names == choices.class_names
@@ -240,9 +241,3 @@ class _EarlyDelivery:
         if made == "generator":
             return f"The images are ready in {out}; they are still being measured."
         return f"The {made} is ready in {out}; it is still being measured."
-
-
-def _follow_leader(process_group: ProcessGroup, upload: Upload) -> None:
-    from datalens_service.mechanisms.private_shards import run_follower
-
-    run_follower(process_group, upload)
