@@ -59,9 +59,3 @@ def test_licenses_are_listed_and_none_forbids_service(written: Path) -> None:
     # Of NVIDIA; its packages state none.
     assert {name for name, stated in licenses.items() if stated == "not stated"} <= {"cuda-toolkit"}
     assert not [name for name, stated in licenses.items() if "AGPL" in stated or stated.startswith("GPL")]
-
-
-def test_without_torch_the_list_is_that_of_the_small_image() -> None:
-    small = inventory.resolve(["production"])
-    assert "torch" not in small
-    assert small.keys() < inventory.resolve(inventory.EXTRAS).keys()

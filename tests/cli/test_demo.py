@@ -7,21 +7,8 @@ import pytest
 from typer.testing import Result
 
 from datalens_service.cli.commands import demo
-from datalens_service.cli.specs import SpecOptions
-from datalens_service.data.digits import digits
-from datalens_service.methods import DataLens
 
 Run = Callable[..., Result]
-
-
-def test_it_is_datalens_with_a_warm_start_under_one_budget() -> None:
-    schema = digits().schema
-    spec = SpecOptions(epsilon=demo._EPSILON, preset=demo._PRESET, settings=demo._SETTINGS).build_spec(schema)
-    assert isinstance(spec.method, DataLens)
-    assert spec.method.warm_start is not None
-    plan = spec.plan(schema)
-    assert plan.images > 0
-    assert plan.cost() <= spec.limit_units(schema)
 
 
 def test_it_says_where_everything_is(datalens: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,15 +68,6 @@ def test_an_image_depends_on_no_other(datalens_json: Run, tmp_path: Path) -> Non
     assert (first != second).any(axis=(1, 2, 3)).tolist() == [True, False, False, False]
 
 
-def test_patients_become_groups(datalens_json: Run, tmp_path: Path) -> None:
-    for name in ("a/ann/1.png", "a/bob/2.png", "b/ann/3.png"):
-        _save(tmp_path / "in" / name)
-    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--size", 16)
-    upload = read_upload(Path(answer["file"]), ReadingChoices(units=UnitDeclaration(records=2)))
-    assert upload.schema.num_units == 2
-    assert b"ann" not in b"".join(array.tobytes() for array in np.load(answer["file"]).values())
-
-
 def test_the_file_says_how_it_was_prepared(datalens_json: Run, tmp_path: Path) -> None:
     for seed, name in enumerate(("a/1.png", "b/2.png")):
         _save(tmp_path / "in" / name, seed=seed)

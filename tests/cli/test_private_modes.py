@@ -11,13 +11,9 @@ from typer.testing import Result
 
 from cli.service import RunningService
 from datalens_service.client import Client
+from deployments.deployment import MOMENTS
 
-MOMENTS = {
-    "method": {"name": "moments", "subspace_dimensions": 8},
-    "epsilon": 1.0,
-    "synthetic_images": 60,
-    "evaluation": {"epochs": 1, "synthetic_images": 100, "seeds": 1},
-}
+REQUEST = {**MOMENTS, "epsilon": 1.0, "synthetic_images": 60}
 FOLDERS = {"datasets", "incoming", "uploads", "artifacts", "private", "cache", "generators"}
 
 
@@ -67,7 +63,7 @@ def test_no_file_of_a_service_is_open_to_others(tmp_path: Path, npz: Path) -> No
         with watch.running(), Client(running.url, running.api_key) as client:
             dataset = client.upload_dataset(npz, epsilon=5.0, confirm_classes=True)
             again = client.upload_dataset(npz, upload_id=client.upload(npz), confirm_classes=True)
-            job = client.wait(client.submit(dataset.id, MOMENTS), interval=0.1)
+            job = client.wait(client.submit(dataset.id, REQUEST), interval=0.1)
             assert job.state == "succeeded"
             made = client.download(job.id, tmp_path / "more.npz", n=70, seed=3)
             bundle = client.download_bundle(job.id, tmp_path / "bundle.zip")

@@ -18,6 +18,7 @@ from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE, RunningService
 from datalens_service.client import Client, ClientError
+from deployments.deployment import MOMENTS
 from deployments.fork_servers import start_program
 from ports import free_port
 from processes import wait_until_gone
@@ -26,12 +27,7 @@ from tests.data.builders import grey, write_zip
 Run = Callable[..., Result]
 Json = Callable[..., Any]
 
-MOMENTS = {
-    "method": {"name": "moments", "subspace_dimensions": 8},
-    "epsilon": 1.0,
-    "synthetic_images": 60,
-    "evaluation": {"epochs": 1, "synthetic_images": 100, "seeds": 1},
-}
+REQUEST = {**MOMENTS, "epsilon": 1.0, "synthetic_images": 60}
 
 
 def test_it_says_where_it_is_and_shows_the_key_once(service: RunningService) -> None:
@@ -51,13 +47,13 @@ def test_the_whole_way_with_the_client(service: RunningService, npz: Path, tmp_p
         dataset = client.upload_dataset(npz, epsilon=2.0, name="halves", class_names=("above", "below"))
         assert dataset.image_schema.class_names == ("above", "below")
         assert dataset.has_test_split
-        plan = client.plan(dataset.id, MOMENTS)
+        plan = client.plan(dataset.id, REQUEST)
         assert plan.fits
         assert 0.99 < plan.cost.epsilon_at_plan <= 1.0
 
         seen: list[str] = []
-        job = client.submit(dataset.id, MOMENTS, idempotency_key="once")
-        assert client.submit(dataset.id, MOMENTS, idempotency_key="once").id == job.id
+        job = client.submit(dataset.id, REQUEST, idempotency_key="once")
+        assert client.submit(dataset.id, REQUEST, idempotency_key="once").id == job.id
         ended = client.wait(job, lambda current: seen.append(current.state), interval=0.1)
         assert (ended.state, ended.error) == ("succeeded", None)
         assert seen[-1] == "succeeded"

@@ -5,8 +5,6 @@ Which errors are retried, after which delay, and until when.
 
 import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -143,15 +141,6 @@ def test_events_of_something_else_and_streams_that_bring_none_are_not_asked_for_
         with pytest.raises(ServiceUnreachable, match="stream of events"):
             list(client.events("job_1", patience=0.1))
     assert len(server.requests) <= 3
-
-
-def test_importing_the_client_loads_nothing_heavy() -> None:
-    code = (
-        "import sys, datalens_service.client\n"
-        "print([m for m in ('torch', 'numpy', 'scipy', 'sqlalchemy', 'fastapi') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "[]"
 
 
 UNREACHABLE = ServiceUnreachable("no response")

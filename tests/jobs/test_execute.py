@@ -247,26 +247,6 @@ def test_checkpoint_of_another_version_is_dropped(local: Deployment) -> None:
     assert local.execute(job).state == JobState.SUCCEEDED
 
 
-def test_resumed_job_draws_nothing_twice(local: Deployment) -> None:
-    job = local.submit(QUICK)
-
-    def die_at_the_end(phase: str, _value: int, _maximum: int) -> None:
-        if phase == "packaging":
-            raise ShutdownRequested
-
-    first = local.claim(job)
-    with pytest.raises(ShutdownRequested):
-        local.execute(job, die_at_the_end, first)
-    before = local.stored_steps(job)
-    leases.release(local.database, first)
-
-    ended = local.execute(job)
-
-    assert ended.state == JobState.SUCCEEDED
-    assert local.stored_steps(job) == before
-    assert ended.charged_units == job.reserved_units
-
-
 def test_job_that_is_to_pause_is_given_back_before_its_next_step(local: Deployment) -> None:
     job = local.submit(QUICK)
     pausing.request_pause(local.database, job.id)
