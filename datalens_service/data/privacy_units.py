@@ -31,7 +31,7 @@ class UnitDeclaration(Frozen):
 
     name: str | None = Field(default=None, pattern=NAME_PATTERN)
     records: Integer = Field(ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
-    classes: Integer | None = Field(default=None, ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
+    classes: Integer | None = Field(default=None, ge=1)
 
     def bound_classes(self, num_classes: int) -> int:
         """Most classes that one unit can reach."""

@@ -12,6 +12,7 @@ from datalens_service.data.partition import assign_shards
 from datalens_service.data.privacy_units import identities
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidDataset
+from datalens_service.services.dataset_declaration import DatasetForm
 
 from .builders import grey, random_images, write_npz, write_zip
 
@@ -108,6 +109,9 @@ def test_classes_of_a_unit_are_bounded_by_what_is_known() -> None:
     assert UnitDeclaration(records=3).bound_classes(10) == 3
     assert UnitDeclaration(records=30).bound_classes(10) == 10
     assert UnitDeclaration(records=30, classes=4).bound_classes(10) == 4
+    declared = DatasetForm(records_per_unit=2, classes_per_unit=5000).choices.units
+    assert declared is not None
+    assert declared.bound_classes(10) == 2
 
 
 def test_units_are_kept_beside_the_records(tmp_path: Path) -> None:
