@@ -31,8 +31,7 @@ class AuditOperations:
 
     def audits(self) -> Iterator[AuditInfo]:
         """All audits, newest first, fetched page by page."""
-        for item in self._transport.iter_items("/v1/audits"):
-            yield AuditInfo.model_validate(item)
+        return self._transport.iter_items("/v1/audits", AuditInfo)
 
     def download_audit_picture(self, audit_id: str, path: Path) -> Path:
         """PNG with some of the private records and what inversion made of their gradients: for their owner only."""

@@ -17,8 +17,7 @@ class ClassifierOperations:
 
     def classifiers(self) -> Iterator[ClassifierInfo]:
         """All classifiers, newest first, fetched page by page."""
-        for item in self._transport.iter_items("/v1/classifiers"):
-            yield ClassifierInfo.model_validate(item)
+        return self._transport.iter_items("/v1/classifiers", ClassifierInfo)
 
     def get_classifier(self, classifier_id: str) -> ClassifierInfo:
         """One classifier with its card."""

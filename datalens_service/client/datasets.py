@@ -178,8 +178,7 @@ class DatasetOperations:
 
     def datasets(self) -> Iterator[DatasetInfo]:
         """All datasets, newest first, fetched page by page."""
-        for item in self._transport.iter_items("/v1/datasets"):
-            yield DatasetInfo.model_validate(item)
+        return self._transport.iter_items("/v1/datasets", DatasetInfo)
 
     def validation(self, dataset_id: str) -> ValidationInfo:
         """The validation report of an upload: counts, or the files that cannot be used. Private."""

@@ -132,8 +132,7 @@ class JobOperations:
 
     def jobs(self) -> Iterator[JobHandle]:
         """All jobs, newest first, fetched page by page."""
-        for item in self._transport.iter_items("/v1/jobs"):
-            yield JobHandle.bind(Job.model_validate(item), self)
+        return (JobHandle.bind(job, self) for job in self._transport.iter_items("/v1/jobs", Job))
 
     def update_job(
         self, job_id: str, *, name: str | None = None, tags: Sequence[str] | None = None, notes: str | None = None

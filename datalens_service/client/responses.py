@@ -64,6 +64,26 @@ def parse_model(model: type[ParsedModel], response: httpx2.Response) -> ParsedMo
         raise unexpected_response(response) from error
 
 
+class _Page(ResponseModel):
+    items: tuple[dict[str, Any], ...]
+    has_more: bool
+    next_cursor: str | None
+
+
+def parse_page(model: type[ParsedModel], response: httpx2.Response) -> tuple[list[ParsedModel], str | None]:
+    """Items of a page of a list, and the cursor of the next one; None for the last.
+
+    Raises:
+        ClientError: The body is something else.
+    """
+    try:
+        page = _Page.model_validate_json(response.content)
+        items = [model.model_validate(item) for item in page.items]
+    except ValidationError as error:
+        raise unexpected_response(response) from error
+    return items, page.next_cursor if page.has_more else None
+
+
 def parse_object(response: httpx2.Response) -> dict[str, Any]:
     """The response body as a JSON object."""
     try:

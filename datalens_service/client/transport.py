@@ -13,7 +13,7 @@ from datalens_service.client.responses import (
     ParsedModel,
     convert_connection_errors,
     parse_model,
-    parse_object,
+    parse_page,
     raise_for_problem,
     unexpected_response,
 )
@@ -52,16 +52,15 @@ class Transport:
             response = self._http.request(method, path, **{"timeout": self._timeout, **(options or {})})
         return raise_for_problem(response)
 
-    def iter_items(self, path: str) -> Iterator[dict[str, Any]]:
+    def iter_items(self, path: str, model: type[ParsedModel]) -> Iterator[ParsedModel]:
         """All items of a list, fetched page by page."""
         cursor: str | None = None
         while True:
             params = requests.encode_form({"limit": requests.PAGE_SIZE, "after": cursor})
-            page = parse_object(self.respond("GET", path, {"params": params}))
-            yield from page["items"]
-            if not page["has_more"]:
+            items, cursor = parse_page(model, self.respond("GET", path, {"params": params}))
+            yield from items
+            if cursor is None:
                 return
-            cursor = page["next_cursor"]
 
     def iter_lines(self, path: str, headers: dict[str, str]) -> Iterator[str]:
         """Lines of a stream of the type that `headers` accept, until it ends or breaks."""

@@ -7,6 +7,7 @@ import json
 import socket
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,14 @@ def test_an_answer_of_something_else_is_named_as_such(server: FakeService, statu
     assert caught.value.slug == "unexpected-answer"
     assert caught.value.status == status
     assert not isinstance(caught.value, ServiceUnreachable)
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"items": [{}], "has_more": false, "next_cursor": null}'])
+@pytest.mark.parametrize("listed", [Client.jobs, Client.datasets, Client.audits, Client.classifiers])
+def test_a_list_of_something_else_is_named_as_such(server: FakeService, listed: Any, body: bytes) -> None:
+    server.body = body
+    with Client(server.url) as client, pytest.raises(ClientError, match="did not answer like this version"):
+        list(listed(client))
 
 
 def test_nobody_there_is_service_unreachable() -> None:
