@@ -15,8 +15,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -46,6 +47,7 @@ from datalens_service.store.installation import signing_key
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import account_summary
+from datalens_service.store.paging import Page
 
 PRIVATE_READS = ("reading the upload", "recognising records that come again")
 
@@ -54,6 +56,9 @@ _PUBLIC: Final = "public"
 _SIGNING_KEY: Final = "signing-key.pem"
 _PARQUET: Final = "synthetic.parquet"
 _PLAIN_FILE: Final = 0o666
+_PAGE: Final = 200
+
+Listed = TypeVar("Listed")
 
 # A person starts it again by hand, so a run is not given up for being killed.
 _MAXIMUM_ATTEMPTS: Final = 1000
@@ -124,7 +129,7 @@ class LocalRun:
         """
         price = quote(self.database, dataset.tenant_id, dataset.id, spec)
         request = price.spec.model_dump(mode="json")
-        existing = jobs.list_jobs(self.database, limit=200).items
+        existing = _list_all(partial(jobs.list_jobs, self.database))
         for job in existing:
             stored = {**job.spec, "method": restate_rival(job.spec.get("method"))}
             if stored == request and job.state not in (JobState.FAILED, JobState.CANCELLED):
@@ -215,7 +220,7 @@ class LocalRun:
 
     def _list_datasets(self) -> tuple[StoredDataset, ...]:
         """Oldest first: the private one, and public ones that jobs started from."""
-        return tuple(reversed(datasets.list_datasets(self.database, limit=200).items))
+        return tuple(reversed(_list_all(partial(datasets.list_datasets, self.database))))
 
     def _cancel_unfinished(self, unfinished: list[Job], units: int, dataset_id: str) -> None:
         """Cancel earlier runs with other settings, if their reservations are needed and suffice for the new one."""
@@ -261,20 +266,22 @@ def _lock_folder(path: Path) -> Generator[None]:
         yield
 
 
+def _list_all(list_page: Callable[..., Page[Listed]]) -> list[Listed]:
+    """All items of a list, newest first."""
+    page = list_page(limit=_PAGE)
+    items = [*page.items]
+    while page.next_cursor is not None:
+        page = list_page(limit=_PAGE, cursor=page.next_cursor)
+        items += page.items
+    return items
+
+
 def _has_same_records(stored: Upload, upload: Upload) -> bool:
-    return stored.schema == upload.schema and all(
-        _equal_splits(left, right) for left, right in ((stored.train, upload.train), (stored.test, upload.test))
-    )
+    splits = ((stored.train, upload.train), (stored.test, upload.test))
+    return stored.schema == upload.schema and all(_equal_splits(*pair) for pair in splits)
 
 
 def _equal_splits(left: Split | None, right: Split | None) -> bool:
     if left is None or right is None:
         return left is right
-    return all(
-        np.array_equal(left, right)
-        for left, right in (
-            (left.images, right.images),
-            (left.labels, right.labels),
-            (left.unit_ids, right.unit_ids),
-        )
-    )
+    return all(np.array_equal(getattr(left, part), getattr(right, part)) for part in ("images", "labels", "unit_ids"))

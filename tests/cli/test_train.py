@@ -4,7 +4,7 @@ import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,8 +19,10 @@ from datalens_service.cli import options, review
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
 from datalens_service.evaluation.evaluate import NOTHING, Evaluation
+from datalens_service.local import local_run as local_run_module
 from datalens_service.local.local_run import open_local_run
 from datalens_service.spec import Device
+from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 from datalens_service.store.tables import JobRow, RecordFingerprintRow
 from tests.data.builders import encoded, write_zip
@@ -84,7 +86,7 @@ def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path
 def test_the_device_that_is_named_is_the_one(
     datalens: Run, datalens_json: Json, npz: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [device.value for device in options.DeviceName] == [device.value for device in Device]
+    assert get_args(options.DeviceName) == tuple(Device)
     command = ("train", "--confirm-classes", "--data", npz, "--epsilon", 2, *FAST)
     # A GPU that no machine has: whoever looked for it would fail.
     monkeypatch.setenv("DATALENS_DEVICE", "cuda:99")
@@ -143,6 +145,19 @@ def test_other_settings_get_what_is_left_of_the_budget(datalens: Run, datalens_j
     problem = json.loads(result.stdout)["error"]
     assert problem["code"] == "privacy-budget-exceeded"
     assert problem["epsilon_remaining"] < 0.05
+
+
+def test_a_run_is_found_again_however_many_came_after_it(
+    datalens: Run, npz: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_run_module, "_PAGE", 1)
+    assert datalens(*train(npz, *FAST)).exit_code == 0
+    with open_local_run(Path("out")) as local_run:
+        [stored] = datasets.list_datasets(local_run.database).items
+        cheaper = [SpecOptions(1e-3, method="moments", seed=seed).build_spec(stored.schema) for seed in range(2)]
+        for spec in cheaper:
+            jobs.request_cancel(local_run.database, local_run.find_or_create_job(stored, spec).id)
+    assert "nothing was spent again" in datalens(*train(npz, *FAST)).stderr
 
 
 def test_another_data_set_needs_another_folder(datalens: Run, datalens_json: Json, npz: Path, tmp_path: Path) -> None:
