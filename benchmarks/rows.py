@@ -18,7 +18,7 @@ class Row(NamedTuple):
     title: str
     method: str | None = None
     preset: str | None = None
-    purpose: str = "look"
+    purpose: PurposeName = "look"
     settings: tuple[str, ...] = ()
     at: Mapping[float, tuple[str, ...]] = {}
     """Settings for one ε alone."""
@@ -29,8 +29,7 @@ class Row(NamedTuple):
         """The request. Settings of a trial replace those of this ε, and these the row's own."""
         given = (*self.settings, *self.at.get(epsilon, ()), *extra)
         settings = list({setting.partition("=")[0]: setting for setting in given}.values())
-        purpose = PurposeName(self.purpose)
-        return SpecOptions(epsilon, delta, self.method, self.preset, settings=settings, seed=seed, purpose=purpose)
+        return SpecOptions(epsilon, delta, self.method, self.preset, settings, self.purpose, seed)
 
 
 _SCRATCH: Final = (

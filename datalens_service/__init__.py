@@ -42,31 +42,18 @@ __version__ = version("datalens-service")
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 _HOMES: Final = {
-    "AsyncClient": "client",
-    "Classifier": "models.classifiers.classifier",
-    "Client": "client",
-    "ClientError": "client",
-    "DataLens": "methods",
-    "DatalensError": "errors",
-    "Dataset": "data.dataset",
-    "Generator": "models.generators.generator",
-    "Guided": "methods",
-    "MemoryAccount": "privacy.budget",
-    "Mixture": "methods",
-    "Moments": "methods",
-    "PooledMoments": "methods",
-    "Rejection": "methods",
-    "Result": "run",
-    "Schema": "data.dataset",
-    "Shapes": "methods",
-    "Split": "data.dataset",
-    "TrainingSpec": "spec",
-    "UnchargedAccount": "privacy.budget",
-    "digits": "data.digits",
-    "preset": "planning.presets",
-    "read_upload": "data",
-    "run": "run",
-    "vote_allowance": "spec",
+    "client": "AsyncClient Client ClientError",
+    "data": "read_upload",
+    "data.dataset": "Dataset Schema Split",
+    "data.digits": "digits",
+    "errors": "DatalensError",
+    "methods": "DataLens Guided Mixture Moments PooledMoments Rejection Shapes",
+    "models.classifiers.classifier": "Classifier",
+    "models.generators.generator": "Generator",
+    "planning.presets": "preset",
+    "privacy.budget": "MemoryAccount UnchargedAccount",
+    "run": "Result run",
+    "spec": "TrainingSpec vote_allowance",
 }
 
 __all__ = [
@@ -110,9 +97,10 @@ sys.modules[__name__].__class__ = _Package
 
 def __getattr__(name: str) -> Any:
     """Load a public name from its home."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

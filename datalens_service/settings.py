@@ -11,7 +11,7 @@ import re
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -36,6 +36,8 @@ class Settings(BaseSettings):
     """What an operator may set; the defaults run everything on one machine without a further service."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+    served: ClassVar[bool] = True
+    """Whether a service shows what it stores to the owner of the data."""
 
     data_dir: Path = Field(
         default=Path("datalens-data"), description="Folder of private records, artifacts, log and default database."
@@ -266,14 +268,11 @@ class Settings(BaseSettings):
         """Path of the charge log with the default filled in."""
         return self.ledger_log or self.data_dir.absolute() / "ledger.log"
 
-    @property
-    def served(self) -> bool:
-        """Whether a service shows what it stores to the owner of the data."""
-        return True
-
 
 class EmbeddedSettings(Settings):
     """Of a run without a service: nobody can look at the records through this program."""
+
+    served: ClassVar[bool] = False
 
     @classmethod
     def from_folder(cls, data_dir: Path) -> Self:
@@ -284,11 +283,6 @@ class EmbeddedSettings(Settings):
         """
         with convert_validation_errors():
             return cls(data_dir=data_dir, database_url="", ledger_log=None, executor="local", broker_url=None)
-
-    @property
-    def served(self) -> bool:
-        """No page and no address."""
-        return False
 
 
 @contextmanager

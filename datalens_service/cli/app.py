@@ -20,7 +20,6 @@ from datalens_service.cli.commands import (
     predict,
     prepare,
     serve,
-    tenants,
     train,
     verify,
 )
@@ -98,7 +97,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(audits.app, name="audits")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(keys.app, name="keys")
-app.add_typer(tenants.app, name="tenants")
+app.add_typer(keys.tenants_app, name="tenants")
 app.add_typer(plugins.app, name="plugins")
 
 

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 _LONGEST_LIST: Final = 40
 
-_UNIT_MEMBERS: Final = {"name": "unit", "records": "records_per_unit", "classes": "classes_per_unit"}
-"""What a declaration of units is made of, as an upload names it."""
-
 Node = dict[str, Any]
 
 
@@ -32,7 +29,7 @@ def describe_error(error: ValidationError, model: type[BaseModel] | None = None)
 def _location(path: Sequence[str], model: type[BaseModel] | None) -> str:
     """The option that says it; where none does, the place in the request."""
     if model is None:
-        return speak_path([_UNIT_MEMBERS.get(part, part) for part in path]) or ".".join(path)
+        return speak_path(path) or ".".join(path)
     shared = path[:1] in (["method"], ["evaluation"]) and len(path) > 1
     return f"--set {_typed(model, path)}" if shared else speak_path(["spec", *path]) or ".".join(path)
 

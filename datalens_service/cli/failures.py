@@ -84,24 +84,14 @@ class ExitCode(IntEnum):
 
 
 _EXIT_CODES: Final = {
-    "internal-error": ExitCode.JOB_FAILED,
-    "job-stopped": ExitCode.JOB_FAILED,
-    "ledger-corrupt": ExitCode.JOB_FAILED,
-    "out-of-memory": ExitCode.JOB_FAILED,
-    "file-damaged": ExitCode.JOB_FAILED,
-    "report-incomplete": ExitCode.JOB_FAILED,
-    "stale-lease": ExitCode.JOB_FAILED,
-    "privacy-budget-exceeded": ExitCode.BUDGET_EXCEEDED,
-    "not-found": ExitCode.NOT_FOUND,
-    "unauthorized": ExitCode.NOT_FOUND,
-    "forbidden": ExitCode.NOT_FOUND,
-    "rate-limited": ExitCode.UNREACHABLE,
-    "service-unreachable": ExitCode.UNREACHABLE,
-    "store-unavailable": ExitCode.UNREACHABLE,
-    "insufficient-storage": ExitCode.UNREACHABLE,
-    "unexpected-answer": ExitCode.UNREACHABLE,
-    "worker-unavailable": ExitCode.UNREACHABLE,
+    ExitCode.JOB_FAILED: "internal-error job-stopped ledger-corrupt out-of-memory file-damaged report-incomplete "
+    "stale-lease",
+    ExitCode.BUDGET_EXCEEDED: "privacy-budget-exceeded",
+    ExitCode.NOT_FOUND: "not-found unauthorized forbidden",
+    ExitCode.UNREACHABLE: "rate-limited service-unreachable store-unavailable insufficient-storage unexpected-answer "
+    "worker-unavailable",
 }
+"""Problem types of each; every other is the caller's to mend."""
 
 HELP: Final = (
     "Exit codes: 0 done; 1 the job failed or was cancelled, or a proof contradicts itself; "
@@ -111,5 +101,5 @@ HELP: Final = (
 
 
 def get_exit_code(slug: str) -> ExitCode:
-    """Exit code of a problem type; every problem that is not named is the caller's to mend."""
-    return _EXIT_CODES.get(slug, ExitCode.BAD_INPUT)
+    """Exit code of a problem type."""
+    return next((code for code, slugs in _EXIT_CODES.items() if slug in slugs.split()), ExitCode.BAD_INPUT)

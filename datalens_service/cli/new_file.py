@@ -59,10 +59,8 @@ def _publish(written: Path, path: Path, force: bool) -> None:
 def _link(written: Path, path: Path) -> None:
     try:
         os.link(written, path)
-    except FileExistsError:
-        raise
     except OSError:
-        # A file system without links: the name is taken first.
+        # There is a file, or a file system without links: the name is taken first.
         path.touch(exist_ok=False)
         written.replace(path)
 

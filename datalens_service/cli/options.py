@@ -1,15 +1,56 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how numbers and sizes among them are written.
 
-from enum import StrEnum
+Plain notation only: Python itself would read `1_0` as 10.
+"""
+
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
-from datalens_service.cli.numbers import build_integer_parser, parse_image_size, parse_integer, parse_number
-from datalens_service.client import DEFAULT_URL
+from datalens_service.data.image_sizes import ImageSize, parse_size
 from datalens_service.data.preparation_settings import Colour, Fit
+from datalens_service.notation import decimal_number, whole_number
+
+Parsed = TypeVar("Parsed", int, float, ImageSize)
+
+
+def parse_number(value: str | float) -> float:
+    """Parse a number; a default is one already."""
+    return _parse(value, decimal_number) if isinstance(value, str) else value
+
+
+def parse_integer(value: str | int) -> int:
+    """Parse a whole number; a default is one already."""
+    return _parse(value, whole_number) if isinstance(value, str) else value
+
+
+def parse_image_size(value: str) -> str:
+    """Check a size of images: `64` or `96x48`."""
+    return str(_parse(value, parse_size))
+
+
+def build_integer_parser(minimum: int, maximum: int | None = None) -> Callable[[str | int], int]:
+    """A parser for whole numbers of at least `minimum` and, if there is a bound, at most `maximum`."""
+
+    def parse_bounded(value: str | int) -> int:
+        number = parse_integer(value)
+        if number < minimum or (maximum is not None and number > maximum):
+            bounds = f"at least {minimum}" if maximum is None else f"between {minimum} and {maximum}"
+            raise typer.BadParameter(f"Must be {bounds}.")
+        return number
+
+    return parse_bounded
+
+
+def _parse(text: str, parser: Callable[[str], Parsed]) -> Parsed:
+    try:
+        return parser(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
 
 _of_spec = partial(typer.Option, rich_help_panel="What to train")
 _of_service = partial(typer.Option, rich_help_panel="Which service")
@@ -42,12 +83,8 @@ PresetName = Annotated[
 ]
 
 
-class PurposeName(StrEnum):
-    """What images of the preset auto are for; `datalens_service.planning.presets`, which is not imported for --help."""
-
-    LOOK = "look"
-    TEACH = "teach"
-
+PurposeName = Literal["look", "teach"]
+"""What images of the preset auto are for; `datalens_service.planning.presets`, which is not imported for --help."""
 
 Purpose = Annotated[
     PurposeName,
@@ -95,13 +132,8 @@ Evaluate = Annotated[
 ]
 
 
-class DeviceName(StrEnum):
-    """Where a job trains; the values that a training request takes, which is not imported for --help."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    GPU = "gpu"
-
+DeviceName = Literal["auto", "cpu", "gpu"]
+"""Where a job trains; the values that a training request takes, which is not imported for --help."""
 
 Device = Annotated[
     DeviceName,
@@ -246,16 +278,13 @@ PrepareFrame = Annotated[
 Data = Annotated[
     Path, typer.Option("--data", help="NPZ, Parquet, or a zip, tar or folder of labelled images.", exists=True)
 ]
-
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if there is one of this name.")]
-
 LabelName = Annotated[str | None, typer.Option("--name", help="What it is called from now on.")]
 LabelTags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; several replace all tags it has.")]
 LabelNotes = Annotated[str | None, typer.Option("--notes", help="Notes of any kind.")]
 JobId = Annotated[str, typer.Argument(help="Id of the job, job_…, or its name.")]
 DatasetId = Annotated[str, typer.Argument(help="Id of the data set, ds_…, or its name.")]
-
 Url = Annotated[str, _of_service("--url", envvar="DATALENS_URL", help="Address of the service.")]
 ApiKey = Annotated[
     str,
@@ -277,5 +306,3 @@ DataDir = Annotated[
 ]
 
 DEFAULT_DATA_DIR = Path("datalens-data")
-
-__all__ = ["DEFAULT_URL"]

@@ -1,12 +1,16 @@
-"""What was read is shown on stderr, and a person asked, before class names become public and a budget opens."""
+"""What a person at the terminal is shown and asked, on stderr, before something becomes public, is spent or ends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from datalens_service.cli import confirmation, output
+import typer
+
+from datalens_service.cli import output
 from datalens_service.client import ClientError
+from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
     from datalens_service.client import ImageSchema, NoticeInfo, ReviewInfo
@@ -29,7 +33,7 @@ def require(review: ReviewInfo | ClassReview, otherwise: str, problem: Mapping[s
     """
     _say(review)
     question = f"Publish these {len(review.classes):,} class names and open the budget?"
-    if not confirmation.answer(question):
+    if not answer(question):
         raise ClientError("state-conflict", _TITLE, otherwise, problem=dict(problem or {}))
 
 
@@ -63,3 +67,49 @@ def format_notice(notice: Notice | NoticeInfo) -> str:
     more = ", …" if notice.count > len(notice.examples) else ""
     which = f" ({examples}{more})" if examples else ""
     return f"{notice.code}, {notice.count:,}{which}: {notice.message}"
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask the person at the terminal, unless they have answered already.
+
+    Raises:
+        InvalidInput: The answer is no, or there is nobody to ask.
+    """
+    said = True if yes else answer(question)
+    if said is None:
+        raise InvalidInput(f"{question} Nobody can be asked here, so nothing was done: add --yes if you mean it.")
+    if not said:
+        raise InvalidInput("You did not say yes, so nothing was done.")
+
+
+def accept_low_utility(warning: Callable[[], str]) -> bool:
+    """Whether somebody at the terminal was asked, before budget is spent on what is of little use, and said yes.
+
+    Args:
+        warning: What the plan says of it; empty if it is of use.
+
+    Raises:
+        InvalidInput: The answer is no.
+    """
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        return False
+    said = warning()
+    if said and not answer(f"{said} Spend budget on it all the same?"):
+        raise InvalidInput("You did not say yes, so nothing was done.")
+    return bool(said)
+
+
+def answer(question: str) -> bool | None:
+    """Whether the person at the terminal says yes; None if there is nobody to ask.
+
+    Args:
+        question: Asked on stderr, since a program may read stdout.
+    """
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        return None
+    typer.echo(f"{question} [y/N] ", nl=False, err=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()

@@ -1,16 +1,17 @@
-"""Which service a command talks to, and with which key."""
+"""Which service a command talks to, with which key, and what is meant by an id or a name there."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rich.console import RenderableType
 
 from datalens_service.cli import options, output
-from datalens_service.client import Client, is_loopback
+from datalens_service.client import DEFAULT_URL, Client, ClientError, is_loopback
 from datalens_service.voices import Voice
 
 if TYPE_CHECKING:
@@ -22,12 +23,16 @@ KEY_FILE: Final = "api-key"
 Whoever can read it can read the private records beside it, so it opens no further door.
 """
 
+_JOB: Final = "job_"
+_DATASET: Final = "ds_"
+_REMOVED: Final = frozenset({"deleted", "invalid"})
+
 
 @dataclass(frozen=True)
 class Service:
     """Which service a command asks, and how it says what came of it."""
 
-    url: options.Url = options.DEFAULT_URL
+    url: options.Url = DEFAULT_URL
     api_key: options.ApiKey = ""
     as_json: options.AsJson = False
 
@@ -71,3 +76,45 @@ def load_service_settings(
             port=port or environment.port,
             root_path=environment.root_path if root_path is None else root_path,
         )
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+def find_job(client: Client, named: str) -> str:
+    """Id of the job that is named, or whose name this is.
+
+    Raises:
+        ClientError: No job has this name, or several have.
+    """
+    return named if named.startswith(_JOB) else _only("job", named, client.jobs())
+
+
+def find_dataset(client: Client, named: str) -> str:
+    """Id of the data set that is named, or whose name this is; a deleted one has its name if no other one has it.
+
+    Raises:
+        ClientError: No data set has this name, or several have.
+    """
+    if named.startswith(_DATASET):
+        return named
+    namesakes = [dataset for dataset in client.datasets() if dataset.name == named]
+    usable = [dataset for dataset in namesakes if dataset.state not in _REMOVED]
+    return _only("data set", named, usable or namesakes)
+
+
+def _only(kind: str, name: str, items: Iterable[_Named]) -> str:
+    ids = [item.id for item in items if item.name == name]
+    if not ids:
+        raise ClientError("not-found", "Not found", f"No {kind} has the id or the name {name!r}.", status=404)
+    if len(ids) > 1:
+        raise ClientError(
+            "state-conflict", "The object's state forbids this",
+            f"{len(ids)} of your {kind}s are called {name!r}: name one of {', '.join(ids)}.",
+        )  # fmt: skip
+    return ids[0]

@@ -40,7 +40,7 @@ class MethodOptions:
     method: options.MethodName = None
     preset: options.PresetName = None
     settings: options.Settings = None
-    purpose: options.Purpose = options.PurposeName.LOOK
+    purpose: options.Purpose = "look"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class SpecOptions(MethodOptions):
     seed: options.Seed = 0
     synthetic_images: options.SyntheticImages = 10_000
     evaluate: options.Evaluate = True
-    device: options.Device = options.DeviceName.AUTO
+    device: options.Device = "auto"
     public_data: str | None = None
 
     @property
@@ -93,7 +93,7 @@ class SpecOptions(MethodOptions):
 
         stated = self._state({} if self.method is None else {"method": {"name": self.method}})
         named = {} if self.preset is None else {"preset": self.preset}
-        request = stated | named | ({} if self.purpose is options.PurposeName.LOOK else {"purpose": self.purpose.value})
+        request = stated | named | ({} if self.purpose == "look" else {"purpose": self.purpose})
         # A service may know presets that this version does not.
         _validate(stated if self.method is None else request, RequestedSpec)
         return request
@@ -107,7 +107,7 @@ class SpecOptions(MethodOptions):
             "seed": self.seed,
             "synthetic_images": self.synthetic_images,
             "evaluation": {"enabled": self.evaluate},
-            "device": self.device.value,
+            "device": self.device,
             "public_data": self.public_data,
         }
         for setting in _check_unique(self.settings or ()):

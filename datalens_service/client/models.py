@@ -15,6 +15,17 @@ class ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
+class _Ending(ResponseModel):
+    """What comes to an end."""
+
+    state: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.state in ENDED
+
+
 class Budget(ResponseModel):
     """The lifetime account of a dataset: spends rounded up, what remains rounded down."""
 
@@ -292,12 +303,11 @@ class JobPrivacy(ResponseModel):
     mu: float
 
 
-class Event(ResponseModel):
-    """Something that happened to a job, in public numbers."""
+class Event(_Ending):
+    """Something that happened to a job, in public numbers; the last one has ended."""
 
     id: int
     type: str
-    state: str
     phase: str | None
     value: int
     maximum: int
@@ -305,18 +315,12 @@ class Event(ResponseModel):
     delta: float
     created_at: datetime
 
-    @property
-    def ended(self) -> bool:
-        """Whether it is the last one."""
-        return self.state in ENDED
 
-
-class AuditInfo(ResponseModel):
+class AuditInfo(_Ending):
     """An audit as it was when it was read. `result` is private: for the owner of the records alone."""
 
     id: str
     dataset_id: str
-    state: str
     target: dict[str, Any]
     attacks: tuple[str, ...]
     references: int
@@ -327,13 +331,8 @@ class AuditInfo(ResponseModel):
     result: dict[str, Any] | None
     links: dict[str, str | None] = {}
 
-    @property
-    def ended(self) -> bool:
-        """Whether nothing will change any more."""
-        return self.state in ENDED
 
-
-class Job(ResponseModel):
+class Job(_Ending):
     """A job as it was when it was read."""
 
     id: str
@@ -341,7 +340,6 @@ class Job(ResponseModel):
     name: str = ""
     tags: tuple[str, ...] = ()
     notes: str = ""
-    state: str
     phase: str | None
     progress: Progress
     attempts: int
@@ -356,8 +354,3 @@ class Job(ResponseModel):
     finished_at: datetime | None
     waiting_reason: str | None = None
     error: dict[str, Any] | None
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing will change any more."""
-        return self.state in ENDED

@@ -52,12 +52,26 @@ class ReadRecords(NamedTuple):
     threads: int
 
 
-@final
-class MetRanks:
-    """Processes that torchrun or a batch system started on any machines with the same settings."""
+class ReadyRanks:
+    """Processes that have read the records themselves, such as those of `datalens train`."""
 
     def __init__(self, group: ProcessGroup) -> None:
         self._group = group
+
+    @contextmanager
+    def share(self, work: SharedWork) -> Iterator[ProcessGroup]:
+        """They are ready."""
+        yield self._group
+        self.shutdown()
+
+    def shutdown(self) -> None:
+        """End them."""
+        self._group.shutdown()
+
+
+@final
+class MetRanks(ReadyRanks):
+    """Processes that torchrun or a batch system started on any machines with the same settings."""
 
     @contextmanager
     def share(self, work: SharedWork) -> Iterator[ProcessGroup]:
@@ -74,28 +88,6 @@ class MetRanks:
         self._group.broadcast(ReadRecords(work.stored_at, torch.get_num_threads()))
         yield self._group
         self.shutdown()
-
-    def shutdown(self) -> None:
-        """End them."""
-        self._group.shutdown()
-
-
-@final
-class ReadyRanks:
-    """Processes that have read the records themselves, such as those of `datalens train`."""
-
-    def __init__(self, group: ProcessGroup) -> None:
-        self._group = group
-
-    @contextmanager
-    def share(self, work: SharedWork) -> Iterator[ProcessGroup]:
-        """They are ready."""
-        yield self._group
-        self.shutdown()
-
-    def shutdown(self) -> None:
-        """End them."""
-        self._group.shutdown()
 
 
 ONE_RANK = ReadyRanks(SINGLE_PROCESS)

@@ -71,30 +71,22 @@ class ReleaseContents(NamedTuple):
 def released_files(contents: ReleaseContents) -> list[JobFile]:
     """What is drawn from the model, and itself."""
     model_files = [_written(contents.folder, file) for file in (*contents.model.files(), *contents.extras)]
-    match contents.model:
-        case Generator() as generator:
-            samples = JobFile(SAMPLES, "image/png", True, lambda _tell: sample_picture(generator))
-            return [*model_files, _packed(contents, generator), samples]
-        case _:
-            return [*model_files, *_carded(contents)]
+    if not isinstance(generator := contents.model, Generator):
+        return [*model_files, *_carded(contents)]
+    samples = JobFile(SAMPLES, "image/png", True, lambda _tell: sample_picture(generator))
+    return [*model_files, _packed(contents, generator), samples]
 
 
 def files_with_card(contents: ReleaseContents) -> list[JobFile]:
     """Those of them that repeat the card, so change with its figures."""
-    match contents.model:
-        case Generator() as generator:
-            return [_packed(contents, generator)]
-        case _:
-            return _carded(contents)
+    model = contents.model
+    return [_packed(contents, model)] if isinstance(model, Generator) else _carded(contents)
 
 
 def report_pictures(contents: ReleaseContents) -> Pictures | None:
     """What a report shows of released images; None of a model that draws none."""
-    match contents.model:
-        case Generator() as generator:
-            return draw_pictures(generator, contents.num_images)
-        case _:
-            return None
+    model = contents.model
+    return draw_pictures(model, contents.num_images) if isinstance(model, Generator) else None
 
 
 def sample_picture(generator: Generator) -> bytes:

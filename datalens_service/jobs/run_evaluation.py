@@ -83,8 +83,6 @@ def measure(
         JobStopped: From `observe`, as whatever else it raises.
     """
     observe(Phase.EVALUATING, 0, 1)
-    if not spec.evaluation.enabled:
-        return NOTHING
     holdout = _attempted(_HOLDOUT_FIGURE, lambda: _holdout(spec, context))
     aside = holdout if isinstance(holdout, Upload) else None
     evaluation = _measured(result, spec, dataset, aside, context, observe)
@@ -101,9 +99,10 @@ def _measured(
     context: EvaluationContext,
     observe: Observer,
 ) -> Evaluation:
-    model = result.model
+    model, observe_share = result.model, partial(observe, Phase.EVALUATING)
     if not isinstance(model, Generator):
-        return _of_predictions(model, spec, dataset, observe)
+        labels = "predictions" in model.evaluations
+        return evaluate_classifier(predicting(model), dataset, spec.evaluation, observe_share) if labels else NOTHING
     moments = _attempted(_MOMENTS_TITLE, lambda: _moments_generator(spec, dataset)) if spec.evaluation.floors else None
     subject = Subject(
         generator=model,
@@ -116,20 +115,10 @@ def _measured(
         holdout=holdout,
         inception_weights=context.settings.inception_weights,
     )
-    evaluation = _attempted(
-        _ALL_FIGURES,
-        lambda: evaluate(subject, spec.evaluation, partial(observe, Phase.EVALUATING)),
-    )
+    evaluation = _attempted(_ALL_FIGURES, lambda: evaluate(subject, spec.evaluation, observe_share))
     if isinstance(evaluation, Unavailable):
         evaluation = NOTHING.with_outcome(evaluation)
     return evaluation.with_outcome(moments) if isinstance(moments, Unavailable) else evaluation
-
-
-def _of_predictions(model: ReleasedModel, spec: TrainingSpec, dataset: Dataset, observe: Observer) -> Evaluation:
-    """Figures of a model that labels images; of any other model there are none."""
-    if "predictions" not in model.evaluations:
-        return NOTHING
-    return evaluate_classifier(predicting(model), dataset, spec.evaluation, partial(observe, Phase.EVALUATING))
 
 
 def _holdout(spec: TrainingSpec, context: EvaluationContext) -> Upload | None:
@@ -142,17 +131,11 @@ def _holdout(spec: TrainingSpec, context: EvaluationContext) -> Upload | None:
 def _counted(
     model: ReleasedModel, spec: TrainingSpec, holdout: Upload, context: EvaluationContext
 ) -> Measure | Unavailable:
-    return _attempted(
-        _HOLDOUT_FIGURE,
-        lambda: holdout_accuracy(
-            context.database,
-            context.lease,
-            model,
-            holdout,
-            spec.evaluation.bounded_for(model.schema),
-            context.device,
-        ),
-    )
+    def count() -> Measure:
+        settings = spec.evaluation.bounded_for(model.schema)
+        return holdout_accuracy(context.database, context.lease, model, holdout, settings, context.device)
+
+    return _attempted(_HOLDOUT_FIGURE, count)
 
 
 def _attempted(figure: str, compute: Callable[[], Outcome]) -> Outcome | Unavailable:

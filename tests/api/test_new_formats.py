@@ -101,7 +101,7 @@ def test_it_is_a_choice_on_the_page_of_the_job(client: TestClient, services: Ser
 def test_client_and_command_line_know_the_formats_of_the_service() -> None:
     assert get_args(Format) == tuple(WRITERS)
     models = ["safetensors", "onnx"]
-    assert [format.value for format in FileFormat] == [*WRITERS, *models]
+    assert [*get_args(FileFormat)] == [*WRITERS, *models]
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from datalens_service.cli import options, output
 from datalens_service.cli.new_file import check_free, new_file
-from datalens_service.cli.numbers import build_integer_parser
+from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.specs import MethodOptions, ReadingOptions, SpecOptions, build_choices
 from datalens_service.errors import InvalidSpec
 
@@ -64,6 +64,8 @@ def audit(
     from datalens_service.data import read_upload
 
     if picture is not None:
+        if "inversion" not in (attacks or ()):
+            raise InvalidSpec("--picture needs --attack inversion.")
         check_free(picture, force=force)
     upload = read_upload(data, build_choices(vars(reading)))
     spec = SpecOptions(**vars(rehearsed), seed=seed, evaluate=False).build_spec(upload.schema)
@@ -157,7 +159,8 @@ def _trainer(spec: TrainingSpec) -> Train:
 
 def format_result(result: AuditResult) -> Text:
     """Tables of what was found."""
-    tables = [output.format_table(FIELDS, format_attacks(result))] if result.attacks else []
+    attacks = [_format_attack(attack.attack, attack.figures) for attack in result.attacks]
+    tables = [output.format_table(FIELDS, attacks)] if attacks else []
     if result.groups:
         tables.append(output.format_table(GROUP_FIELDS, [_format_group(group) for group in result.groups]))
     if result.inversion is not None:
@@ -169,11 +172,6 @@ def say_notes(result: AuditResult) -> str:
     """What the figures say, are, and are not."""
     notes = [*result.verdicts(), *([result.note] if result.attacks else [])]
     return " ".join(notes if result.inversion is None else [*notes, result.inversion.note])
-
-
-def format_attacks(result: AuditResult) -> list[tuple[str, ...]]:
-    """A row for each attack."""
-    return [_format_attack(attack.attack, attack.figures) for attack in result.attacks]
 
 
 def _format_attack(name: str, figures: MembershipFigures) -> tuple[str, ...]:

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from datalens_service.cli import names, options, output
+from datalens_service.cli import options, output
 from datalens_service.cli.commands.audit import ATTACKS_HELP, GROUPS_HELP, format_result, parse_groups, say_notes
 from datalens_service.cli.commands.jobs import build_spec
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.new_file import new_file
-from datalens_service.cli.numbers import build_integer_parser, parse_number
 from datalens_service.cli.option_groups import Commands
-from datalens_service.cli.service import SERVICE, Service
+from datalens_service.cli.options import build_integer_parser, parse_number
+from datalens_service.cli.service import SERVICE, Service, find_dataset, find_job
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import AuditInfo, Client
 from datalens_service.errors import InvalidSpec
@@ -109,8 +109,8 @@ def _build_target(
     if sum(ways) != 1 or (dataset_id is None) != (job_id is not None):
         raise InvalidSpec("Name a data set and --epsilon, a data set and --unprotected, or --job alone.")
     if dataset_id is None:
-        return {"kind": "released", "job_id": names.job_id(client, job_id or "")}
-    dataset_id = names.dataset_id(client, dataset_id)
+        return {"kind": "released", "job_id": find_job(client, job_id or "")}
+    dataset_id = find_dataset(client, dataset_id)
     if rehearsed is None:
         return {"kind": "unprotected", "dataset_id": dataset_id}
     spec = build_spec(client, dataset_id, rehearsed).model_dump(mode="json")

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from datalens_service.cli import confirmation, names, options, output, review
+from datalens_service.cli import options, output, review
 from datalens_service.cli.new_file import new_file
-from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.option_groups import Commands
+from datalens_service.cli.options import parse_number
 from datalens_service.cli.progress import UploadBar
-from datalens_service.cli.service import SERVICE, Service
+from datalens_service.cli.service import SERVICE, Service, find_dataset
 from datalens_service.cli.specs import ReadingOptions, parse_class_names
 from datalens_service.client import Budget, Client, DatasetInfo, ImageSchema, Joined, ReviewInfo
 
@@ -97,7 +97,7 @@ def confirm(
 ) -> None:
     """Look at the class names of an upload that waits, publish them, and open its budget."""
     with service.connect() as client:
-        named = names.dataset_id(client, dataset_id)
+        named = find_dataset(client, dataset_id)
         report = client.validation(named)
         if report.review is not None and not confirm_classes:
             review.say_notices(report.notices)
@@ -121,7 +121,7 @@ def list_(service: Service = SERVICE) -> None:
 def show(dataset_id: options.DatasetId, service: Service = SERVICE) -> None:
     """Show a data set and what is left of its budget."""
     with service.connect() as client:
-        dataset = client.dataset(names.dataset_id(client, dataset_id))
+        dataset = client.dataset(find_dataset(client, dataset_id))
     service.show(dataset, output.format_facts(_describe(dataset)))
 
 
@@ -135,16 +135,16 @@ def label(
 ) -> None:
     """Rename, tag or annotate a data set, to find it again."""
     with service.connect() as client:
-        dataset = client.update_dataset(names.dataset_id(client, dataset_id), name=name, tags=tags, notes=notes)
+        dataset = client.update_dataset(find_dataset(client, dataset_id), name=name, tags=tags, notes=notes)
     service.show(dataset, output.format_facts(_describe(dataset)))
 
 
 @app.command()
 def delete(dataset_id: options.DatasetId, yes: options.Yes = False, service: Service = SERVICE) -> None:
     """Delete the records of a data set; what was spent on them stays on the books. Asks first."""
-    confirmation.confirm(f"Delete the records of {dataset_id}? They cannot be brought back.", yes=yes)
+    review.confirm(f"Delete the records of {dataset_id}? They cannot be brought back.", yes=yes)
     with service.connect() as client:
-        receipt = client.delete_dataset(names.dataset_id(client, dataset_id))
+        receipt = client.delete_dataset(find_dataset(client, dataset_id))
     lines = {
         "data set": f"{receipt.dataset_id} deleted",
         "at": receipt.deleted_at.isoformat(timespec="seconds"),
@@ -159,7 +159,7 @@ def delete(dataset_id: options.DatasetId, yes: options.Yes = False, service: Ser
 def validation(dataset_id: options.DatasetId, service: Service = SERVICE) -> None:
     """Show what came of an upload: counts, or the files that cannot be used. Private: for the owner."""
     with service.connect() as client:
-        report = client.validation(names.dataset_id(client, dataset_id))
+        report = client.validation(find_dataset(client, dataset_id))
     lines: dict[str, object] = {"data set": report.dataset_id, "state": report.state}
     if report.joined is not None:
         lines["known records"] = _describe_joined(report.joined)
@@ -187,13 +187,13 @@ def preview(
 ) -> None:
     """Write some of the private records as a PNG. For the owner's eyes; not to be passed on."""
     with new_file(out, force=force) as path, service.connect() as client:
-        client.download_preview(names.dataset_id(client, dataset_id), path)
+        client.download_preview(find_dataset(client, dataset_id), path)
         path.chmod(0o600)
     service.show({"path": str(out)}, str(out))
 
 
 def _payer(client: Client, named: str | None) -> str | None:
-    return None if named is None else names.dataset_id(client, named)
+    return None if named is None else find_dataset(client, named)
 
 
 def _ask(dataset_id: str, found: ReviewInfo) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.numbers import parse_number
+from datalens_service.cli.options import parse_number
 from datalens_service.cli.specs import SpecOptions
 
 PRIVATE_READS = ("reading the upload",)

@@ -1,52 +1,34 @@
 """`datalens jobs files`, `download` and `report`: what a job has made, as files."""
 
 from collections.abc import Callable
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal, cast
 
 import typer
 
-from datalens_service.cli import names, options, output
+from datalens_service.cli import options, output
 from datalens_service.cli.new_file import new_file
-from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.service import SERVICE, Service
+from datalens_service.cli.options import build_integer_parser
+from datalens_service.cli.service import SERVICE, Service, find_job
 from datalens_service.client import Audience, ClassifierFormat, Client, Format
 from datalens_service.errors import InvalidInput
 
-
-class FileFormat(StrEnum):
-    """Formats of synthetic images, and of a classifier."""
-
-    NPZ = "npz"
-    PARQUET = "parquet"
-    IMAGEFOLDER = "imagefolder"
-    WEBDATASET = "webdataset"
-    SAFETENSORS = "safetensors"
-    ONNX = "onnx"
-
+FileFormat = Literal["npz", "parquet", "imagefolder", "webdataset", "safetensors", "onnx"]
+"""Formats of synthetic images, and of a classifier."""
 
 _Readers = Literal["anyone", "owner"]
 _Fetch = Callable[[Client, str, Path], Path]
 """Writes a file of a job."""
 
-_SUFFIX = {
-    FileFormat.NPZ: ".npz",
-    FileFormat.PARQUET: ".parquet",
-    FileFormat.IMAGEFOLDER: ".zip",
-    FileFormat.WEBDATASET: ".tar",
-}
-_OF_CLASSIFIERS: Final[dict[FileFormat, ClassifierFormat]] = {
-    FileFormat.SAFETENSORS: "safetensors",
-    FileFormat.ONNX: "onnx",
-}
+_SUFFIX: Final = {"npz": ".npz", "parquet": ".parquet", "imagefolder": ".zip", "webdataset": ".tar"}
+"""Of images; all other formats are those of classifiers."""
 
 
 def files(job_id: options.JobId, service: Service = SERVICE) -> None:
     """List the files of a job, and for whom each is."""
     with service.connect() as client:
-        items = client.files(names.job_id(client, job_id))
+        items = client.files(find_job(client, job_id))
     rows = [(file.name, file.audience, f"{file.size:,}", file.sha256) for file in items]
     output.show_items(items, ("name", "for", "bytes", "SHA-256"), rows, as_json=service.as_json)
 
@@ -55,7 +37,7 @@ def download(
     job_id: options.JobId,
     file_format: Annotated[
         FileFormat, typer.Option("--format", help="Of the images; of a classifier: safetensors or onnx.")
-    ] = FileFormat.NPZ,
+    ] = "npz",
     count: Annotated[
         int | None,
         typer.Option(
@@ -90,21 +72,21 @@ def download(
     fetch: _Fetch
     if file is not None:
         name, fetch = f"{job_id}-{file}", partial(_fetch_file, file)
-    elif file_format in _OF_CLASSIFIERS:
+    elif file_format not in _SUFFIX:
         if count is not None or seed is not None or title is not None:
             raise InvalidInput("--n, --seed and --title are about images; a classifier has none.")
-        name = f"{job_id}-classifier.{'zip' if bundle else file_format.value}"
-        form: ClassifierFormat = "archive" if bundle else _OF_CLASSIFIERS[file_format]
+        name = f"{job_id}-classifier.{'zip' if bundle else file_format}"
+        form = "archive" if bundle else cast(ClassifierFormat, file_format)
         fetch = partial(Client.download_classifier, format=form, license=licence if bundle else "other")
     elif bundle:
-        name = f"{job_id}-{file_format.value}.zip"
+        name = f"{job_id}-{file_format}.zip"
         images = image_format(file_format)
         fetch = partial(Client.download_bundle, format=images, n=count, seed=seed, title=title, license=licence)
     else:
         name = f"{job_id}{_SUFFIX[file_format]}"
         fetch = partial(Client.download, format=image_format(file_format), n=count, seed=seed)
     with new_file(out or Path(name), force=force) as path, service.connect() as client:
-        job_id = names.job_id(client, job_id)
+        job_id = find_job(client, job_id)
         readers: _Readers = "anyone"
         if file is not None:
             readers = {item.name: item.audience for item in client.files(job_id)}.get(file, "owner")
@@ -127,20 +109,20 @@ def report(
     audience: Audience = "releasable" if releasable else "owner"
     if service.as_json and out is None:
         with service.connect() as client:
-            output.show(client.report(names.job_id(client, job_id), audience=audience), "", as_json=True)
+            output.show(client.report(find_job(client, job_id), audience=audience), "", as_json=True)
         return
     place = out or Path(f"{job_id}-report.html")
     with new_file(place, force=force) as path, service.connect() as client:
-        client.download_report(names.job_id(client, job_id), path, audience=audience)
+        client.download_report(find_job(client, job_id), path, audience=audience)
         readers = _keep_private(path, "anyone" if releasable else "owner")
     _show_file(place, readers, service)
 
 
 def image_format(file_format: FileFormat) -> Format:
     """The format of images that an option names."""
-    if file_format in _OF_CLASSIFIERS:
-        raise InvalidInput(f"{file_format.value} is a format of classifiers.")
-    return cast(Format, file_format.value)
+    if file_format not in _SUFFIX:
+        raise InvalidInput(f"{file_format} is a format of classifiers.")
+    return cast(Format, file_format)
 
 
 def _fetch_file(name: str, client: Client, job_id: str, path: Path) -> Path:
@@ -170,7 +152,7 @@ def push(
     ] = None,
     file_format: Annotated[
         FileFormat, typer.Option("--format", help="Of the images; the Hub shows parquet.")
-    ] = FileFormat.PARQUET,
+    ] = "parquet",
     count: Annotated[
         int | None, typer.Option("--n", parser=build_integer_parser(1), help="How many; left out, what is packed.")
     ] = None,
@@ -189,7 +171,7 @@ def push(
         raise InvalidInput("Name either --repo or --folder.")
     release = ReleaseOptions(image_format(file_format), count, title, licence)
     with service.connect() as client:
-        job_id = names.job_id(client, job_id)
+        job_id = find_job(client, job_id)
         if folder is not None:
             place = str(save_release(client, job_id, folder, release))
         else:

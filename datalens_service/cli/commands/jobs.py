@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from datalens_service.cli import names, options, output
+from datalens_service.cli import options, output
 from datalens_service.cli.commands.plan import describe_expectation, describe_plan
-from datalens_service.cli.confirmation import accept_low_utility, confirm
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.progress import PhaseBars
-from datalens_service.cli.service import SERVICE, Service
+from datalens_service.cli.review import accept_low_utility, confirm
+from datalens_service.cli.service import SERVICE, Service, find_dataset, find_job
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import Client, ClientError, Job, JobHandle, PlanInfo
 from datalens_service.client.requests import Spec
@@ -39,9 +39,9 @@ def submit(
 ) -> None:
     """Submit a training job; its budget is reserved at once."""
     with service.connect() as client:
-        dataset_id = names.dataset_id(client, dataset_id)
+        dataset_id = find_dataset(client, dataset_id)
         if public_data is not None:
-            spec_options = replace(spec_options, public_data=names.dataset_id(client, public_data))
+            spec_options = replace(spec_options, public_data=find_dataset(client, public_data))
         spec = _build_request(client, dataset_id, spec_options.with_encoders(client.upload_encoder))
         if dry_run:
             _show_plan(client.plan(dataset_id, spec), service)
@@ -58,7 +58,7 @@ def submit(
 def watch(job_id: options.JobId, service: Service = SERVICE) -> None:
     """Follow a job until it ends; exit 1 unless it succeeds. Ctrl-C stops watching, not the job."""
     with service.connect() as client:
-        job = _follow(client, names.job_id(client, job_id))
+        job = _follow(client, find_job(client, job_id))
     _show_job(job, service)
     _exit_if_failed(job)
 
@@ -69,7 +69,7 @@ def _add_command(name: str, call: Callable[[Client, str], Job], description: str
     @app.command(name=name, help=description)
     def call_and_show(job_id: options.JobId, service: Service = SERVICE) -> None:
         with service.connect() as client:
-            job = call(client, names.job_id(client, job_id))
+            job = call(client, find_job(client, job_id))
         _show_job(job, service)
 
 
@@ -99,7 +99,7 @@ def label(
 ) -> None:
     """Name, tag or annotate a job, to find it again."""
     with service.connect() as client:
-        job = client.update_job(names.job_id(client, job_id), name=name, tags=tags, notes=notes)
+        job = client.update_job(find_job(client, job_id), name=name, tags=tags, notes=notes)
     _show_job(job, service)
 
 
@@ -109,7 +109,7 @@ def cancel(job_id: options.JobId, yes: options.Yes = False, service: Service = S
     question = f"Cancel {job_id}? What it has spent stays spent, and images that are not ready will never be."
     confirm(f"{question} `datalens jobs pause` keeps both.", yes=yes)
     with service.connect() as client:
-        job = client.cancel(names.job_id(client, job_id))
+        job = client.cancel(find_job(client, job_id))
     _show_job(job, service)
 
 

@@ -1,42 +1,38 @@
-"""`datalens keys`: API keys of a service with its data folder on this machine."""
+"""`datalens keys` and `datalens tenants`, of a service with its data folder on this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.confirmation import confirm
-from datalens_service.cli.numbers import build_integer_parser
+from datalens_service.cli.options import build_integer_parser
+from datalens_service.cli.review import confirm
 from datalens_service.cli.service import load_service_settings
 from datalens_service.errors import NotFound
 
 if TYPE_CHECKING:
     from datalens_service.store.access.keys import ApiKey
+    from datalens_service.store.access.tenants import Tenant
     from datalens_service.store.database import Database
 
 
-class RoleName(StrEnum):
-    """Roles of keys, as `store.access.roles.Role`, which would import the database at every start of a command."""
-
-    OWNER = "owner"
-    OPERATOR = "operator"
-    CONSUMER = "consumer"
-
+RoleName = Literal["owner", "operator", "consumer"]
+"""Roles of keys, as `store.access.roles.Role`, which would import the database at every start of a command."""
 
 app = typer.Typer(help="API keys; for the operator, on the machine of the database.", no_args_is_help=True)
+tenants_app = typer.Typer(help="Tenants; for the operator, on the machine of the database.", no_args_is_help=True)
 
 
 @app.command()
 def create(
     name: Annotated[str, typer.Option("--name", help="Whose key it is.")],
-    role: Annotated[RoleName, typer.Option("--role", help="What it may do; see docs/api.md.")] = RoleName.OWNER,
+    role: Annotated[RoleName, typer.Option("--role", help="What it may do; see docs/api.md.")] = "owner",
     tenant: Annotated[str, typer.Option("--tenant", help="Name or id of its tenant.")] = "default",
     days: Annotated[
         int | None,
@@ -52,7 +48,7 @@ def create(
     expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
     with open_database(data_dir) as database:
         tenant_id = tenants.find(database, tenant).id
-        request = keys.KeyRequest(name=name, tenant_id=tenant_id, role=Role(role.value), expires_at=expires_at)
+        request = keys.KeyRequest(name=name, tenant_id=tenant_id, role=Role(role), expires_at=expires_at)
         key, secret = keys.create(database, request)
     output.show({**_describe_key(key), "api_key": secret}, secret, as_json=as_json)
 
@@ -82,6 +78,34 @@ def revoke(
     with open_database(data_dir) as database:
         key = _describe_key(keys.revoke(database, key_id))
     output.show(key, f"{key_id} revoked", as_json=as_json)
+
+
+@tenants_app.command(name="create")
+def create_tenant(
+    name: Annotated[str, typer.Argument(help="Name of the tenant.")],
+    data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make a tenant. It has no keys yet: `datalens keys create --tenant NAME`."""
+    from datalens_service.store.access import tenants
+
+    with open_database(data_dir) as database:
+        tenant = _describe_tenant(tenants.create(database, name))
+    output.show(tenant, tenant["id"], as_json=as_json)
+
+
+@tenants_app.command(name="list")
+def list_tenants(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options.AsJson = False) -> None:
+    """List tenants."""
+    from datalens_service.store.access import tenants
+
+    with open_database(data_dir) as database:
+        items = [_describe_tenant(tenant) for tenant in tenants.list_tenants(database)]
+    output.show_items(items, ("id", "name", "created_at"), as_json=as_json)
+
+
+def _describe_tenant(tenant: Tenant) -> dict[str, Any]:
+    return {"id": tenant.id, "name": tenant.name, "created_at": tenant.created_at.isoformat()}
 
 
 @contextmanager

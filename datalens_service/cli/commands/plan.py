@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.numbers import build_integer_parser
+from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.specs import MethodOptions, ReadingOptions, SpecOptions, build_choices
 from datalens_service.clock import duration
 from datalens_service.errors import InvalidSpec

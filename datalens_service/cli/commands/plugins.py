@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
 
 from datalens_service.cli import options, output
 from datalens_service.cli.failures import ExitCode
-from datalens_service.cli.numbers import build_integer_parser
+from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.errors import InvalidInput
 
@@ -20,12 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Methods, extractors and generators of other packages.", no_args_is_help=True)
 
 
-class PluginKind(StrEnum):
-    """What a plug-in is."""
-
-    METHOD = "method"
-    EXTRACTOR = "extractor"
-    GENERATOR = "generator"
+PluginKind = Literal["method", "extractor", "generator"]
 
 
 @app.command(name="list")
@@ -33,10 +27,10 @@ def list_(as_json: options.AsJson = False) -> None:
     """List installed plug-ins and their packages; imports none."""
     from datalens_service.plugins import EXTRACTORS, GENERATORS, METHODS, find_origin, list_plugins
 
-    groups = {PluginKind.METHOD: METHODS, PluginKind.EXTRACTOR: EXTRACTORS, PluginKind.GENERATOR: GENERATORS}
+    groups = {"method": METHODS, "extractor": EXTRACTORS, "generator": GENERATORS}
     columns = ("name", "kind", "package", "object")
     items = [
-        dict(zip(columns, (entry.name, kind.value, str(find_origin(entry.name, group)), entry.value), strict=True))
+        dict(zip(columns, (entry.name, kind, str(find_origin(entry.name, group)), entry.value), strict=True))
         for kind, group in groups.items()
         for entry in list_plugins(group)
     ]
@@ -46,7 +40,7 @@ def list_(as_json: options.AsJson = False) -> None:
 @app.command()
 def check(
     name: Annotated[str, typer.Argument(help="Name of the plug-in.")],
-    kind: Annotated[PluginKind, typer.Option("--kind", help="What the plug-in is.")] = PluginKind.METHOD,
+    kind: Annotated[PluginKind, typer.Option("--kind", help="What the plug-in is.")] = "method",
     settings: options.Settings = None,
     steps: Annotated[
         int, typer.Option("--steps", parser=build_integer_parser(1), help="How many steps meet neighbours.")
@@ -59,9 +53,9 @@ def check(
     extractor: features that are finite and repeatable, of each image by itself. Of a generator: images of the right
     kind that repeat with their seed and differ without it.
     """
-    if kind is not PluginKind.METHOD and settings:
+    if kind != "method" and settings:
         raise InvalidInput(f"--set is about methods; the {kind} {name} has no parameters.")
-    findings = _check_method(name, settings or [], steps) if kind is PluginKind.METHOD else _check_other(name, kind)
+    findings = _check_method(name, settings or [], steps) if kind == "method" else _check_other(name, kind)
     broken = [finding for finding in findings if finding.complaint]
     lines = [f"{'broken' if one.complaint else 'holds':6}  {one.point}  {one.complaint or ''}" for one in findings]
     items = [{"point": one.point, "complaint": one.complaint} for one in findings]
@@ -84,6 +78,6 @@ def _check_other(name: str, kind: PluginKind) -> list[Finding]:
     from datalens_service.plugin_contracts import check_extractor, check_generator
     from datalens_service.plugins import EXTRACTORS, GENERATORS, load_plugin
 
-    if kind is PluginKind.EXTRACTOR:
+    if kind == "extractor":
         return list(check_extractor(load_plugin(name, EXTRACTORS)))
     return list(check_generator(load_plugin(name, GENERATORS)))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from datalens_service.cli import names, output
-from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.service import SERVICE, Service
+from datalens_service.cli import output
+from datalens_service.cli.options import build_integer_parser
+from datalens_service.cli.service import SERVICE, Service, find_job
 from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _predict_remotely(model: str, images: Path, service: Service) -> Predictions
 def _classifier_id(client: Client, model: str) -> str:
     if model.startswith(_PER_CLASSIFIER):
         return model
-    return f"{_PER_CLASSIFIER}{names.job_id(client, model).removeprefix(_PER_JOB)}"
+    return f"{_PER_CLASSIFIER}{find_job(client, model).removeprefix(_PER_JOB)}"
 
 
 def _predict_locally(path: Path, images: Path) -> PredictionsInfo:
@@ -114,7 +114,7 @@ def individual_epsilon(
 
 def _ask(job_id: str, image: Path, label: int, service: Service) -> IndividualEpsilon:
     with service.connect() as client:
-        return client.individual_epsilon(names.job_id(client, job_id), image, label)
+        return client.individual_epsilon(find_job(client, job_id), image, label)
 
 
 def _compute(iterates: Path, image: Path, label: int) -> RealisedEpsilon:

@@ -11,7 +11,7 @@ import typer
 
 from datalens_service.cli import options, output, review
 from datalens_service.cli.new_file import new_file
-from datalens_service.cli.numbers import parse_image_size
+from datalens_service.cli.options import parse_image_size
 from datalens_service.cli.specs import MetadataOptions, build_choices
 from datalens_service.data.preparation_settings import Colour, Fit
 from datalens_service.errors import InvalidDataset

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from datalens_service.cli import options, output
-from datalens_service.cli.confirmation import accept_low_utility
+from datalens_service.cli import options, output, review
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.specs import ReadingOptions, SpecOptions, build_choices
 from datalens_service.errors import InvalidSpec
@@ -19,7 +18,6 @@ from datalens_service.phases import Phase
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
 if TYPE_CHECKING:
-    from datalens_service.cli.progress import PhaseBars
     from datalens_service.data.dataset import Schema, Upload
     from datalens_service.data.notices import Notice
     from datalens_service.data.sandbox.exchange import Counts
@@ -71,7 +69,6 @@ def train(
 
     What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
     """
-    from datalens_service.cli import review
     from datalens_service.data import detect, read_with_notices
     from datalens_service.data.sandbox.decode import count_records
     from datalens_service.mechanisms.private_shards import run_follower
@@ -143,7 +140,7 @@ def train_upload(
     spec.plan(schema)
     if not (out / PRIVATE).exists():
         confirm()
-        accept_low_utility(lambda: expect(spec, schema).warning)
+        review.accept_low_utility(lambda: expect(spec, schema).warning)
     with open_local_run(out) as local_run:
         dataset = local_run.find_or_create_dataset(upload, format_name, spec.epsilon, spec.delta, confirm)
         if public is not None:
@@ -189,7 +186,6 @@ class PublicFile(NamedTuple):
 
 def _ask(schema: Schema, counts: Counts, upload_notices: tuple[Notice, ...], out: Path) -> None:
     """Whether the class names may be public."""
-    from datalens_service.cli import review
     from datalens_service.services.upload_reports import ClassReview
 
     review.require(
@@ -205,11 +201,18 @@ def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_grou
     from datalens_service.jobs.job_watch import ShutdownRequested
 
     bars, interruption = PhaseBars(), Interruption()
-    delivery = _EarlyDelivery(local_run, dataset, job, bars)
+
+    @cache
+    def deliver() -> None:
+        """Put what was released into its folder, once."""
+        local_run.deliver(job, dataset)
+        ready, measured = ("images are", "they are") if job.result == "generator" else (f"{job.result} is", "it is")
+        bars.note(f"The {ready} ready in {local_run.out}; {measured} still being measured.")
 
     def observe(phase: Phase, value: int, maximum: int) -> None:
         bars.observe(phase, value, maximum)
-        delivery.observe(phase)
+        if phase == Phase.EVALUATING:
+            deliver()
         interruption.check()
 
     try:
@@ -218,26 +221,3 @@ def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_grou
     except ShutdownRequested:
         output.say("Stopped. The same command goes on from here and pays for nothing again.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-
-
-class _EarlyDelivery:
-    """Puts what a run has released into its folder as soon as it is being measured, once."""
-
-    def __init__(self, local_run: LocalRun, dataset: StoredDataset, job: Job, bars: PhaseBars) -> None:
-        self._local_run = local_run
-        self._dataset = dataset
-        self._job = job
-        self._bars = bars
-        self._delivered = False
-
-    def observe(self, phase: Phase) -> None:
-        if phase == Phase.EVALUATING and not self._delivered:
-            self._local_run.deliver(self._job, self._dataset)
-            self._delivered = True
-            self._bars.note(self._announcement())
-
-    def _announcement(self) -> str:
-        made, out = self._job.result, self._local_run.out
-        if made == "generator":
-            return f"The images are ready in {out}; they are still being measured."
-        return f"The {made} is ready in {out}; it is still being measured."
