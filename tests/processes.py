@@ -1,23 +1,23 @@
 """Processes of this machine, whoever started them."""
 
 import time
-from pathlib import Path
+
+import psutil
 
 
 def alive(process_id: int) -> bool:
     """Whether there is such a process, a dead one that nobody has collected aside."""
     try:
-        status = Path(f"/proc/{process_id}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
+        return psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def parent_of(process_id: int) -> int:
     """The process that started another one; of one that has ended the first process, as of an orphan."""
     try:
-        return int(Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[1])
-    except (FileNotFoundError, ProcessLookupError):
+        return psutil.Process(process_id).ppid()
+    except psutil.NoSuchProcess:
         return 1
 
 

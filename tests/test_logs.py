@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import logging
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +12,6 @@ import pytest
 import structlog
 
 from datalens_service import logs
-
-WRITER = """
-import sys, structlog
-from datalens_service import logs
-logs.configure("info")
-for turn in range(10_000):
-    structlog.get_logger().info("turn", part=sys.argv[1], detail="x" * 200)
-"""
 
 
 @pytest.fixture
@@ -55,16 +46,6 @@ def test_a_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     (line,) = stream.parts
     assert line.endswith("\n")
     assert json.loads(line)["job_id"] == "job_1"
-
-
-def test_processes_that_share_an_unbuffered_file_do_not_tear_lines() -> None:
-    with subprocess.Popen(
-        ["sh", "-c", f'"{sys.executable}" -u -c "$0" a & "{sys.executable}" -u -c "$0" b & wait', WRITER],
-        stderr=subprocess.PIPE,
-    ) as both:
-        assert both.stderr is not None
-        lines = both.stderr.read().decode().splitlines()
-    assert [json.loads(line)["event"] for line in lines] == ["turn"] * 20_000
 
 
 @pytest.mark.parametrize("buffering", [1, 4096])

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from deployments.fork_servers import start_program
 from ports import free_port
 
@@ -47,7 +49,7 @@ class RunningService:
 
     def children(self) -> list[int]:
         """Process ids of everything below the service, job processes too."""
-        return _below(self.process.pid)
+        return [process.pid for process in psutil.Process(self.process.pid).children(recursive=True)]
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
         """End it, as Ctrl-C does; its exit code."""
@@ -66,14 +68,3 @@ class RunningService:
                 said: dict[str, Any] = json.loads("".join(lines))
                 return said
         raise AssertionError(f"serve ended early: {self.log.read_text()}")
-
-
-def _below(pid: int) -> list[int]:
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    children = [child for child, parent in parents.items() if parent == pid]
-    return children + [below for child in children for below in _below(child)]

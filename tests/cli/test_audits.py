@@ -1,6 +1,7 @@
-"""Audits on the command line, by a service with workers of its own."""
+"""Audits on the command line: on this machine, and by a service with workers of its own."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +9,64 @@ import numpy as np
 import pytest
 
 from cli.service import RunningService
+from datalens_service.audits import request
+from datalens_service.audits.request import InversionEffort
 from datalens_service.cli.failures import ExitCode
 from datalens_service.data.digits import digits
 
 Run = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path, train = tmp_path_factory.mktemp("audit") / "digits.npz", digits().train
+    np.savez(path, images=train.images[:500], labels=train.labels[:500])
+    return path
+
+
 @pytest.fixture
-def digits_id(datalens_json: Run, service: RunningService, tmp_path: Path) -> str:
-    train = digits().train
-    np.savez(tmp_path / "digits.npz", images=train.images[:500], labels=train.labels[:500])
-    uploaded = datalens_json(
-        "datasets", "upload", "--confirm-classes", tmp_path / "digits.npz", "--epsilon", 4, *service.access
-    )
-    return str(uploaded["id"])
+def digits_id(datalens_json: Run, service: RunningService, data: Path) -> str:
+    return str(datalens_json("datasets", "upload", "--confirm-classes", data, "--epsilon", 4, *service.access)["id"])
+
+
+def test_an_audit_says_what_attacks_reached_and_leaves_nothing_behind(
+    datalens: Run, datalens_json: Run, data: Path, tmp_path: Path
+) -> None:
+    command = ("audit", "--data", data, "--epsilon", 2, "--method", "moments", "--attack", "loss_threshold")
+    result = datalens_json(*command)
+    (row,) = result["attacks"]
+    assert row["attack"] == "loss_threshold"
+    assert row["figures"]["interval"][0] <= row["figures"]["auc_allowed"] < 0.7
+    assert result["audience"] == "owner"
+    assert "do not pass them on" in datalens(*command).stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_gradients_are_inverted_and_the_picture_is_written_for_its_owner_alone(
+    datalens: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = tmp_path / "inversion.png"
+    picture.touch()
+    picture.chmod(0o644)
+    monkeypatch.setattr(request, "InversionEffort", partial(InversionEffort, records=6, iterations=40, restarts=1))
+    command = ("audit", "--data", data, "--epsilon", 1, "--attack", "inversion", "--method")
+    outcome = datalens(*command, "dp_sgd", "--set", "architecture=linear", "--picture", picture, "--force")
+    assert outcome.exit_code == 0, outcome.output
+    assert "gradients with noise gaussian" in outcome.stdout
+    assert "do not pass them on" in outcome.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_mode & 0o777 == 0o600
+    refused = datalens(*command, "moments")
+    assert refused.exit_code == 2
+    assert "dp_sgd" in refused.output
+
+
+def test_an_attack_that_does_not_exist_is_refused(datalens: Run, data: Path) -> None:
+    command = ("audit", "--data", data, "--epsilon", 2, "--method", "moments")
+    outcome = datalens(*command, "--attack", "guess")
+    assert outcome.exit_code == 2
+    assert "likelihood_ratio" in outcome.output
+    assert "--picture needs --attack inversion" in datalens(*command, "--picture", "x.png").output
 
 
 def test_audits_are_submitted_shown_and_listed(

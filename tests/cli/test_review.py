@@ -19,7 +19,7 @@ from typer.testing import Result
 from cli.commands import commands
 from cli.service import DATALENS, PATIENCE, RunningService
 from cli.terminal import at_terminal
-from datalens_service.cli import confirmation
+from datalens_service.cli import review
 from datalens_service.client import Client
 from datalens_service.errors import InvalidInput
 from datalens_service.local.local_run import open_local_run
@@ -201,12 +201,12 @@ def test_at_a_terminal_the_answer_decides(command: tuple[str, ...], answer: str,
 def test_what_is_of_little_use_is_asked_about_at_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, typed: str, refused: bool
 ) -> None:
-    assert not confirmation.accept_low_utility(lambda: "Of little use.")
-    monkeypatch.setattr(confirmation, "_is_terminal", lambda _stream: True)
-    assert not confirmation.accept_low_utility(lambda: "")
+    assert not review.accept_low_utility(lambda: "Of little use.")
+    monkeypatch.setattr(review, "_is_terminal", lambda _stream: True)
+    assert not review.accept_low_utility(lambda: "")
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
     with pytest.raises(InvalidInput) if refused else contextlib.nullcontext():
-        assert confirmation.accept_low_utility(lambda: "Of little use.")
+        assert review.accept_low_utility(lambda: "Of little use.")
 
 
 def test_ctrl_c_at_the_question_is_130_and_does_nothing() -> None:

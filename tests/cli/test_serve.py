@@ -6,7 +6,6 @@ import pty
 import signal
 import stat
 import subprocess
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,6 @@ def test_the_whole_way_with_the_client(service: RunningService, npz: Path, tmp_p
     with Client(service.url, service.api_key) as client:
         dataset = client.upload_dataset(npz, epsilon=2.0, name="halves", class_names=("above", "below"))
         assert dataset.image_schema.class_names == ("above", "below")
-        assert dataset.has_test_split
         plan = client.plan(dataset.id, REQUEST)
         assert plan.fits
         assert 0.99 < plan.cost.epsilon_at_plan <= 1.0
@@ -65,8 +63,6 @@ def test_the_whole_way_with_the_client(service: RunningService, npz: Path, tmp_p
         assert {measure["name"] for measure in report["measures"]} >= {"accuracy", "ceiling"}
         passed_on = client.report(job.id, audience="releasable")["measures"]
         assert "accuracy" not in {measure["name"] for measure in passed_on}
-        assert job.id in [item.id for item in client.jobs()]
-        assert dataset.id in [item.id for item in client.datasets()]
 
 
 def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
@@ -76,10 +72,6 @@ def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
     more = client.download(job_id, folder / "more.npz", n=100, seed=3)
     with np.load(more, allow_pickle=False) as synthetic:
         assert len(synthetic["train_labels"]) == 100
-    table = pq.read_table(client.download(job_id, folder / "synthetic.parquet", format="parquet", n=40))
-    assert table.num_rows == 40
-    with zipfile.ZipFile(client.download(job_id, folder / "images.zip", format="imagefolder")) as archive:
-        assert sum(name.endswith(".png") for name in archive.namelist()) == 60
     assert client.download_samples(job_id, folder / "samples.png").read_bytes().startswith(b"\x89PNG")
     assert "<html" in client.download_report(job_id, folder / "report.html").read_text(encoding="utf-8").lower()
     assert client.download_generator(job_id, folder / "generator.safetensors").stat().st_size > 0

@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import Result
 
-from cli.service import RunningService
 from example_proof import AT, DATASET_ID, SCHEMA
 from tests.client.fake_service import FakeService, server
 
@@ -75,14 +73,3 @@ def test_what_cannot_be_right_is_refused_here(datalens: Run, listener: FakeServi
     result = datalens("jobs", "submit", "ds_1", "--epsilon", 1, "--url", listener.url, *wrong)
     assert result.exit_code == 2, result.output
     assert not [body for _, _, body in listener.requests if body]
-
-
-def test_a_service_resolves_the_preset_or_names_those_it_has(
-    datalens: Run, datalens_json: Run, service: RunningService, npz: Path
-) -> None:
-    dataset = datalens_json("datasets", "upload", npz, "--epsilon", 4, "--confirm-classes", *service.access)["id"]
-    submit = ("jobs", "submit", dataset, "--epsilon", 1, "--dry-run", *service.access)
-    assert datalens_json(*submit, "--preset", "fast")["cost"]["method"] == "pooled_moments"
-    unknown = datalens(*submit, "--preset", "fst")
-    assert unknown.exit_code == 2
-    assert "choose auto, fast" in " ".join(unknown.stderr.split())

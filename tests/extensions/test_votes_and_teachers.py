@@ -41,27 +41,22 @@ class PlainSigns(VoteMechanism):
 
     @classmethod
     def example_parameters(cls) -> VoteParameters:
-        """All coordinates vote."""
-        return PlainSignsParameters(bar=0)
+            return PlainSignsParameters(bar=0)
 
     def label(self) -> str:
-        """Name in the ledger."""
         return "votes.plain_signs"
 
     @property
     def row_bound_squared(self) -> int:
-        """All of them."""
         return self.dimensions
 
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """int8 signs."""
         import torch
 
         clipped = clip_and_sanitize(gradients, self.clip)
         return (clipped.sign() * (clipped.abs() > self.bar)).to(torch.int8)
 
     def decode(self, noisy: Integers) -> Directions:
-        """Direction per image."""
         return self.direction(noisy)
 
 
@@ -109,7 +104,6 @@ class BrightTeacher(TeacherParameters):
     gain: float = Field(default=1.0, gt=0)
 
     def build(self, setting, shards) -> TeacherBackend:
-        """Kernel teachers with louder gradients."""
         from datalens_service.models.teachers.kernel import KernelTeachers
 
         gain = self.gain

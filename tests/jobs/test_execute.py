@@ -68,17 +68,13 @@ def test_job_leaves_all_its_files_and_no_private_state(local: Deployment) -> Non
     assert {file.name for file in made if file.releasable} == RELEASABLE
     assert {file.name for file in made if not file.releasable} == PRIVATE
     assert not private_files(local)
-    assert {measure["name"] for measure in local.read_json(job, "report.json")["measures"]} == {
-        "accuracy",
-        "floor_averages",
-        "ceiling",
-    }
+    measured = {measure["name"] for measure in local.read_json(job, "report.json")["measures"]}
+    assert measured == {"accuracy", "floor_averages", "ceiling"}
     assert local.read_json(job, "report-releasable.json")["measures"] == []
 
 
 def test_report_says_what_the_ledger_says(local: Deployment) -> None:
-    job = local.submit(QUICK)
-    local.execute(job)
+    job = local.execute(local.submit(QUICK))
 
     report, now = local.read_json(job, "report.json"), local.statement(job)
     assert report["product"]["commit"]
@@ -92,8 +88,7 @@ def test_report_says_what_the_ledger_says(local: Deployment) -> None:
 
 
 def test_both_proofs_of_a_job_verify(local: Deployment) -> None:
-    job = local.submit(QUICK)
-    local.execute(job)
+    job = local.execute(local.submit(QUICK))
 
     proof = local.artifacts.releasable(job.id, "privacy.json").path
     account = local.artifacts.get(job.id, "account-proof.json").path
@@ -109,8 +104,7 @@ def test_both_proofs_of_a_job_verify(local: Deployment) -> None:
 def test_only_the_owner_learns_that_two_uploads_share_a_record(local: Deployment) -> None:
     stored = local.upload(lamps())
     other = local.upload(lamps())
-    job = local.submit(QUICK, stored)
-    local.execute(job)
+    job = local.execute(local.submit(QUICK, stored))
 
     assert local.read_json(job, "report.json")["privacy"]["lifetime"]["linked"]
     assert local.read_json(job, "report-releasable.json")["privacy"]["lifetime"] is None
@@ -125,8 +119,7 @@ def test_only_the_owner_learns_that_two_uploads_share_a_record(local: Deployment
 
 
 def test_packed_images_are_what_the_generator_draws(local: Deployment) -> None:
-    job = local.submit(QUICK)
-    local.execute(job)
+    job = local.execute(local.submit(QUICK))
 
     generator = Generator.load(local.artifacts.get(job.id, "generator.safetensors").path)
     with np.load(local.artifacts.get(job.id, "synthetic.npz").path) as packed:
@@ -263,8 +256,7 @@ def test_job_that_is_to_pause_is_given_back_before_its_next_step(local: Deployme
 
 def test_files_hold_no_private_image_and_no_private_count(local: Deployment) -> None:
     dataset = lamps()
-    job = local.submit(QUICK, local.upload(dataset))
-    local.execute(job)
+    job = local.execute(local.submit(QUICK, local.upload(dataset)))
 
     counts = set(np.bincount(dataset.train.labels).tolist())
     for file in local.artifacts.list_artifacts(job.id):
@@ -288,8 +280,7 @@ def numbers_in(value: Any) -> list[float]:
 
 def test_a_card_that_claims_more_classes_than_were_priced_is_told_apart(local: Deployment) -> None:
     votes = {**VOTES, "method": {**VOTES["method"], "shards": "class_pure", "steps": 2}}
-    job = local.submit(votes)
-    local.execute(job)
+    job = local.execute(local.submit(votes))
     proof = local.read_json(job, "privacy.json")
     assert verify(json.dumps(proof).encode()).holds
 

@@ -288,14 +288,3 @@ def test_a_process_that_ends_its_own_job_lives_on(local: Deployment, exits: list
         watch._next_renewal = 0.0
         local.wait(watch._ended.is_set)
     assert exits == []
-
-
-def test_a_process_whose_job_was_given_to_another_dies(local: Deployment, exits: list[int]) -> None:
-    job = local.submit(MOMENTS)
-    lease = local.claim(job)
-    assert leases.claim(local.database, job.id, "other", 600, now=utc_now() + timedelta(hours=1)) is not None
-    watch = watch_of(local, lease)
-    watch._next_renewal = 0.0
-    with pytest.raises(StaleLease):
-        watch._look()
-    assert exits == [Exit.FENCED]

@@ -70,8 +70,7 @@ def test_images_and_their_proof_are_there_before_they_are_measured(local: Deploy
 
 
 def test_the_release_is_an_event_between_training_and_evaluation(local: Deployment) -> None:
-    job = local.submit(MOMENTS)
-    local.execute(job)
+    job = local.execute(local.submit(MOMENTS))
     told = [(event.type, event.phase) for event in list_events(local.database, job.id)]
     place = told.index((EventType.RELEASED, "packaging"))
     assert all(phase != "evaluating" for _, phase in told[:place])

@@ -13,7 +13,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.main import create_app
-from datalens_service.errors import JobStopped
 from datalens_service.jobs import job_watch
 from datalens_service.jobs.job_watch import JobWatch
 from datalens_service.jobs.private_folder import PrivateFolder
@@ -21,7 +20,7 @@ from datalens_service.phases import Phase
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import jobs, leases, released_models
+from datalens_service.store.jobs import jobs, released_models
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.leases import Lease, Requests
 from datalens_service.store.tables import JobRow
@@ -206,21 +205,3 @@ def test_the_clock_is_that_of_the_rule() -> None:
     assert job_watch.PROGRESS_SECONDS >= 10
     rule = Path(__file__).parents[2].joinpath("docs", "privacy.md").read_text()
     assert "| every ten seconds |" in rule
-
-
-def test_a_request_is_noticed_while_nothing_is_published(local: Deployment) -> None:
-    job = local.submit(MOMENTS)
-    lease = local.claim(job)
-    with JobWatch(local.database, PrivateFolder(local.folder, lease), lease) as observe:
-        observe(Phase.TRAINING, 0, 1000)
-        jobs.request_cancel(local.database, job.id)
-
-        def is_noticed() -> bool:
-            try:
-                observe(Phase.TRAINING, 1, 1000)
-            except JobStopped:
-                return True
-            return False
-
-        local.wait(is_noticed)
-    leases.release(local.database, lease)

@@ -31,13 +31,9 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
 OURS = ("api", "worker", "worker-gpu")
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-EXTRAS = {"api": ["production"], "worker-cpu": ["worker", "production"], "worker-cuda": ["worker", "production"]}
-"""Of each image."""
 REQUIREMENTS = ROOT / "deploy" / "docker" / "requirements.py"
 SETTINGS = {f"DATALENS_{field.upper()}" for field in Settings.model_fields}
 OF_THE_IMAGE = {f"DATALENS_{name}" for name in ("DATA_DIR", "LEDGER_LOG", "HOST", "PORT")}
-# The image names the commit it was built of; .env may name another.
-DEFAULTS_OF_THE_IMAGE = {"DATALENS_COMMIT"}
 CREDENTIALS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"}
 
 
@@ -78,7 +74,8 @@ def test_every_setting_of_env_reaches_api_and_workers_and_nothing_else_does(
     services: dict[str, Any], name: str
 ) -> None:
     assert set(services[name]["environment"]) == SETTINGS - OF_THE_IMAGE | CREDENTIALS
-    assert set(re.findall(r"DATALENS_[A-Z_]+", DOCKERFILE)) == OF_THE_IMAGE | DEFAULTS_OF_THE_IMAGE
+    # The image names the commit it was built of; .env may name another.
+    assert set(re.findall(r"DATALENS_[A-Z_]+", DOCKERFILE)) == OF_THE_IMAGE | {"DATALENS_COMMIT"}
 
 
 def test_no_setting_that_env_leaves_out_is_set_to_nothing(services: dict[str, Any]) -> None:
@@ -155,7 +152,7 @@ def installed_by(extras: list[str]) -> set[str]:
 
 
 def test_image_of_the_api_has_no_torch() -> None:
-    everything, small = installed_by(EXTRAS["worker-cuda"]), installed_by(EXTRAS["api"])
+    everything, small = installed_by(["worker", "production"]), installed_by(["production"])
     assert "torch" in everything
     assert {"fastapi", "psycopg", "celery", "s3fs"} <= small < everything
     assert not [name for name in small if name.startswith(("torch", "nvidia", "triton"))]
@@ -254,7 +251,8 @@ def test_probes_ask_what_the_worker_answers(name: str) -> None:
     assert "--ready" not in alive["exec"]["command"]
 
 
-def check_by_custom_resource(item: dict[str, Any]) -> None:
+@pytest.mark.parametrize("item", KEDA, ids=named)
+def test_autoscaler_is_valid_by_the_custom_resources_of_keda(item: dict[str, Any]) -> None:
     """Against the models that `cloudcoil-models-keda` generates from the custom resource definitions of KEDA.
 
     They ignore members that they do not know, so what comes out is compared with what went in.
@@ -265,11 +263,6 @@ def check_by_custom_resource(item: dict[str, Any]) -> None:
     assert (group, version) == ("keda.sh", "v1alpha1")
     model = getattr(v1alpha1, item["kind"]).model_validate(item)
     assert model.model_dump(by_alias=True, exclude_unset=True, mode="json") == item
-
-
-@pytest.mark.parametrize("item", KEDA, ids=named)
-def test_autoscaler_is_valid_by_the_custom_resources_of_keda(item: dict[str, Any]) -> None:
-    check_by_custom_resource(item)
 
 
 def test_autoscaler_counts_the_jobs_of_its_queue(database: Database) -> None:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 import structlog
 
 from datalens_service.clock import utc_now
-from datalens_service.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.errors import InsufficientStorage, StoreUnavailable, WorkerUnavailable
 from datalens_service.jobs.failures import Exit
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
@@ -41,36 +42,41 @@ def health_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-class Processes:
-    """Stands for processes: notes what would be started, and ends each job at once."""
+class Forks:
+    """Stands for the server: notes for which job, and when, a process is forked, which has ended at once.
 
-    def __init__(self) -> None:
+    Attributes:
+        end: Ends the job with the id and the lease token; the exit code of its process.
+    """
+
+    def __init__(self, database: Database) -> None:
         self.started: list[str] = []
         self.moments: list[float] = []
-        self.outcome: Callable[[Database, Lease], bool] = self.succeed
+        self.end = self.succeed
+        self._database = database
 
-    def supervise(self, database: Database, lease: Lease, _stopping: threading.Event, _server: object) -> bool:
-        self.started.append(lease.job_id)
-        self.moments.append(time.monotonic())
-        return self.outcome(database, lease)
-
-    @staticmethod
-    def succeed(database: Database, lease: Lease) -> bool:
-        leases.finish(database, lease, JobState.CANCELLED)
+    def ready(self) -> bool:
         return True
 
-    @staticmethod
-    def cannot_start(database: Database, lease: Lease) -> bool:
-        leases.release(database, lease)
-        return False
+    def close(self) -> None:
+        """There is nothing to end."""
+
+    def fork(self, arguments: list[str], *_: object) -> SimpleNamespace:
+        token, job_id = int(arguments[1]), arguments[2]
+        self.started.append(job_id)
+        self.moments.append(time.monotonic())
+        code = self.end(job_id, token)
+        return SimpleNamespace(pid=1, wait=lambda *_: code)
+
+    def succeed(self, job_id: str, token: int) -> int:
+        leases.finish(self._database, Lease(job_id, token, "", 30, utc_now()), JobState.SUCCEEDED)
+        return Exit.ENDED
 
 
 @pytest.fixture
-def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
-    made = Processes()
-    monkeypatch.setattr(job_loop, "supervise", made.supervise)
-    ready = SimpleNamespace(ready=lambda: True, close=lambda: None)
-    monkeypatch.setattr(job_loop, "ForkServer", lambda: ready)
+def forks(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> Forks:
+    made = Forks(local.database)
+    monkeypatch.setattr(job_loop, "ForkServer", lambda: made)
     return made
 
 
@@ -93,18 +99,18 @@ def start(local: Deployment) -> Iterator[Callable[..., JobLoop]]:
 
 
 def test_interrupted_job_runs_before_twelve_that_came_later(
-    local: Deployment, processes: Processes, start: Callable[..., JobLoop]
+    local: Deployment, forks: Forks, start: Callable[..., JobLoop]
 ) -> None:
     submitted = [local.submit(MOMENTS, local.upload(lamps(seed))) for seed in range(13)]
     local.claim(submitted[0])
     local.lose_lease(submitted[0])
     start()
-    local.wait(lambda: len(processes.started) == len(submitted))
-    assert processes.started == [job.id for job in submitted]
+    local.wait(lambda: len(forks.started) == len(submitted))
+    assert forks.started == [job.id for job in submitted]
 
 
 def test_loop_is_woken_before_its_next_turn(
-    local: Deployment, processes: Processes, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch
+    local: Deployment, forks: Forks, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turned = threading.Event()
     monkeypatch.setattr(JobLoop, "turned", lambda _: turned.set())
@@ -112,23 +118,26 @@ def test_loop_is_woken_before_its_next_turn(
     assert turned.wait(PATIENCE)
     local.submit(MOMENTS)
     loop.wake()
-    local.wait(lambda: bool(processes.started))
+    local.wait(lambda: bool(forks.started))
     # The end of a process wakes it as well.
     local.submit(MOMENTS, local.upload(lamps(1)))
     loop.wake()
-    local.wait(lambda: len(processes.started) == 2)
+    local.wait(lambda: len(forks.started) == 2)
     loop._stopping.set()
     loop.wake()
 
 
 def test_worker_whose_processes_cannot_start_fails_no_job_and_waits_longer_each_time(
-    local: Deployment, processes: Processes, start: Callable[..., JobLoop]
+    local: Deployment, forks: Forks, start: Callable[..., JobLoop]
 ) -> None:
-    processes.outcome = processes.cannot_start
+    def cannot_start(*_: object) -> NoReturn:
+        raise WorkerUnavailable("The process that starts jobs was lost.")
+
+    forks.end = cannot_start
     job = local.submit(MOMENTS, max_attempts=2)
     start()
-    local.wait(lambda: len(processes.started) == 4)
-    gaps = [after - before for before, after in zip(processes.moments, processes.moments[1:], strict=False)]
+    local.wait(lambda: len(forks.started) == 4)
+    gaps = [after - before for before, after in zip(forks.moments, forks.moments[1:], strict=False)]
     # A busy machine makes them longer, never shorter.
     assert all(gap >= pause for gap, pause in zip(gaps, (0.5, 1, 2), strict=True))
     # The fourth is given back a moment after it was started.
@@ -136,7 +145,7 @@ def test_worker_whose_processes_cannot_start_fails_no_job_and_waits_longer_each_
 
 
 def test_worker_without_room_leaves_the_job_to_others(
-    local: Deployment, processes: Processes, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch
+    local: Deployment, forks: Forks, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks for room less and less often, and does not say each time that there is none."""
     looked: list[float] = []
@@ -153,11 +162,11 @@ def test_worker_without_room_leaves_the_job_to_others(
     assert looked[1] - looked[0] >= 0.5
     assert looked[2] - looked[1] >= 1
     assert sum(line["event"].startswith("database or disk") for line in logged) <= 1
-    assert (local.job(job).state, local.job(job).lease_token, processes.started) == (JobState.QUEUED, 0, [])
+    assert (local.job(job).state, local.job(job).lease_token, forks.started) == (JobState.QUEUED, 0, [])
 
 
 def test_loop_turns_while_the_database_is_away_and_goes_on_when_it_is_back(
-    local: Deployment, processes: Processes, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch
+    local: Deployment, forks: Forks, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = HealthFile()
     turns: list[None] = []
@@ -176,8 +185,8 @@ def test_loop_turns_while_the_database_is_away_and_goes_on_when_it_is_back(
         start(Watched)
         local.wait(lambda: len(turns) > 3)
         assert health.main([]) == 0
-        assert processes.started == []
-    local.wait(lambda: processes.started == [job.id])
+        assert forks.started == []
+    local.wait(lambda: forks.started == [job.id])
 
 
 @pytest.mark.parametrize(("seconds", "set_forwards"), [(None, 0.0), (45.0, 0.0), (0.0, 600.0)])
@@ -237,24 +246,18 @@ def test_lease_outlives_a_process_that_is_slow_to_start_and_returns_when_it_dies
 
 
 def test_a_job_that_kills_its_processes_before_they_begin_fails_and_delays_no_other(
-    local: Deployment, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch
+    local: Deployment, forks: Forks, start: Callable[..., JobLoop]
 ) -> None:
     """Of three starts in a row; the worker neither waits for the job nor gives it a fourth."""
     bad, good = (local.submit(MOMENTS, local.upload(lamps(seed)), max_attempts=3) for seed in (1, 2))
-    started: list[str] = []
 
-    def fork(arguments: list[str], *_: object) -> SimpleNamespace:
-        token, job_id = int(arguments[1]), arguments[2]
-        started.append(job_id)
-        if job_id == good.id:
-            leases.finish(local.database, Lease(job_id, token, "", 30, utc_now()), JobState.SUCCEEDED)
-        return SimpleNamespace(pid=1, wait=lambda *_: 0 if job_id == good.id else -signal.SIGKILL)
+    def end(job_id: str, token: int) -> int:
+        return -signal.SIGKILL if job_id == bad.id else forks.succeed(job_id, token)
 
-    server = SimpleNamespace(ready=lambda: True, close=lambda: None, fork=fork)
-    monkeypatch.setattr(job_loop, "ForkServer", lambda: server)
+    forks.end = end
     loop = start()
     local.wait_for_end(good)
-    assert started == [bad.id] * 3 + [good.id]
+    assert forks.started == [bad.id] * 3 + [good.id]
     ended = local.job(bad)
     assert (ended.state, ended.attempts) == (JobState.FAILED, 3)
     assert ended.error is not None
@@ -264,19 +267,12 @@ def test_a_job_that_kills_its_processes_before_they_begin_fails_and_delays_no_ot
 
 @pytest.mark.parametrize("code", [Exit.GIVEN_BACK, Exit.CRASHED])
 def test_a_process_that_says_it_cannot_begin_here_counts_no_start_and_has_the_worker_wait(
-    local: Deployment, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch, code: Exit
+    local: Deployment, forks: Forks, start: Callable[..., JobLoop], code: Exit
 ) -> None:
     job = local.submit(MOMENTS, max_attempts=2)
-    started: list[str] = []
-
-    def fork(arguments: list[str], *_: object) -> SimpleNamespace:
-        started.append(arguments[2])
-        return SimpleNamespace(pid=1, wait=lambda *_: code)
-
-    server = SimpleNamespace(ready=lambda: True, close=lambda: None, fork=fork)
-    monkeypatch.setattr(job_loop, "ForkServer", lambda: server)
+    forks.end = lambda *_: code
     loop = start()
-    local.wait(lambda: len(started) == 3)
+    local.wait(lambda: len(forks.started) == 3)
     local.wait(lambda: (local.job(job).state, local.job(job).attempts) == (JobState.QUEUED, 0))
     assert loop._paused_until > 0
 

@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from safetensors.numpy import load_file
 from structlog.testing import capture_logs
@@ -19,6 +21,7 @@ from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, Rendezvous, TorchProcessGroup, read_rendezvous
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
+from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import MOMENTS, PATIENCE, VOTES, Deployment, Process, lamps
 from ports import free_port
@@ -28,20 +31,12 @@ from workers.run_job import _run_as_leader
 
 SHARED: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "num_teachers": 128}, "seed": 3}
 SHORT: dict[str, Any] = {**SHARED, "method": {**SHARED["method"], "steps": 3}}
-FOLLOWER = b"workers.follow_rank"
-
-
-def command_line(process: Path) -> bytes:
-    try:
-        return (process / "cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
+FOLLOWER = "workers.follow_rank"
 
 
 def followers_of(job: Job) -> list[int]:
     """Processes that are alive: the command line of one that has ended and waits to be collected is empty."""
-    lines = {int(path.name): command_line(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
-    return [pid for pid, line in lines.items() if FOLLOWER in line and job.id.encode() in line]
+    return [one.pid for one in psutil.process_iter(["cmdline"]) if {FOLLOWER, job.id} <= {*(one.info["cmdline"] or ())}]
 
 
 def generator(local: Deployment, job: Job) -> dict[str, bytes]:
@@ -74,9 +69,14 @@ def run(local: Deployment, ranks: int, rendezvous: Rendezvous | None = None) -> 
 
 @pytest.mark.usefixtures("silent")
 def test_a_job_over_two_ranks_is_a_job_over_one(local: Deployment) -> None:
-    dataset = local.upload(lamps())
+    check_ranks(local, local.upload(lamps()))
+
+
+def check_ranks(local: Deployment, dataset: StoredDataset, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """A job on one rank, and once something was done two on two: rank 0 starts the other, or meets it."""
     alone = local.submit(SHORT, dataset)
     assert run(local, 1) == ([], 0)
+    meanwhile()
     started = local.submit(SHORT, dataset)
     assert run(local, 2) == ([2], 3)
     met = local.submit(SHORT, dataset)
@@ -103,7 +103,6 @@ def start_other_rank(local: Deployment) -> tuple[Rendezvous, Process]:
     return rendezvous, local.start_warm("workers.run_job")
 
 
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes as Linux does")
 def test_killed_ranks_end_the_job_process_and_nothing_is_charged_twice(local: Deployment) -> None:
     local.changes |= {"DATALENS_LEASE_SECONDS": "3600", "DATALENS_RANKS": "2"}
     job = local.submit(SHARED)

@@ -2,13 +2,13 @@
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from test_job_over_ranks import SHORT, generator, run, silent, start_other_rank
+from test_job_over_ranks import check_ranks, generator, run, silent
 
-from datalens_service.jobs.failures import Exit
 from datalens_service.services import ingestion
 from datalens_service.store.access import keys
 from datalens_service.store.datasets import datasets, validations
@@ -16,7 +16,7 @@ from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import DatasetRow
-from deployments.deployment import PATIENCE, QUICK, Deployment, lamps
+from deployments.deployment import QUICK, Deployment, lamps
 from tests.store.test_files import Bucket, bucket, s3
 
 __all__ = ["bucket", "s3", "silent"]
@@ -75,21 +75,8 @@ def test_result_is_that_of_a_folder_to_the_bit(remote: Deployment) -> None:
 @pytest.mark.usefixtures("silent")
 def test_two_ranks_on_records_in_the_store_are_one_on_a_folder(remote: Deployment) -> None:
     dataset = remote.upload(lamps())
-    alone = remote.submit(SHORT, dataset)
-    assert run(remote, 1) == ([], 0)
-    move_to_the_store(remote, dataset)
-    started = remote.submit(SHORT, dataset)
-    assert run(remote, 2) == ([2], 3)
-    met = remote.submit(SHORT, dataset)
-    # As on another machine: it fetches the records itself.
-    rendezvous, other = start_other_rank(remote)
-    assert run(remote, 1, rendezvous) == ([2], 3)
-    assert other.wait(PATIENCE) == Exit.ENDED
-    assert len(remote.stored_steps(alone)) == 3
-    for shared in (started, met):
-        assert remote.job(shared).state == JobState.SUCCEEDED
-        assert remote.stored_steps(shared) == remote.stored_steps(alone)
-        assert generator(remote, shared) == generator(remote, alone)
+    # The rank that is met fetches the records itself, as on another machine.
+    check_ranks(remote, dataset, partial(move_to_the_store, remote, dataset))
     assert not list(remote.folder.rglob("*.npy"))
 
 

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import stat
-import subprocess
 import sys
 
 from datalens_service.store.jobs import jobs
@@ -101,28 +100,6 @@ def test_job_of_a_killed_supervisor_goes_on_and_its_successor_counts_it(local: D
     assert began is not None
     assert ended.finished_at <= began, "two jobs ran at once where one is allowed"
     local.assert_balanced(job)
-
-
-def test_supervisor_ends_with_its_parent(local: Deployment) -> None:
-    script = (
-        "import os, subprocess, sys, time\n"
-        f"command = [sys.executable, '-m', '{SUPERVISOR}', '--parent', str(os.getpid())]\n"
-        "print(subprocess.Popen(command).pid, flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    with local.log.open("ab") as log:
-        parent = subprocess.Popen(
-            [sys.executable, "-c", script], env=local.environment, stdout=subprocess.PIPE, stderr=log
-        )
-    assert parent.stdout is not None
-    supervisor = int(parent.stdout.readline())
-    local.wait(lambda: "supervisor started" in local.log.read_text())
-
-    parent.kill()
-    parent.communicate()
-
-    local.wait(lambda: not alive(supervisor))
-    assert "parent process is gone" in local.log.read_text()
 
 
 def test_private_files_of_ended_jobs_are_swept_and_of_others_kept(local: Deployment) -> None:
