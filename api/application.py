@@ -30,6 +30,7 @@ from api.pages import (
 from api.pages.views import rendering
 from api.problems import handlers
 from api.rest import (
+    access,
     artifacts,
     audits,
     classifiers,
@@ -40,12 +41,8 @@ from api.rest import (
     events,
     generators,
     health,
-    individual_epsilon,
     jobs,
-    journals,
-    keys,
     plans,
-    privacy,
     releases,
     uploads,
     webhooks,
@@ -75,7 +72,6 @@ from datalens_service.store.installation import signing_key
 _KEYED: Final = (
     datasets,
     dataset_changes,
-    privacy,
     plans,
     jobs,
     audits,
@@ -84,10 +80,8 @@ _KEYED: Final = (
     encoders,
     generators,
     classifiers,
-    keys,
+    access,
     webhooks,
-    journals,
-    individual_epsilon,
 )
 """Operations that need a key, all of them."""
 _OTHERS: Final = (

@@ -1,5 +1,6 @@
 """The API description: what operations say about their answers, and the document made from all of it."""
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -43,41 +44,9 @@ TAGS: Final = (
     {"name": "health", "description": "For load balancers and operators; need no key."},
     {"name": "problems", "description": "What the errors mean; needs no key."},
 )
-JOB_LINKS: Final[Json] = {
-    operation: {"operationId": operation, "parameters": {"job_id": "$response.body#/id"}}
-    for operation in (
-        "getJob",
-        "updateJob",
-        "cancelJob",
-        "pauseJob",
-        "resumeJob",
-        "cloneJob",
-        "listJobEvents",
-        "getJobReport",
-        "getJobBundle",
-        "getJobSamples",
-        "getJobSynthetic",
-        "getJobDataset",
-        "getJobGenerator",
-        "getJobClassifier",
-        "getJobClassifierOnnx",
-        "getJobClassifierArchive",
-    )
-}
-DATASET_LINKS: Final[Json] = {
-    operation: {"operationId": operation, "parameters": {"dataset_id": "$response.body#/id"}}
-    for operation in (
-        "getDataset",
-        "getDatasetPrivacy",
-        "listDatasetPrivacyEntries",
-        "getDatasetValidation",
-        "getDatasetPreview",
-        "confirmDataset",
-        "updateDataset",
-        "deleteDataset",
-    )
-}
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _SCHEMAS: Final = "#/components/schemas/"
+_MADE: Final = "x-made"
 _BYTES: Final[Json] = {"schema": {"type": "string", "format": "binary"}}
 _REQUEST_ID: Final = "00000000-0000-4000-8000-000000000000"
 _MEMBERS: Final[dict[str, Json]] = {
@@ -115,12 +84,17 @@ _HEADERS: Final[dict[str, Json]] = {
 }
 
 
-def ok(status: int, description: str, *, headers: Sequence[str] = (), links: Json | None = None) -> Responses:
-    """A successful answer, with OpenAPI links to what can be done next."""
+def ok(status: int, description: str, *, headers: Sequence[str] = (), made: str | None = None) -> Responses:
+    """A successful answer.
+
+    Args:
+        made: Parameter of paths, such as `job_id`, that is the `id` in this answer: it gets OpenAPI links to all
+            operations on such an object.
+    """
     answer: Json = {"description": description}
     if headers:
         answer["headers"] = {name: _HEADERS[name] for name in headers}
-    return {status: answer if links is None else {**answer, "links": links}}
+    return {status: answer if made is None else {**answer, _MADE: made}}
 
 
 def file_content(description: str, *media_types: str) -> Responses:
@@ -133,6 +107,11 @@ def file_content(description: str, *media_types: str) -> Responses:
         206: {"description": "The bytes that `Range` names.", "content": part, "headers": headers},
         304: {"description": "The client has it: `If-None-Match` holds its ETag."},
     }
+
+
+def private_picture(description: str) -> Responses:
+    """A PNG of private records as the answer."""
+    return {200: {"description": description, "content": {"image/png": _BYTES}}}
 
 
 def problems(*slugs: str) -> Responses:
@@ -188,9 +167,20 @@ def describe(app: FastAPI) -> Json:
     described["components"]["schemas"]["DatasetRequest"] = DatasetRequest.model_json_schema()
     described["components"]["schemas"]["PredictionRequest"] = PredictionRequest.model_json_schema()
     described["components"]["schemas"]["IndividualEpsilonRequest"] = IndividualEpsilonRequest.model_json_schema()
+    _add_links(described)
     _add_access(described)
     _add_absence(described)
     return described
+
+
+def _add_links(described: Json) -> None:
+    """From an answer about a new object to every operation on it that needs no further name."""
+    operations = [(path, one) for path, methods in described["paths"].items() for one in methods.values()]
+    for answer in (answer for _, operation in operations for answer in operation["responses"].values()):
+        if made := answer.pop(_MADE, None):
+            known = {"parameters": {made: "$response.body#/id"}}
+            names = [one["operationId"] for path, one in operations if _PARAMETER.findall(path) == [made]]
+            answer["links"] = {name: {"operationId": name, **known} for name in names}
 
 
 def _add_access(described: Json) -> None:

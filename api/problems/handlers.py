@@ -19,13 +19,7 @@ from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, Probl
 from api.problems.request_errors import described, problem_errors
 from datalens_service.data.sandbox.sandbox import Refused
 from datalens_service.data.untrusted.validation_errors import BadFile
-from datalens_service.errors import (
-    BudgetExceeded,
-    DatalensError,
-    InvalidInput,
-    RateLimited,
-    StoreUnavailable,
-)
+from datalens_service.errors import BudgetExceeded, DatalensError, InvalidInput, RateLimited, StoreUnavailable
 from datalens_service.store.disk import is_of_disk, unavailable
 from datalens_service.store.ledger.account_summary import AccountFigures
 from datalens_service.voices import speak, spoken
@@ -100,10 +94,10 @@ class ProblemResponse(JSONResponse):
 
 def install(app: FastAPI) -> None:
     """Answer every exception of `app` with a problem."""
-    app.add_exception_handler(DatalensError, _deliberate)
-    app.add_exception_handler(OSError, _from_disk)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _from_framework)
+    app.exception_handler(DatalensError)(_deliberate)
+    app.exception_handler(OSError)(_from_disk)
+    app.exception_handler(RequestValidationError)(_invalid)
+    app.exception_handler(HTTPException)(_from_framework)
 
 
 def document(problem: ProblemType, detail: str, request_id: str, **members: Any) -> dict[str, Any]:
@@ -126,8 +120,7 @@ def document(problem: ProblemType, detail: str, request_id: str, **members: Any)
 
 def internal_error(request_id: str) -> ProblemResponse:
     """The answer to an exception nobody meant: it says nothing about itself."""
-    detail = speak("The service made a mistake; tell the operator ⟦trace⟧.")
-    return ProblemResponse(document(INTERNAL, detail, request_id), 500)
+    return _answer(INTERNAL, speak("The service made a mistake; tell the operator ⟦trace⟧."), request_id)
 
 
 def answer_withheld(error: StoreUnavailable, request_id: str) -> ProblemResponse:
@@ -138,8 +131,7 @@ def answer_withheld(error: StoreUnavailable, request_id: str) -> ProblemResponse
         "The audit journal did not take this call, so its answer is withheld; "
         "look whether it took effect before you repeat it."
     )
-    content = document(problem, detail, request_id)
-    return ProblemResponse(content, content["status"], headers=standard_headers(problem))
+    return _answer(problem, detail, request_id)
 
 
 def from_status(status: int, request_id: str, content_range: str | None = None) -> ProblemResponse:
@@ -149,22 +141,20 @@ def from_status(status: int, request_id: str, content_range: str | None = None) 
         content_range: Of a 416, which has to name the length.
     """
     problem = BY_STATUS.get(status, BY_STATUS[400])
-    headers = {"Content-Range": content_range} if content_range else None
-    return ProblemResponse(document(problem, problem.remedy, request_id), problem.status or status, headers)
+    headers = {"Content-Range": content_range} if content_range else {}
+    return _answer(problem, problem.remedy, request_id, headers=headers)
 
 
-def _deliberate(request: Request, error: Exception) -> ProblemResponse:
-    if not isinstance(error, DatalensError):
-        raise error
+def _deliberate(request: Request, error: DatalensError) -> ProblemResponse:
     problem = PROBLEM_TYPES.get(error.slug, INTERNAL)
     if problem.status is None or problem.status >= 500:
         _log.error("problem", code=problem.slug, detail=error.detail)
     return _response(request, problem, error.detail, _members(error), _build_headers(error))
 
 
-def _from_disk(request: Request, error: Exception) -> ProblemResponse:
+def _from_disk(request: Request, error: OSError) -> ProblemResponse:
     """A disk that is full or fails is nobody's mistake; any other error of the operating system is one."""
-    if not isinstance(error, OSError) or not is_of_disk(error):
+    if not is_of_disk(error):
         raise error
     detail = "A disk of the service is full or cannot be written; look at it, then repeat."
     return _deliberate(request, unavailable(error, detail))
@@ -186,9 +176,7 @@ def _members(error: DatalensError) -> dict[str, Any]:
     return {"budget": budget} if budget else {}
 
 
-def _invalid(request: Request, error: Exception) -> ProblemResponse:
-    if not isinstance(error, RequestValidationError):
-        raise error
+def _invalid(request: Request, error: RequestValidationError) -> ProblemResponse:
     located = problem_errors(error.errors(), error.body)
     first = located[0]
     if concerns_all(first):
@@ -205,9 +193,7 @@ def _choose_kind(request: Request) -> str:
     return next((kind for end, kind in _KINDS.items() if route.endswith(end)), "")
 
 
-def _from_framework(request: Request, error: Exception) -> ProblemResponse:
-    if not isinstance(error, HTTPException):
-        raise error
+def _from_framework(request: Request, error: HTTPException) -> ProblemResponse:
     problem = BY_STATUS.get(error.status_code, BY_STATUS[400])
     other_body = problem.status == status.HTTP_415_UNSUPPORTED_MEDIA_TYPE
     detail = explain(request, problem.slug) if other_body else problem.remedy
@@ -223,8 +209,19 @@ def _response(
 ) -> ProblemResponse:
     # That which `middleware.RequestLog` gave to the request.
     request_id = str(getattr(request.state, "request_id", None) or uuid4())
-    content = document(problem, detail, request_id, **members)
-    return ProblemResponse(content, content["status"], headers={**standard_headers(problem), **(headers or {})})
+    return _answer(problem, detail, request_id, members, headers)
+
+
+def _answer(
+    problem: ProblemType,
+    detail: str,
+    request_id: str,
+    members: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> ProblemResponse:
+    """A problem, with what HTTP wants beside its status."""
+    content = document(problem, detail, request_id, **(members or {}))
+    return ProblemResponse(content, content["status"], {**standard_headers(problem), **(headers or {})})
 
 
 def standard_headers(problem: ProblemType) -> dict[str, str]:

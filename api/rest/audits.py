@@ -1,13 +1,13 @@
 """Audits: attack a method or a released model, for the owner of the records alone."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Query, Response, status
 
 from api.deps import After, Caller, Limit, ObjectId, ServicesDep
 from api.http.strictness import StrictRoute
 from api.openapi import examples
-from api.openapi.document import ok, problems
+from api.openapi.document import ok, private_picture, problems
 from api.problems.handlers import PRIVATE
 from api.rest.jobs import RETRY_AFTER_SECONDS, IdempotencyKey
 from api.schemas.audits import PrivacyAuditRead
@@ -21,7 +21,6 @@ from datalens_service.store.access.roles import Scope
 from datalens_service.store.jobs import audits, jobs
 
 router = APIRouter(prefix="/v1/audits", route_class=StrictRoute, tags=["audits"])
-_PNG: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
 _SUBMISSION: Final = problems(
     "invalid-input", "invalid-spec", "invalid-delta", "epsilon-infeasible", "not-found", "state-conflict"
 )
@@ -100,7 +99,7 @@ def get_audit(audit_id: ObjectId, services: ServicesDep, response: Response) -> 
     operation_id="getAuditPicture",
     summary="See what inversion made of gradients: for the owner of the records",
     response_class=Response,
-    responses={200: {"description": "Private records above what was made of them.", "content": {"image/png": _PNG}}},
+    responses=private_picture("Private records above what was made of them."),
 )
 def get_audit_picture(audit_id: ObjectId, services: ServicesDep) -> Response:
     """Records, what a raw gradient shows of each, and what the released one shows. Deleted with the dataset."""

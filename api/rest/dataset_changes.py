@@ -1,19 +1,20 @@
-"""Changes of a dataset: its confirmation, which opens the budget, and its name, tags and notes."""
+"""Changes of a dataset: its confirmation, which opens the budget, labels, and the account with its journal."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Response
+from fastapi import APIRouter, Body, Query, Response
 
-from api.deps import Caller, ObjectId, ServicesDep
+from api.deps import Caller, LastKnown, Limit, ObjectId, ServicesDep
 from api.http.strictness import StrictRoute
 from api.openapi import examples
-from api.openapi.document import DATASET_LINKS, ok, problems
+from api.openapi.document import ok, problems
 from api.problems.handlers import PRIVATE
 from api.rest.datasets import check_own_account, read_uploaded
-from api.schemas.common import DatasetRead
-from api.schemas.datasets import ConfirmationRequest, UploadedDataset
+from api.schemas.common import BudgetRead, DatasetRead
+from api.schemas.datasets import ConfirmationRequest, EntryPage, RaiseRequest, UploadedDataset
 from api.schemas.labels import DatasetChanges
-from datalens_service.services import ingestion
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.services import budgets, ingestion
 from datalens_service.store import labels
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger import account_summary
@@ -26,7 +27,7 @@ router = APIRouter(route_class=StrictRoute, prefix="/v1/datasets", tags=["datase
     operation_id="confirmDataset",
     summary="Make the class names of an upload public and open its budget",
     responses={
-        **ok(200, "The dataset, ready.", links=DATASET_LINKS),
+        **ok(200, "The dataset, ready.", made="dataset_id"),
         **problems(
             "invalid-input",
             "dataset-invalid",
@@ -71,3 +72,48 @@ def update_dataset(
     with services.database.session() as session:
         account = account_summary.summarize_account(session, dataset_id)
     return DatasetRead.from_view(DatasetView.from_dataset(changed), account)
+
+
+@router.get(
+    "/{dataset_id}/privacy/entries",
+    operation_id="listDatasetPrivacyEntries",
+    summary="Read the journal of a dataset's account in pages",
+    responses={
+        **ok(200, "A page of the journal, oldest first."),
+        **problems("not-found", "state-conflict", "invalid-input"),
+    },
+)
+def list_entries(
+    dataset_id: ObjectId,
+    services: ServicesDep,
+    after: LastKnown = 0,
+    limit: Limit = 100,
+    kind: Annotated[EntryKind | None, Query(description="Only entries of this kind, for example `charge`.")] = None,
+) -> EntryPage:
+    """Every reservation, charge, return and raise. With `kind`, seals are not next to each other any more."""
+    with services.database.session() as session:
+        entries = account_summary.entries_after(session, dataset_id, after, limit + 1, kind)
+    return EntryPage.cut(entries, limit, lambda entry: entry)
+
+
+@router.post(
+    "/{dataset_id}/privacy:raise",
+    operation_id="raiseDatasetPrivacy",
+    summary="Raise the lifetime budget of a dataset",
+    responses={
+        **ok(200, "The account, as it is from now on."),
+        **problems("state-conflict", "invalid-input", "invalid-spec", "ledger-corrupt"),
+    },
+)
+def raise_privacy(
+    dataset_id: ObjectId,
+    request: Annotated[RaiseRequest, Body(openapi_examples=examples.RAISES)],
+    services: ServicesDep,
+    key: Caller,
+) -> BudgetRead:
+    """Weakens what was promised to the people in the dataset, for good: there is no way back.
+
+    The account's journal shows the raise to whoever verifies a job; the audit journal keeps the reason.
+    """
+    raised = budgets.raise_budget(services.database, dataset_id, request.epsilon, reason=request.reason, actor=key.id)
+    return BudgetRead.from_account(raised)

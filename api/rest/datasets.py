@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response, status
 
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from api.openapi import examples
-from api.openapi.document import DATASET_LINKS, form_body, ok, problems
+from api.openapi.document import form_body, ok, private_picture, problems
 from api.problems.handlers import PRIVATE
 from api.schemas.common import DatasetRead, Page, PrivacyRead
 from api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
@@ -35,7 +35,6 @@ PRIVATE_READS = ("pictures of the upload",)
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 _RETRY_SECONDS: Final = 2
-_PNG: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
 _FORM: Final[dict[str, Any]] = form_body(
     DatasetForm,
     FILE_FIELD,
@@ -58,14 +57,14 @@ _FORM: Final[dict[str, Any]] = form_body(
             201,
             "The class names are confirmed, the dataset is registered.",
             headers=("Location",),
-            links=DATASET_LINKS,
+            made="dataset_id",
         ),
         202: {
             **ok(
                 202,
                 "The upload waits for its confirmation, or is being read: look again.",
                 headers=("Location", "Retry-After"),
-                links=DATASET_LINKS,
+                made="dataset_id",
             )[202],
             "model": UploadedDataset,
         },
@@ -157,7 +156,7 @@ def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response
     summary="See some of the private records: for their owner",
     response_class=Response,
     responses={
-        200: {"description": "Private records, one class per row.", "content": {"image/png": _PNG}},
+        **private_picture("Private records, one class per row."),
         **problems("state-conflict"),
     },
 )

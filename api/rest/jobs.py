@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Header, Query, Response, status
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from api.http.strictness import StrictRoute
 from api.openapi import examples
-from api.openapi.document import JOB_LINKS, ok, problems
+from api.openapi.document import ok, problems
 from api.schemas.common import Page, TrainingRequest
 from api.schemas.jobs import CloneRequest, JobRead
 from api.schemas.labels import JobChanges
@@ -58,7 +58,7 @@ IdempotencyKey = Annotated[
     summary="Submit a training job and reserve its budget",
     status_code=status.HTTP_202_ACCEPTED,
     responses={
-        **ok(202, "Accepted; the job exists.", headers=("Location", "Retry-After"), links=JOB_LINKS),
+        **ok(202, "Accepted; the job exists.", headers=("Location", "Retry-After"), made="job_id"),
         **_SUBMISSION,
     },
 )
@@ -180,7 +180,7 @@ def resume_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     summary="Submit a job like another one",
     status_code=status.HTTP_202_ACCEPTED,
     responses={
-        **ok(202, "Accepted; the new job exists.", headers=("Location", "Retry-After"), links=JOB_LINKS),
+        **ok(202, "Accepted; the new job exists.", headers=("Location", "Retry-After"), made="job_id"),
         **_SUBMISSION,
     },
 )

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 from pydantic import BaseModel, Field
 
 from api.addresses import Link
+from datalens_service.copies import copied
 from datalens_service.data.dataset import Schema
 from datalens_service.planning.expectations import compare, expect, measure_machine
 from datalens_service.planning.reached import Comparison, Expectation
@@ -124,15 +125,12 @@ class DatasetRead(BaseModel):
     def from_view(cls, upload: DatasetView, statement: AccountSummary | None, joined: Joined | None = None) -> Self:
         """What is shown of an upload; `statement` of one that is or was ready, `joined` to its owner only."""
         dataset = upload.contents
-        return cls(
-            id=upload.id,
-            name=upload.name,
+        return copied(
+            cls,
+            upload,
             tags=list(dataset.tags) if dataset else [],
             notes=dataset.notes if dataset else "",
-            state=upload.state,
             format=dataset and dataset.format,
-            created_at=upload.created_at,
-            deleted_at=upload.deleted_at,
             schema_=dataset and dataset.schema,
             has_test_split=dataset is not None and dataset.has_test,
             privacy=statement and BudgetRead.from_account(statement),
@@ -175,10 +173,10 @@ class PlanRead(BaseModel):
     @classmethod
     def from_quote(cls, quote: Quote) -> Self:
         """The answer to a dry run, with times for a machine as fast as this one."""
-        return cls(
-            spec=quote.spec,
+        return copied(
+            cls,
+            quote,
             cost=quote.cost.spoken(),
-            fits=quote.fits,
             budget=BudgetRead.from_account(quote.account),
             budget_after=BudgetRead.from_account(quote.account_after) if quote.fits else None,
             expectation=expect(quote.spec, quote.schema, measure_machine()),

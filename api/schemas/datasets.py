@@ -112,13 +112,7 @@ class ValidationRead(BaseModel):
     @classmethod
     def from_validation(cls, validation: Validation) -> Self:
         """What its owner sees."""
-        base = {
-            "dataset_id": validation.dataset_id,
-            "state": validation.state,
-            "created_at": validation.created_at,
-            "finished_at": validation.finished_at,
-        }
-        return cls.model_validate({**base, **spoken(validation.report or {})})
+        return copied(cls, validation, **spoken(validation.report or {}))
 
 
 class DeletionReceipt(BaseModel):
@@ -135,15 +129,14 @@ class DeletionReceipt(BaseModel):
     def from_view(cls, removed: DatasetView, entry: Entry | None) -> Self:
         """The receipt of a deletion."""
         dataset = removed.contents
-        return cls.model_validate(
-            {
-                "dataset_id": removed.id,
-                "deleted_at": removed.deleted_at,
-                "removed": _REMOVED if dataset else _REMOVED_UNREAD,
-                "kept": _KEPT if dataset else [],
-                "account_id": dataset and dataset.account_id,
-                "entry": entry,
-            }
+        return copied(
+            cls,
+            removed,
+            dataset_id=removed.id,
+            removed=_REMOVED if dataset else _REMOVED_UNREAD,
+            kept=_KEPT if dataset else [],
+            account_id=dataset and dataset.account_id,
+            entry=entry,
         )
 
 

@@ -78,7 +78,7 @@ class ProgressRead(BaseModel):
     def from_progress(cls, progress: Progress, left: float | None) -> Self:
         """Progress of a job that goes on for so many seconds, if that is known."""
         eta = None if left is None else _MINUTE * math.ceil(left / _MINUTE)
-        return cls(phase=progress.phase, value=progress.value, maximum=progress.maximum, eta_seconds=eta)
+        return copied(cls, progress, eta_seconds=eta)
 
 
 class JobError(BaseModel):
@@ -237,17 +237,8 @@ class EventRead(BaseModel):
             slack: Of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
         """
         charge = Charge(event.charged_units, slack if event.charged_units else 0)
-        return cls(
-            id=event.seq,
-            type=event.type,
-            state=JobState(event.state),
-            phase=event.phase,
-            value=event.value,
-            maximum=event.maximum,
-            epsilon_spent=round_up(epsilon_of_charge(charge, delta)),
-            delta=delta,
-            created_at=event.created_at,
-        )
+        spent = round_up(epsilon_of_charge(charge, delta))
+        return copied(cls, event, id=event.seq, epsilon_spent=spent, delta=delta)
 
 
 class EventPage(NumberedPage[EventRead]):

@@ -1,24 +1,34 @@
-"""API keys of the caller's tenant: make, narrow, let expire, rotate, revoke."""
+"""Access of the caller's tenant: its keys, what was used with them, and who did what."""
 
 from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Response, status
 
-from api.deps import Caller, ObjectId, ServicesDep
+from api.deps import Caller, LastKnown, Limit, ObjectId, ServicesDep
 from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import ok, problems
-from api.schemas.access import KeyCreate, KeyCreated, KeyList, KeyRead, KeyRotation
+from api.schemas.access import (
+    AuditPage,
+    AuditRead,
+    KeyCreate,
+    KeyCreated,
+    KeyList,
+    KeyRead,
+    KeyRotation,
+    UsageRead,
+)
 from datalens_service.clock import utc_now
+from datalens_service.disclosure import public_fields
 from datalens_service.errors import InvalidInput
-from datalens_service.store.access import access_log, keys
+from datalens_service.store.access import access_log, keys, usage
 
-router = APIRouter(prefix="/v1/api-keys", route_class=StrictRoute, tags=["access"])
+router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["access"])
 
 
 @router.post(
-    "",
+    "/api-keys",
     operation_id="createApiKey",
     summary="Make an API key",
     status_code=status.HTTP_201_CREATED,
@@ -38,7 +48,7 @@ def create_key(
 
 
 @router.get(
-    "",
+    "/api-keys",
     operation_id="listApiKeys",
     summary="List API keys",
     responses=ok(200, "All keys of the tenant."),
@@ -51,7 +61,7 @@ def list_keys(services: ServicesDep, key: Caller) -> KeyList:
 
 
 @router.get(
-    "/{key_id}",
+    "/api-keys/{key_id}",
     operation_id="getApiKey",
     summary="Read what is kept of an API key",
     responses=ok(200, "Its name, role, scopes and end."),
@@ -62,7 +72,7 @@ def get_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
 
 
 @router.post(
-    "/{key_id}:rotate",
+    "/api-keys/{key_id}:rotate",
     operation_id="rotateApiKey",
     summary="Replace an API key by a new one like it",
     status_code=status.HTTP_201_CREATED,
@@ -80,7 +90,7 @@ def rotate_key(
 
 
 @router.delete(
-    "/{key_id}",
+    "/api-keys/{key_id}",
     operation_id="revokeApiKey",
     summary="Revoke an API key",
     responses=ok(200, "It is useless from now on."),
@@ -88,6 +98,34 @@ def rotate_key(
 def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """At once, with all download addresses it asked for. Repeatable."""
     return KeyRead.from_key(keys.revoke(services.database, key_id))
+
+
+@router.get(
+    "/usage",
+    operation_id="getUsage",
+    summary="See what was used",
+    responses=ok(200, "Counts, bytes and seconds."),
+)
+def get_usage(services: ServicesDep, key: Caller) -> UsageRead:
+    """What budgets were spent is in the account of each dataset: ε of different people does not add up."""
+    return UsageRead(**public_fields(usage.count_usage(services.database, key.tenant_id)))
+
+
+@router.get(
+    "/audit",
+    operation_id="listAuditEntries",
+    summary="Read the audit journal",
+    responses=ok(200, "A page of the journal, oldest first."),
+)
+def list_audit(
+    services: ServicesDep,
+    key: Caller,
+    after: LastKnown = 0,
+    limit: Limit = 100,
+) -> AuditPage:
+    """Who did what to which object. Ids and statuses, nothing of what was in them."""
+    entries, head = access_log.list_entries(services.database, key.tenant_id, after=after, limit=limit + 1)
+    return AuditPage.cut(entries, limit, AuditRead.from_entry, tenant_id=key.tenant_id, head_hash=head)
 
 
 def _created(response: Response, made: keys.ApiKey, plain: str) -> KeyCreated:
