@@ -67,6 +67,13 @@ def sign_in(client: Any, requested: KeyRequest | str = "visitor") -> str:
     return plain
 
 
+def browser(client: Any, requested: KeyRequest | str = "visitor") -> TestClient:
+    """A browser that has signed in to the same service with a new key."""
+    other = TestClient(client.app, base_url="http://service")
+    sign_in(other, requested)
+    return other
+
+
 def arrays(seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     return {

@@ -16,6 +16,7 @@ from api.deps import Services
 from api.main import create_app
 from child_programs import without_processes
 from datalens_service.settings import Settings
+from in_process_service import InProcessService
 
 __all__ = ["without_processes"]
 
@@ -60,6 +61,14 @@ def client(settings: Settings) -> Iterator[TestClient]:
 @pytest.fixture
 def services(client: TestClient) -> Services:
     return client.app.state.services
+
+
+@pytest.fixture
+def service(settings: Settings) -> Iterator[InProcessService]:
+    """The same behind a real socket."""
+    running = InProcessService(settings)
+    yield running
+    running.stop()
 
 
 @pytest.fixture

@@ -28,8 +28,6 @@ from schemathesis.specs.openapi.checks import (
 
 from api.main import create_app
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys, webhooks
-from datalens_service.store.jobs import released_models
 
 PATIENCE = 240
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -45,14 +43,12 @@ class Target:
 
     Attributes:
         schema: The description, read by Schemathesis.
-        client: Reaches the application.
-        headers: With a key.
+        client: Reaches the application, with a key.
         ids: Of objects that exist, by the parameter that names them.
     """
 
     schema: Any
     client: Any
-    headers: dict[str, str]
     ids: dict[str, str]
 
 
@@ -61,28 +57,10 @@ def running(folder: Path) -> Iterator[Target]:
     """An application on a database of its own."""
     app = create_app(Settings(data_dir=folder / "data", requests_per_minute=10**9, concurrent_requests=1000))
     with asgi.get_client(app) as client:
-        services = app.state.services
-        headers = {"Authorization": f"Bearer {keys.create(services.database, 'fuzzing')[1]}"}
-        file = {"file": ("x.npz", api_builders.npz())}
-        dataset = client.post(
-            "/v1/datasets", files=file, data={"confirm_classes": "true", "epsilon": "90"}, headers=headers
-        ).json()["id"]
-        job = client.post("/v1/jobs", json=api_builders.training(dataset), headers=headers).json()["id"]
-        api_builders.succeed(services, job, folder)
-        gradients = api_builders.training(dataset, method={"name": "dp_sgd", "architecture": "linear", "steps": 1})
-        classifier = client.post("/v1/jobs", json=gradients, headers=headers).json()["id"]
-        api_builders.succeed_classifier(services, classifier)
-        hook, _ = webhooks.create(services.database, "default", "https://example.invalid/", ["job.created"])
-        ids = {
-            "dataset_id": dataset,
-            "job_id": job,
-            "key_id": keys.create(services.database, "other")[0].id,
-            "webhook_id": hook.id,
-            "delivery_id": webhooks.send_test(services.database, hook.id).id,
-            "generator_id": released_models.build_id(job),
-            "classifier_id": released_models.build_id(classifier, released_models.CLASSIFIER),
-        }
-        yield Target(schemathesis.openapi.from_dict(app.openapi()), client, headers, ids)
+        client.headers.update(api_builders.bearer(client, "fuzzing"))
+        dataset = api_builders.send_images(client, epsilon="90").json()["id"]
+        ids = api_builders.one_of_everything(client, app.state.services, dataset, folder)
+        yield Target(schemathesis.openapi.from_dict(app.openapi()), client, ids)
 
 
 def fuzz(target: Target, requests_per_operation: int) -> Counter[str]:
@@ -109,9 +87,7 @@ def _one(target: Target, operation: Any, requests: int, sent: Counter[str]) -> N
         if known and name not in SLOW and case.path_parameters:
             case.path_parameters.update({key: target.ids[key] for key in case.path_parameters if key in target.ids})
         sent[name] += 1
-        reply = case.call(
-            session=target.client, base_url=str(target.client.base_url), headers=target.headers, timeout=PATIENCE
-        )
+        reply = case.call(session=target.client, base_url=str(target.client.base_url), timeout=PATIENCE)
         case.validate_response(reply, checks=CHECKS)
 
     send()

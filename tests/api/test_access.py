@@ -21,7 +21,6 @@ from api.security import access_logging
 from api.security.access_logging import _object
 from datalens_service.errors import LedgerCorrupt, StoreUnavailable
 from datalens_service.store.access import access_log, keys
-from datalens_service.store.service_tables import AuditEntryRow
 from datalens_service.store.tables import ApiKeyRow
 
 
@@ -122,9 +121,7 @@ def test_what_touches_private_data_keys_and_releases_is_noted(
     assert ([item["seq"] for item in rest["items"]], rest["next_cursor"]) == ([4], 4)
 
 
-def test_what_was_created_is_noted_by_its_id(
-    client: TestClient, services: Services, dataset_id: str, tmp_path: Path
-) -> None:
+def test_what_was_created_is_noted_by_its_id(client: TestClient, dataset_id: str, tmp_path: Path) -> None:
     created = noted_creations(client, dataset_id, tmp_path)
     described = client.get("/openapi.json").json()["paths"].values()
     assert set(created) == {
@@ -169,24 +166,24 @@ def noted_creations(client: TestClient, dataset_id: str, tmp_path: Path) -> dict
     }
 
 
-@pytest.mark.parametrize("change", ["outcome = 200", "actor = 'key_other'", "detail = 'x'"])
-def test_a_journal_that_was_altered_is_noticed(client: TestClient, services: Services, change: str) -> None:
+@pytest.mark.parametrize(
+    ("statement", "entry"),
+    [
+        ("UPDATE audit_entries SET outcome = 200 WHERE seq = 1", "Entry 1 "),
+        ("UPDATE audit_entries SET actor = 'key_other' WHERE seq = 1", "Entry 1 "),
+        ("UPDATE audit_entries SET detail = 'x' WHERE seq = 1", "Entry 1 "),
+        ("DELETE FROM audit_entries WHERE seq = 2", "Entry 2 "),
+    ],
+)
+def test_a_journal_that_was_altered_or_lost_its_end_is_noticed(
+    client: TestClient, services: Services, statement: str, entry: str
+) -> None:
     made(client)
     made(client)
     with services.database.transaction() as session:
-        session.connection().exec_driver_sql("DROP TRIGGER audit_entries_no_update")
-        session.connection().exec_driver_sql(f"UPDATE audit_entries SET {change} WHERE seq = 1")  # noqa: S608
-    with pytest.raises(LedgerCorrupt, match="Entry 1 "):
-        access_log.verify(services.database, "default")
-
-
-def test_a_journal_that_lost_its_end_is_noticed(client: TestClient, services: Services) -> None:
-    made(client)
-    made(client)
-    with services.database.transaction() as session:
-        session.connection().exec_driver_sql("DROP TRIGGER audit_entries_no_delete")
-        session.execute(AuditEntryRow.__table__.delete().where(AuditEntryRow.seq == 2))
-    with pytest.raises(LedgerCorrupt, match="Entry 2 "):
+        for sql in ("DROP TRIGGER audit_entries_no_update", "DROP TRIGGER audit_entries_no_delete", statement):
+            session.connection().exec_driver_sql(sql)
+    with pytest.raises(LedgerCorrupt, match=entry):
         access_log.verify(services.database, "default")
 
 

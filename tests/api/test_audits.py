@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import structlog
-from api_builders import bearer, claimed, found_by_attacks, journal, npz_of, send_images, succeed, training
+from api_builders import bearer, browser, claimed, found_by_attacks, journal, npz_of, send_images, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -216,12 +216,6 @@ def test_methods_without_gradients_of_records_are_not_inverted(client: TestClien
         assert "dp_sgd" in reply.json()["detail"]
 
 
-def test_an_audit_without_inversion_has_no_picture(client: TestClient, services: Services, digits_id: str) -> None:
-    audit = worked_off(client, services, {**unprotected(digits_id, passes=1), "attacks": ["loss_threshold"]})
-    assert (audit["links"]["picture"], audit["result"]["inversion"]) == (None, None)
-    assert client.get(f"/v1/audits/{audit['id']}/picture").status_code == 404
-
-
 def test_what_a_rehearsal_leaves_out_is_planned_as_for_a_job(client: TestClient, digits_id: str) -> None:
     for method in ({"name": "dp_sgd"}, {"name": "dp_sgd", "steps": 7}, {"name": "diffusion"}):
         spec = {"method": method, "epsilon": 1.0}
@@ -370,15 +364,9 @@ def test_the_same_key_is_the_same_audit(client: TestClient, digits_id: str) -> N
 
 def test_bad_requests_are_refused(client: TestClient, digits_id: str) -> None:
     for change, status in [
-        ({"attacks": ["guess"]}, 422),
-        ({"attacks": []}, 422),
         ({"attacks": ["reference", "reference"]}, 422),
-        ({"references": 1}, 422),
-        ({"candidates": 1}, 422),
         ({"target": {"kind": "released", "job_id": "job_none"}}, 404),
-        ({"target": {"kind": "unknown"}}, 422),
         ({"groups": {"even": ["0", "2", "ten"]}}, 422),
-        ({"groups": {"none": []}}, 422),
     ]:
         reply = client.post("/v1/audits", json={**unprotected(digits_id), **change})
         assert reply.status_code == status, change
@@ -396,9 +384,7 @@ def test_small_datasets_and_those_without_test_images_are_refused(
 
 
 def test_audits_are_started_from_the_pages_and_listed(client: TestClient, digits_id: str) -> None:
-    home = client.post("/sign-in", data={"key": client.headers["Authorization"].removeprefix("Bearer ")})
-    assert home.status_code == 200
-    page = client.get(f"/datasets/{digits_id}").text
+    page = browser(client).get(f"/datasets/{digits_id}").text
     body = json.loads(html.unescape(str(re.findall(r'data-send="POST /v1/audits" data-adds="([^"]+)"', page)[0])))
     audit_id = submitted(client, body)
-    assert f'href="/audits/{audit_id}"' in client.get(f"/datasets/{digits_id}").text
+    assert f'href="/audits/{audit_id}"' in browser(client).get(f"/datasets/{digits_id}").text

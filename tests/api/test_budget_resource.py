@@ -6,13 +6,12 @@ An account that is frozen because its charge log knows more: the same honest fig
 from typing import Any
 
 import pytest
-from api_builders import bearer, journal, training
+from api_builders import bearer, browser, journal, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.pages.views import formatting
 from datalens_service.proof.hash_chain import Entry, EntryKind, follow
-from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.charge_log import LogLine
@@ -128,11 +127,7 @@ def test_metrics_state_what_the_log_knows(client: TestClient, dataset_id: str, s
     assert "datalens_accounts_frozen 1.0" in lines
 
 
-def test_the_page_states_what_the_log_knows(
-    client: TestClient, services: Services, dataset_id: str, spent: float
-) -> None:
-    del client.headers["Authorization"]
-    client.post("/sign-in", data={"key": keys.create(services.database, "visitor")[1]})
-    page = client.get(f"/datasets/{dataset_id}").text
+def test_the_page_states_what_the_log_knows(client: TestClient, dataset_id: str, spent: float) -> None:
+    page = browser(client).get(f"/datasets/{dataset_id}").text
     assert f"<dd>ε {formatting.spent(spent)}</dd>" in page
     assert "Nothing can be spent." in page

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import SIDE, arrays, npz, npz_of, released, succeed_classifier, training, zipped
+from api_builders import SIDE, arrays, browser, npz, npz_of, released, succeed_classifier, training, zipped
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -17,7 +17,6 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.methods import Moments
 from datalens_service.services import predictions
-from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.jobs import released_models
@@ -198,17 +197,15 @@ def test_the_archive_holds_what_anybody_may_get(client: TestClient, job_id: str)
     assert names == stated | {"classifier.safetensors", "classifier.onnx"}
 
 
-def test_the_table_is_on_the_page_of_the_owner_alone(client: TestClient, services: Services, job_id: str) -> None:
+def test_the_table_is_on_the_page_of_the_owner_alone(client: TestClient, job_id: str) -> None:
     for role, sees in ((Role.OWNER, True), (Role.OPERATOR, False)):
-        _, plain = keys.create(services.database, KeyRequest("visitor", role=role))
-        browser = TestClient(client.app, base_url="http://service")
-        browser.post("/sign-in", data={"key": plain}, follow_redirects=False)
-        page = browser.get(f"/jobs/{job_id}").text
+        visitor = browser(client, KeyRequest("visitor", role=role))
+        page = visitor.get(f"/jobs/{job_id}").text
         assert ("719" in page) is sees
         assert ("confusion" in page) is sees
         assert "samples.png" not in page
         assert f"/v1/jobs/{job_id}/classifier.onnx" in page
-        releases = browser.get("/releases").text
+        releases = visitor.get("/releases").text
         assert f"/v1/jobs/{job_id}/classifier.zip" in releases
         assert "719" not in releases
 

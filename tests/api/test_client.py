@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from api_builders import npz, succeed, training
 from event_loops import run_alone
-from test_server import Service
 
 from api.uploads import tus
 from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, requests
@@ -21,15 +20,9 @@ from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store.datasets import upload_sessions
 from example_proof import EXAMPLE_PROOF
+from in_process_service import InProcessService
 
 SPEC = training("")["spec"]
-
-
-@pytest.fixture
-def service(settings: Settings) -> Iterator[Service]:
-    running = Service(settings)
-    yield running
-    running.stop()
 
 
 @pytest.fixture
@@ -42,7 +35,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_chunks_over_interruptions(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_over_interruptions(service: InProcessService, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One chunk is lost, and the response to another; each is sent until it is stored, once."""
     respond, losses = Transport.respond, iter(["before", "", "after", "", ""])
 
@@ -65,7 +58,7 @@ def test_chunks_over_interruptions(service: Service, file: Path, monkeypatch: py
     assert offsets[-1] == file.stat().st_size
 
 
-def test_an_upload_goes_on_in_another_process(service: Service, file: Path) -> None:
+def test_an_upload_goes_on_in_another_process(service: InProcessService, file: Path) -> None:
     content = file.read_bytes()
     with Client(service.url, service.api_key) as client:
         upload = client._begin_upload(len(content), "digits.npz")
@@ -75,7 +68,7 @@ def test_an_upload_goes_on_in_another_process(service: Service, file: Path) -> N
     assert (dataset.state, dataset.image_schema and dataset.image_schema.num_units) == ("ready", 200)
 
 
-def test_a_refused_upload_names_its_files_in_the_error(service: Service, file: Path) -> None:
+def test_a_refused_upload_names_its_files_in_the_error(service: InProcessService, file: Path) -> None:
     file.write_bytes(b"nothing of the kind" * 1000)
     with Client(service.url, service.api_key) as client, pytest.raises(ClientError, match="neither an NPZ") as caught:
         client.upload_dataset(file, epsilon=10, confirm_classes=True)
@@ -83,7 +76,9 @@ def test_a_refused_upload_names_its_files_in_the_error(service: Service, file: P
     assert caught.value.problem["bad_files"] == []
 
 
-def test_what_will_not_pass_is_not_repeated(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_will_not_pass_is_not_repeated(
+    service: InProcessService, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     delays = []
     monkeypatch.setattr("time.sleep", delays.append)
     with Client(service.url, service.api_key) as client, pytest.raises(ClientError) as caught:
@@ -91,7 +86,7 @@ def test_what_will_not_pass_is_not_repeated(service: Service, file: Path, monkey
     assert (caught.value.slug, delays) == ("not-found", [])
 
 
-def test_an_error_says_where_it_comes_from(service: Service) -> None:
+def test_an_error_says_where_it_comes_from(service: InProcessService) -> None:
     with Client(service.url, service.api_key) as client, pytest.raises(ClientError) as caught:
         client.get_job("job_unknown")
     assert caught.value.request == "GET /v1/jobs/job_unknown"
@@ -100,7 +95,7 @@ def test_an_error_says_where_it_comes_from(service: Service) -> None:
     assert service.api_key not in str(caught.value.__notes__)
 
 
-def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) -> None:
+def test_a_job_knows_its_client(service: InProcessService, file: Path, tmp_path: Path) -> None:
     with Client(service.url, service.api_key) as client:
         dataset = client.upload_dataset(file, epsilon=10, confirm_classes=True)
         job = client.submit(dataset.id, {**SPEC, "synthetic_images": 20}, priority=1)
@@ -130,7 +125,7 @@ def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) ->
         assert receipt.entry["kind"] == "delete"
 
 
-def test_lists_are_fetched_page_by_page(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_fetched_page_by_page(service: InProcessService, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "PAGE_SIZE", 1)
 
     async def list_ids() -> list[str]:
@@ -144,7 +139,7 @@ def test_lists_are_fetched_page_by_page(service: Service, file: Path, monkeypatc
 
 
 def test_events_bridge_a_broken_connection(
-    service: Service, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: InProcessService, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     iter_lines, known = Transport.iter_lines, []
 
@@ -166,7 +161,7 @@ def test_events_bridge_a_broken_connection(
     assert len(known) > 1
 
 
-def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> None:
+def test_the_same_for_asyncio(service: InProcessService, file: Path, tmp_path: Path) -> None:
     async def everything() -> list[str]:
         async with AsyncClient(service.url, service.api_key) as client:
             dataset = await client.upload_dataset(file, epsilon=10, confirm_classes=True)
@@ -189,7 +184,7 @@ def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> N
     assert run_alone(everything())[-1] == "job.succeeded"
 
 
-def test_retries_end(monkeypatch: pytest.MonkeyPatch, file: Path, service: Service) -> None:
+def test_retries_end(monkeypatch: pytest.MonkeyPatch, file: Path, service: InProcessService) -> None:
     def unavailable(*_: object) -> None:
         raise StoreUnavailable("for long")
 
@@ -203,9 +198,9 @@ def test_retries_end(monkeypatch: pytest.MonkeyPatch, file: Path, service: Servi
 
 def test_memory_stays_flat_while_a_long_piece_arrives(settings: Settings) -> None:
     """32 MiB in one piece; what is in memory at once does not depend on that."""
-    service = Service(settings.model_copy(update={"max_upload_bytes": 2**27}))
+    service = InProcessService(settings.model_copy(update={"max_upload_bytes": 2**27}))
     block, blocks = bytes(2**18), 2**7
-    headers = {**service.headers, "Tus-Resumable": "1.0.0"}
+    headers = {"Authorization": f"Bearer {service.api_key}", "Tus-Resumable": "1.0.0"}
     try:
         announced = {**headers, "Upload-Length": str(len(block) * blocks)}
         begun = httpx2.post(f"{service.url}/v1/uploads", headers=announced, timeout=120)

@@ -1,12 +1,10 @@
 """Reaching Celery workers: one message per job, never a failed request."""
 
 import json
-import shutil
 import socket
-import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,50 +16,32 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.main import create_app
 from api.security.rate_limits import RateLimits
-from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, Dispatcher, choose_dispatcher
+from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, Dispatcher
 from datalens_service.settings import Settings
 from datalens_service.store.jobs import leases
-from deployments.redis import Redis
-from ports import free_port
+from deployments.redis import Redis, redis_is_installed
 
 QUEUE = "default"
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory, do_without: Callable[[str], NoReturn]) -> Iterator[str]:
-    """A private Redis."""
-    program = shutil.which("redis-server")
-    if program is None:
+    """The address of a private Redis."""
+    if not redis_is_installed():
         do_without("redis-server is not installed")
-    port = free_port()
-    folder = tmp_path_factory.mktemp("redis")
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
-    process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
-    url = f"redis://127.0.0.1:{port}/0"
-    _wait_for(url)
-    yield url
-    process.terminate()
-    process.wait()
+    server = Redis(tmp_path_factory.mktemp("redis"), "secret")
+    server.serve()
+    yield server.url
+    server.kill()
 
 
-def _wait_for(url: str) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            redis.Redis.from_url(url).ping()
-        except redis.ConnectionError:
-            time.sleep(0.05)
-        else:
-            return
-    raise TimeoutError("Redis did not start.")
-
-
-@pytest.fixture
-def dispatcher(broker: str) -> Iterator[CeleryDispatcher]:
-    redis.Redis.from_url(broker).flushall()
-    made = CeleryDispatcher(broker, QUEUE)
-    yield made
-    made.stop()
+@contextmanager
+def served(settings: Settings, broker: str) -> Iterator[tuple[TestClient, str]]:
+    """A service with that broker, and a data set of it."""
+    celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
+    with TestClient(create_app(celery)) as client:
+        client.headers.update(bearer(client))
+        yield client, send_images(client).json()["id"]
 
 
 def sent(broker: str, queue: str = QUEUE) -> list[str]:
@@ -72,53 +52,30 @@ def sent(broker: str, queue: str = QUEUE) -> list[str]:
 
 
 @pytest.mark.redis
-def test_message_carries_the_id_and_nothing_else(dispatcher: CeleryDispatcher, broker: str) -> None:
-    dispatcher.submitted("job_1")
-    assert sent(broker) == ["job_1"]
-
-
-@pytest.mark.redis
 @pytest.mark.parametrize(("device", "queue"), [("auto", QUEUE), ("cpu", "cpu"), ("gpu", "gpu")])
-def test_job_waits_in_the_queue_of_its_device(
-    settings: Settings, dispatcher: CeleryDispatcher, broker: str, device: str, queue: str
+def test_a_job_its_resumption_and_a_copy_wait_in_the_queue_of_their_device(
+    settings: Settings, broker: str, device: str, queue: str
 ) -> None:
-    celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
-    with TestClient(create_app(celery)) as client:
-        client.headers.update(bearer(client))
-        dataset_id = send_images(client).json()["id"]
+    redis.Redis.from_url(broker).flushall()
+    with served(settings, broker) as (client, dataset_id):
+        assert client.get("/readyz").json()["status"] == "ok"
         job = client.post("/v1/jobs", json=training(dataset_id, device=device)).json()
-        database = client.app.state.services.database
-        assert leases.next_queued(database, queue=queue) == (job["id"],)
-        assert leases.next_queued(database, queue="another") == ()
-    assert sent(broker, queue) == [job["id"]]
-
-
-@pytest.mark.redis
-@pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_a_resumed_job_and_a_copy_wait_in_the_queue_of_the_first(
-    settings: Settings, dispatcher: CeleryDispatcher, broker: str, device: str
-) -> None:
-    celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
-    with TestClient(create_app(celery)) as client:
-        client.headers.update(bearer(client))
-        dataset_id = send_images(client).json()["id"]
-        job = client.post("/v1/jobs", json=training(dataset_id, device=device)).json()
+        assert leases.next_queued(client.app.state.services.database, queue=queue) == (job["id"],)
+        assert leases.next_queued(client.app.state.services.database, queue="another") == ()
+        assert sent(broker, queue) == [job["id"]]
         assert client.post(f"/v1/jobs/{job['id']}:pause").json()["state"] == "paused"
         assert client.post(f"/v1/jobs/{job['id']}:resume").json()["state"] == "queued"
         copy = client.post(f"/v1/jobs/{job['id']}:clone").json()
         elsewhere = client.post(f"/v1/jobs/{job['id']}:clone", json={"device": "auto"}).json()
-    assert sent(broker, device) == [job["id"], job["id"], copy["id"]]
-    assert sent(broker) == [elsewhere["id"]]
+    waiting = [*sent(broker, queue), *(sent(broker) if queue != QUEUE else ())]
+    assert waiting == [job["id"], job["id"], copy["id"], elsewhere["id"]]
 
 
 def test_submission_survives_a_broker_that_is_away(settings: Settings, tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         away = f"redis://127.0.0.1:{closed.getsockname()[1]}/0"
-        celery = settings.model_copy(update={"executor": "celery", "broker_url": away})
-        with TestClient(create_app(celery)) as client:
-            client.headers.update(bearer(client))
-            dataset_id = send_images(client).json()["id"]
+        with served(settings, away) as (client, dataset_id):
             reply = client.post("/v1/jobs", json=training(dataset_id))
             assert (reply.status_code, reply.json()["state"]) == (202, "queued")
             client.app.state.services.surroundings.look()
@@ -167,18 +124,5 @@ def test_a_frozen_broker_is_asked_once_in_a_while(tmp_path: Path, monkeypatch: p
     sender.stop()
 
 
-@pytest.mark.redis
-def test_ready_with_a_broker(dispatcher: CeleryDispatcher) -> None:
-    dispatcher.check()
-
-
 def test_local_needs_no_broker(services: Services) -> None:
     assert type(services.dispatcher) is Dispatcher
-
-
-@pytest.mark.redis
-def test_celery_and_its_queue_come_from_the_settings(settings: Settings, broker: str) -> None:
-    redis.Redis.from_url(broker).flushall()
-    celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
-    choose_dispatcher(celery).submitted("job_1")
-    assert sent(broker) == ["job_1"]

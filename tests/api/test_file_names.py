@@ -12,6 +12,8 @@ import pytest
 from api_builders import npz
 from starlette.testclient import TestClient
 from test_two_worlds import QUICK, look, train
+from test_uploads import TUS
+from test_validation import settled
 
 from api.uploads.receiver import LONGEST, clean_label, label_in
 from datalens_service import logs
@@ -23,7 +25,6 @@ from datalens_service.store.jobs.events import EventType
 from datalens_service.store.service_tables import DeliveryRow
 
 CANARY = "canary-4711"
-TUS = {"Tus-Resumable": "1.0.0"}
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,7 @@ TUS = {"Tus-Resumable": "1.0.0"}
         ("nul\x00 and\u202e turn.npz", "nul and turn.npz"),
         ("<script>.npz", "<script>.npz"),
         ("x" * 300, "x" * LONGEST),
+        ("a\ud800%00%ff.npz", "a\ufffd.npz"),
         (".npz", None),
         (".tar.gz", None),
         ("folder/", None),
@@ -56,12 +58,6 @@ TUS = {"Tus-Resumable": "1.0.0"}
 )
 def test_a_label_is_what_people_call_the_file(sent: str, label: str | None) -> None:
     assert clean_label(sent) == label
-
-
-@pytest.mark.parametrize("sent", ["", "mnist.npz", "a" * 500, "\ud800", "%ff", "ü%00"])
-def test_a_label_is_a_name_that_a_data_set_may_have(sent: str) -> None:
-    label = clean_label(sent)
-    assert label is None or (label.isprintable() and 1 <= len(label) <= LONGEST)
 
 
 def encoded(name: str) -> str:
@@ -107,13 +103,7 @@ def sent_in_chunks(client: TestClient, content: bytes, metadata: str | None, **f
     assert client.patch(path, headers=chunk, content=content).status_code == 204
     reply = client.post("/v1/datasets", json={"upload_id": made.json()["id"], **fields})
     assert reply.status_code == 202, reply.text
-    return finished(client, reply.json()["id"])
-
-
-def finished(client: TestClient, dataset_id: str) -> dict[str, Any]:
-    while (dataset := client.get(f"/v1/datasets/{dataset_id}").json())["state"] == "validating":
-        pass
-    return dict(dataset)
+    return settled(client, reply.json()["id"])
 
 
 def test_a_form_without_a_name_takes_that_of_its_file(client: TestClient) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from api_builders import arrays, npz, send_images, succeed, training
+from api_builders import arrays, browser, npz, send_images, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -168,8 +168,7 @@ def test_a_full_disk_is_said_and_no_job_is_accepted_that_would_wait_for_it(
         assert "disk of DATALENS_DATA_DIR" in ready.json()["degraded"]["disk"]
         assert 'datalens_degraded{part="disk"} 1.0' in client.get("/metrics").text
         assert "disk of DATALENS_DATA_DIR" in client.get(f"/v1/jobs/{job['id']}").json()["waiting_reason"]
-        client.post("/sign-in", data={"key": client.headers["Authorization"].removeprefix("Bearer ")})
-        assert "is full or cannot be written" in client.get(f"/jobs/{job['id']}").text
+        assert "is full or cannot be written" in browser(client).get(f"/jobs/{job['id']}").text
     services.surroundings.look()
     assert client.get("/readyz").json()["status"] == "ok"
     assert client.get(f"/v1/jobs/{job['id']}").json()["waiting_reason"] is None

@@ -54,7 +54,7 @@ def test_a_job_leaves_a_generator(client: TestClient, made_id: str) -> None:
     assert file.content == client.get(f"/v1/jobs/{item['job_id']}/generator").content
 
 
-def test_a_generator_that_was_taken_along_draws_the_same(client: TestClient, tmp_path: Path, made_id: str) -> None:
+def test_a_generator_that_was_taken_along_draws_the_same(client: TestClient, made_id: str) -> None:
     content = client.get(f"/v1/generators/{made_id}/file").content
     reply = brought(client, content, name="from elsewhere")
     assert reply.status_code == 201, reply.text

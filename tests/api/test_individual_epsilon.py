@@ -98,28 +98,26 @@ def test_every_way_to_send_a_record_gives_the_same_answer(job: tuple[TestClient,
         assert (reply.status_code, reply.content) == (200, expected), reply.text
 
 
-@pytest.mark.parametrize(("label", "word"), [("4", "from 0 to 3"), ("-1", "label"), ("x", "label"), (None, "label")])
-def test_a_label_that_is_no_class_is_refused(job: tuple[TestClient, str], label: str | None, word: str) -> None:
+PNG = encoded(Image.fromarray(IN_ONE))
+
+
+@pytest.mark.parametrize(
+    ("request_", "word"),
+    [
+        *(({"files": {"file": PNG}, "data": {"label": label}}, "label") for label in ("-1", "x")),
+        ({"files": {"file": PNG}, "data": {"label": "4"}}, "from 0 to 3"),
+        ({"files": {"file": PNG}}, "label"),
+        ({"files": {"file": npz()}, "data": {"label": "0"}}, "image"),
+        *(({"json": {"image": image, "label": 0}}, "") for image in ([], [[]], [[1, 2], [3]], [[0] * 9] * 9)),
+    ],
+)
+def test_what_is_no_record_of_the_data_set_is_refused(
+    job: tuple[TestClient, str], request_: dict[str, Any], word: str
+) -> None:
     client, job_id = job
-    data = {} if label is None else {"label": label}
-    reply = client.post(
-        f"/v1/jobs/{job_id}/individual-epsilon", files={"file": encoded(Image.fromarray(IN_ONE))}, data=data
-    )
+    reply = client.post(f"/v1/jobs/{job_id}/individual-epsilon", **request_)
     assert reply.status_code == 422, reply.text
     assert word in reply.text
-
-
-@pytest.mark.parametrize("image", [[], [[]], [[1, 2], [3]], [[0] * 9] * 9, [[256] * SIDE] * SIDE])
-def test_an_image_of_another_shape_is_refused(job: tuple[TestClient, str], image: Any) -> None:
-    client, job_id = job
-    reply = client.post(f"/v1/jobs/{job_id}/individual-epsilon", json={"image": image, "label": 0})
-    assert reply.status_code == 422, reply.text
-
-
-def test_more_than_one_image_is_refused(job: tuple[TestClient, str]) -> None:
-    client, job_id = job
-    reply = client.post(f"/v1/jobs/{job_id}/individual-epsilon", files={"file": npz()}, data={"label": "0"})
-    assert reply.status_code == 422, reply.text
 
 
 def test_a_job_that_kept_no_iterates_says_how_to_have_them(client: TestClient, services: Any, dataset_id: str) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import another_caller, description, npz, one_of_everything, send_images, training
+from api_builders import another_caller, browser, description, npz, one_of_everything, send_images, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.security.permissions import RULES
-from datalens_service.store.access import keys, tenants
+from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role, Scope
 from datalens_service.store.datasets import fingerprints
@@ -145,13 +145,11 @@ PAGES = ("/datasets/{dataset_id}", "/datasets/{dataset_id}/new-job", "/jobs/{job
 def test_pages_show_nothing_of_another_tenant(client: TestClient, services: Services, house: dict[str, str]) -> None:
     other = tenants.create(services.database, "other")
     for role, expected in ((Role.OWNER, 404), (Role.CONSUMER, 403)):
-        _, plain = keys.create(services.database, KeyRequest("stranger", tenant_id=other.id, role=role))
-        browser = TestClient(client.app, base_url="http://service")
-        assert browser.post("/sign-in", data={"key": plain}, follow_redirects=False).status_code == 303
+        visitor = browser(client, KeyRequest("stranger", tenant_id=other.id, role=role))
         for path in PAGES:
-            assert browser.get(path.format_map(house)).status_code == expected, path
+            assert visitor.get(path.format_map(house)).status_code == expected, path
         for path in ("/", "/jobs", "/releases"):
-            reply = browser.get(path)
+            reply = visitor.get(path)
             assert reply.status_code == (403 if (path, role) == ("/jobs", Role.CONSUMER) else 200)
             assert not any(identifier in reply.text for identifier in house.values())
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import api_builders
 import pytest
-from api_builders import succeed, training
+from api_builders import browser, succeed, training
 from starlette.testclient import TestClient
 from test_job_quality import PRIVATE, PUBLIC, report_with_figures, visit
 
 from api.deps import Services
 from api.pages.views.comparison import name_parameter
-from datalens_service.store.access import keys, tenants
+from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.service_tables import AuditEntryRow
@@ -36,10 +36,8 @@ def compare(client: TestClient, *job_ids: str) -> tuple[int, str]:
     return answer.status_code, answer.text
 
 
-def test_figures_and_parameters_that_differ_stand_side_by_side(
-    client: TestClient, services: Services, pair: tuple[str, str]
-) -> None:
-    status, page = compare(visit(client, services, Role.OWNER), *pair)
+def test_figures_and_parameters_that_differ_stand_side_by_side(client: TestClient, pair: tuple[str, str]) -> None:
+    status, page = compare(visit(client, Role.OWNER), *pair)
     assert status == 200
     assert PUBLIC in page
     assert PRIVATE in page
@@ -54,13 +52,13 @@ def test_figures_and_parameters_that_differ_stand_side_by_side(
 def test_that_an_owner_saw_private_figures_is_noted(
     client: TestClient, services: Services, pair: tuple[str, str]
 ) -> None:
-    compare(visit(client, services, Role.OWNER), *pair)
+    compare(visit(client, Role.OWNER), *pair)
     with services.database.session() as session:
         assert "seeQuality" in {row.action for row in session.query(AuditEntryRow)}
 
 
-def test_an_operator_sees_no_private_figure(client: TestClient, services: Services, pair: tuple[str, str]) -> None:
-    status, page = compare(visit(client, services, Role.OPERATOR), *pair)
+def test_an_operator_sees_no_private_figure(client: TestClient, pair: tuple[str, str]) -> None:
+    status, page = compare(visit(client, Role.OPERATOR), *pair)
     assert status == 200
     assert PUBLIC in page
     assert PRIVATE not in page
@@ -74,7 +72,7 @@ def test_parameters_are_named_in_words() -> None:
 def test_figures_of_different_data_sets_are_said_not_to_compare(
     client: TestClient, services: Services, pair: tuple[str, str], dataset_id: str
 ) -> None:
-    visitor = visit(client, services, Role.OWNER)
+    visitor = visit(client, Role.OWNER)
     with services.database.transaction() as session:
         one = session.get_one(DatasetRow, dataset_id)
         columns = {column.key: getattr(one, column.key) for column in DatasetRow.__table__.columns}
@@ -84,8 +82,8 @@ def test_figures_of_different_data_sets_are_said_not_to_compare(
     assert "other-data" in compare(visitor, *pair)[1]
 
 
-def test_only_two_jobs_can_be_compared(client: TestClient, services: Services, pair: tuple[str, str]) -> None:
-    visitor = visit(client, services, Role.OWNER)
+def test_only_two_jobs_can_be_compared(client: TestClient, pair: tuple[str, str]) -> None:
+    visitor = visit(client, Role.OWNER)
     unknown = "job_" + "0" * 20
     for chosen, complaint in (
         ((), "No job is chosen."),
@@ -106,24 +104,21 @@ def test_only_two_jobs_can_be_compared(client: TestClient, services: Services, p
 
 def test_a_job_of_another_tenant_does_not_exist(client: TestClient, services: Services, pair: tuple[str, str]) -> None:
     other = tenants.create(services.database, "other")
-    _, plain = keys.create(services.database, KeyRequest("stranger", tenant_id=other.id))
-    del client.headers["Authorization"]
-    client.post("/sign-in", data={"key": plain})
-    status, page = compare(client, *pair)
+    status, page = compare(browser(client, KeyRequest("stranger", tenant_id=other.id)), *pair)
     assert status == 404
     assert "not among yours" in page
     assert HOW in page
 
 
 def test_the_list_is_narrowed_by_state_method_and_data_set(
-    client: TestClient, services: Services, pair: tuple[str, str], dataset_id: str
+    client: TestClient, pair: tuple[str, str], dataset_id: str
 ) -> None:
     def listed(**query: str) -> set[str]:
         return {item["id"] for item in client.get("/v1/jobs", params=query).json()["items"]}
 
     assert listed(method="moments") == set(pair)
     assert listed(method="mixture") == set()
-    visitor = visit(client, services, Role.OWNER)
+    visitor = visit(client, Role.OWNER)
     for query, shown in (
         ("state=queued", pair[1:]),
         ("state=&method=moments&dataset=", pair),

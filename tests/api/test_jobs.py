@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from api_builders import claimed, training
+from api_builders import browser, claimed, training
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
@@ -82,9 +82,7 @@ def test_a_job_that_waits_says_what_is_in_the_way(client: TestClient, services: 
     assert "memory" in str(explain_waiting(replace(waiting, attempts=1), {}, nobody))
     claimed(services, first["id"])
     assert "other jobs" in client.get(f"/v1/jobs/{second['id']}").json()["waiting_reason"]
-    home = client.post("/sign-in", data={"key": client.headers["Authorization"].removeprefix("Bearer ")})
-    assert home.status_code == 200
-    assert "other jobs" in client.get(f"/jobs/{second['id']}").text
+    assert "other jobs" in browser(client).get(f"/jobs/{second['id']}").text
     assert client.get(f"/v1/jobs/{first['id']}").json()["waiting_reason"] is None
 
 
@@ -314,8 +312,7 @@ def test_a_job_is_called_by_what_was_asked_for_until_it_is_named(client: TestCli
     assert client.get("/v1/jobs", params={"search": "to look"}).json()["items"][0]["id"] == job["id"]
     clone = client.post(f"/v1/jobs/{job['id']}:clone", json={"epsilon": 0.5, "accept_low_utility": True}).json()
     assert clone["name"].endswith(", ε 0.5")
-    client.post("/sign-in", data={"key": client.headers["Authorization"].removeprefix("Bearer ")})
-    listed = client.get("/jobs").text
+    listed = browser(client).get("/jobs").text
     assert "Made to look at, ε 1" in listed
     client.patch(f"/v1/jobs/{job['id']}", json={"name": ""})
     assert client.get(f"/v1/jobs/{job['id']}").json()["name"] == ""
@@ -337,13 +334,13 @@ def test_notes_do_not_go_with_a_clone(client: TestClient, job_id: str) -> None:
 
 def test_pages_show_and_offer_labels(client: TestClient, dataset_id: str, job_id: str) -> None:
     client.patch(f"/v1/jobs/{job_id}", json={**LABELS, "notes": "<b>bold</b>"})
-    client.post("/sign-in", data={"key": client.headers["Authorization"].removeprefix("Bearer ")})
-    page = client.get(f"/jobs/{job_id}").text
+    visitor = browser(client)
+    page = visitor.get(f"/jobs/{job_id}").text
     assert "For the board" in page
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert f'data-send="PATCH /v1/jobs/{job_id}"' in page
-    assert "For the board" in client.get("/jobs?search=final").text
-    assert f'data-send="PATCH /v1/datasets/{dataset_id}"' in client.get(f"/datasets/{dataset_id}").text
+    assert "For the board" in visitor.get("/jobs?search=final").text
+    assert f'data-send="PATCH /v1/datasets/{dataset_id}"' in visitor.get(f"/datasets/{dataset_id}").text
 
 
 def test_the_client_sends_what_was_given_alone() -> None:

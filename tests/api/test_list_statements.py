@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import description
-from fastapi.routing import APIRoute
+from api_builders import description, routes
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
@@ -28,21 +27,14 @@ MORE = {"/jobs": 25 - 4, "/releases": 3 * (10 - 4)}
 """A page has 25 reports, which are files, and ten releases with what hangs on each; with few rows, four."""
 
 
-def list_routes(within: Any) -> Iterator[str]:
-    for route in within.routes:
-        if (included := getattr(route, "original_router", None)) is not None:
-            yield from list_routes(included)
-        if isinstance(route, APIRoute) and "GET" in route.methods and "{" not in route.path:
-            yield route.path
-
-
 def address(path: str) -> str:
     operation = description()["paths"].get(path, {}).get("get", {})
     paged = any(one["name"] == "limit" for one in operation.get("parameters", []))
     return f"{path}?limit={MAXIMUM_PAGE}" if paged else path
 
 
-PATHS = sorted({*list_routes(create_app()), *OF_ONE} - NO_PAGES)
+LISTS = {route.path for route in routes(create_app()) if "GET" in route.methods and "{" not in route.path}
+PATHS = sorted({*LISTS, *OF_ONE} - NO_PAGES)
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,15 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from api_builders import released, send_images
+from api_builders import browser, released, send_images
 from starlette.testclient import TestClient
 
 import datalens_service
-from api.deps import Services
 from datalens_service.cli.commands.downloads import FileFormat
 from datalens_service.client import Format
 from datalens_service.data.export import WRITERS
 from datalens_service.data.readers import READERS
 from datalens_service.services import synthetic_files
-from datalens_service.store.access import keys
 from example_proof import EXAMPLE_PROOF
 from tests.extensions.drop_in import drop_in
 
@@ -92,9 +90,8 @@ def test_it_has_a_place_in_release_archives(client: TestClient, job_id: str, tmp
 
 
 @pytest.mark.usefixtures("added")
-def test_it_is_a_choice_on_the_page_of_the_job(client: TestClient, services: Services, job_id: str) -> None:
-    client.post("/sign-in", data={"key": keys.create(services.database, "visitor")[1]})
-    page = client.get(f"/jobs/{job_id}")
+def test_it_is_a_choice_on_the_page_of_the_job(client: TestClient, job_id: str) -> None:
+    page = browser(client).get(f"/jobs/{job_id}")
     assert '<option value="raw">Raw pixels</option>' in page.text
 
 

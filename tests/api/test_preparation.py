@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from api_builders import CONFIRMED, npz_of, send_images, zipped
+from api_builders import CONFIRMED, browser, npz_of, send_images, zipped
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -46,10 +46,7 @@ def test_mixed_images_become_one_size_and_the_answer_says_what_was_changed(clien
         "window": None,
         "frame": 1,
     }
-    key = client.headers["Authorization"].removeprefix("Bearer ")
-    client.post("/sign-in", data={"key": key})
-    del client.headers["Authorization"]
-    page = client.get(f"/datasets/{reply.json()['id']}").text
+    page = browser(client).get(f"/datasets/{reply.json()['id']}").text
     assert "resized as a whole to 24 by 16 pixels, in 8-bit RGB" in page
 
 

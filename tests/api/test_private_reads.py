@@ -14,16 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import (
-    CONFIRMED,
-    REHEARSAL,
-    a_classifier,
-    claimed,
-    found_by_attacks,
-    npz,
-    released,
-    routes,
-)
+from api_builders import CONFIRMED, claimed, found_by_attacks, npz, one_of_everything, routes
 from starlette.testclient import TestClient
 from test_isolation import OPERATIONS, call
 
@@ -33,7 +24,7 @@ from datalens_service.evaluation.report.private_reads import PRIVATE_READS
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role
-from datalens_service.store.jobs import audits, leases, released_models
+from datalens_service.store.jobs import audits, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import IntakeRow
 
@@ -81,27 +72,22 @@ class House:
 
 @pytest.fixture
 def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> House:
-    job_id = released(client, tmp_path, dataset_id)
-    classifier = a_classifier(client, services, dataset_id)
-    audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL, attacked_job_id=job_id)
-    lease = claimed(services, audit.job.id)
+    ids = one_of_everything(client, services, dataset_id, tmp_path)
+    lease = claimed(services, ids["audit_id"])
     audits.store_result(services.database, lease, found_by_attacks(COUNT), str(COUNT).encode())
     leases.finish(services.database, lease, JobState.SUCCEEDED)
     with services.database.transaction() as session:
         row = session.get_one(IntakeRow, dataset_id)
         row.report = {"counts": {"train": COUNT, "test": 0, "classes": {"0": COUNT}, "duplicates": COUNT}}
-    made = (*services.artifacts.list_artifacts(job_id), *services.artifacts.list_artifacts(classifier))
+    made = [
+        artifact
+        for job_id in (ids["job_id"], ids["classifier_id"].replace("clf_", "job_"))
+        for artifact in services.artifacts.list_artifacts(job_id)
+    ]
     private = [one for one in made if not one.releasable]
     assert private
     paths = (str(services.settings.data_dir / "datasets"), *(str(one.path) for one in private))
     canaries = (str(COUNT), f"{COUNT:,}", *(one.sha256 for one in private))
-    ids = {
-        "audit_id": audit.job.id,
-        "dataset_id": dataset_id,
-        "job_id": job_id,
-        "generator_id": released_models.build_id(job_id),
-    }
-    ids["classifier_id"] = released_models.build_id(classifier, released_models.CLASSIFIER)
     return House(ids, paths, canaries)
 
 
@@ -113,7 +99,6 @@ def pages(client: TestClient) -> dict[str, tuple[str, str]]:
 
 def asked(client: TestClient, name: str, path: str, method: str, ids: dict[str, str]) -> str:
     """The text of the answer, where it is one."""
-    ids = {"upload_id": "upl_none", "key_id": "key_none", "webhook_id": "whk_none", "delivery_id": "dlv_none", **ids}
     if name in OPERATIONS:
         return str(call(client, name, ids).text)
     ids = {**dict.fromkeys(("slug", "granted", "name"), "none"), **ids}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, another_caller, arrays, bearer, npz, send_images, training, zipped
+from api_builders import CONFIRMED, another_caller, arrays, bearer, browser, npz, send_images, training, zipped
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -16,7 +16,6 @@ from api.deps import Services
 from api.main import create_app
 from datalens_service import logs
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.tables import Base
@@ -217,15 +216,6 @@ def test_there_is_nothing_to_confirm_of_other_states(client: TestClient) -> None
     assert confirm(client, "ds_unknown").status_code == 404
 
 
-def test_discarding_removes_records_and_report(client: TestClient, settings: Settings) -> None:
-    dataset_id = waiting(client)
-    assert (settings.data_dir / "datasets" / dataset_id / "schema.json").exists()
-    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 200
-    assert not list((settings.data_dir / "datasets").glob("*ds_*"))
-    assert SECRET not in client.get(f"/v1/datasets/{dataset_id}/validation").text
-    assert client.get("/v1/datasets").json()["items"] == []
-
-
 def test_it_waits_through_a_restart(settings: Settings) -> None:
     with TestClient(create_app(settings), base_url="http://service") as http:
         http.headers.update(bearer(http))
@@ -289,16 +279,14 @@ def _without_moments(body: Any, dataset_id: str) -> Any:
     return plain
 
 
-def test_the_page_of_a_review_is_for_who_may_upload(client: TestClient, services: Services, as_role: Any) -> None:
+def test_the_page_of_a_review_is_for_who_may_upload(client: TestClient) -> None:
     dataset_id = waiting(client, name="<script>alert(1)</script>")
     for role, status in ((Role.OWNER, 200), (Role.OPERATOR, 403)):
-        _, plain = keys.create(services.database, KeyRequest(role.value, role=role))
-        browser = TestClient(client.app, base_url="http://service")
-        browser.post("/sign-in", data={"key": plain})
-        page = browser.get(f"/datasets/{dataset_id}")
+        visitor = browser(client, KeyRequest(role.value, role=role))
+        page = visitor.get(f"/datasets/{dataset_id}")
         assert (page.status_code, f"{SECRET}0" in page.text) == (status, status == 200)
         assert "<script>alert" not in page.text
-        overview = browser.get("/").text
+        overview = visitor.get("/").text
         assert "Waits for confirmation" in overview
         assert SECRET not in overview
-        assert browser.get(f"/datasets/{dataset_id}/new-job").status_code == 409
+        assert visitor.get(f"/datasets/{dataset_id}/new-job").status_code == 409

@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -12,7 +12,6 @@ import pytest
 from api_builders import npz
 
 from api.uploads.receiver import incoming_folder
-from datalens_service.settings import Settings
 from datalens_service.store.datasets import datasets
 from in_process_service import InProcessService
 
@@ -20,16 +19,10 @@ PATIENCE = 120.0
 FORM = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nPK\x03\x04'
 
 
-class Service(InProcessService):
-    """One whose folder of uploads can be looked into."""
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.api_key}"}
-
-    def incoming(self) -> list[Path]:
-        folder = incoming_folder(self.services.settings.data_dir)
-        return list(folder.iterdir()) if folder.exists() else []
+def incoming(service: InProcessService) -> list[Path]:
+    """Files of uploads that are being received."""
+    folder = incoming_folder(service.services.settings.data_dir)
+    return list(folder.iterdir()) if folder.exists() else []
 
 
 def _until(condition: Callable[[], object]) -> None:
@@ -39,14 +32,7 @@ def _until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-@pytest.fixture
-def service(settings: Settings) -> Iterator[Service]:
-    running = Service(settings)
-    yield running
-    running.stop()
-
-
-def begin_upload(service: Service, declared: int, key: str) -> socket.socket:
+def begin_upload(service: InProcessService, declared: int, key: str) -> socket.socket:
     """A connection on which an upload has begun."""
     connection = socket.create_connection(("127.0.0.1", service.port))
     head = (
@@ -58,23 +44,23 @@ def begin_upload(service: Service, declared: int, key: str) -> socket.socket:
     return connection
 
 
-def test_declared_length_is_refused_before_the_body_comes(service: Service) -> None:
+def test_declared_length_is_refused_before_the_body_comes(service: InProcessService) -> None:
     with begin_upload(service, 2**30, service.api_key) as connection:
         assert connection.recv(64).startswith(b"HTTP/1.1 413")
-    assert service.incoming() == []
+    assert incoming(service) == []
 
 
-def test_key_is_checked_before_the_body_comes(service: Service) -> None:
+def test_key_is_checked_before_the_body_comes(service: InProcessService) -> None:
     with begin_upload(service, 2**19, "dlk_wrong") as connection:
         assert connection.recv(64).startswith(b"HTTP/1.1 401")
     assert not incoming_folder(service.services.settings.data_dir).exists()
 
 
-def test_hanging_up_leaves_nothing(service: Service, capfd: pytest.CaptureFixture[str]) -> None:
+def test_hanging_up_leaves_nothing(service: InProcessService, capfd: pytest.CaptureFixture[str]) -> None:
     connection = begin_upload(service, 2**19, service.api_key)
-    _until(service.incoming)
+    _until(lambda: incoming(service))
     connection.close()
-    _until(lambda: not service.incoming())
+    _until(lambda: not incoming(service))
     assert datasets.list_datasets(service.services.database).items == ()
     logged: list[str] = []
     # The line is written last, when the file is gone.
@@ -83,7 +69,8 @@ def test_hanging_up_leaves_nothing(service: Service, capfd: pytest.CaptureFixtur
 
 
 def test_requests_are_answered_while_an_upload_is_checked(
-    service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    service: InProcessService,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Checking an upload blocks a thread, not the service."""
     checking, go_on = threading.Event(), threading.Event()
@@ -94,14 +81,15 @@ def test_requests_are_answered_while_an_upload_is_checked(
         raise OSError
 
     monkeypatch.setattr("datalens_service.services.ingestion.decode", slow)
+    headers = {"Authorization": f"Bearer {service.api_key}"}
     send = threading.Thread(
         target=lambda: httpx2.post(
-            f"{service.url}/v1/datasets", files={"file": npz()}, headers=service.headers, timeout=2 * PATIENCE
+            f"{service.url}/v1/datasets", files={"file": npz()}, headers=headers, timeout=2 * PATIENCE
         )
     )
     send.start()
     assert checking.wait(PATIENCE)
-    assert httpx2.get(f"{service.url}/v1/jobs", headers=service.headers, timeout=PATIENCE).status_code == 200
+    assert httpx2.get(f"{service.url}/v1/jobs", headers=headers, timeout=PATIENCE).status_code == 200
     go_on.set()
     send.join()
-    assert service.incoming() == []
+    assert incoming(service) == []

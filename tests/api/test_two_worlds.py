@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, arrays, bearer, description, npz, training
+from api_builders import CONFIRMED, another_caller, arrays, bearer, claimed, description, npz, training, work_off
 from starlette.testclient import TestClient
 
 from api.application import create_app
 from api.security.permissions import RULES
 from datalens_service.data.export import WRITERS
-from datalens_service.jobs.execute import execute
 from datalens_service.proof.proof_verification import verify
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
@@ -81,7 +80,7 @@ def spend(client: TestClient, dataset_id: str) -> None:
     """A job on the other data set that paid for a release and failed."""
     database = client.app.state.services.database
     job = client.post("/v1/jobs", json=training(dataset_id, epsilon=1.5)).json()
-    lease = leases.claim(database, job["id"], "test", 600)
+    lease = claimed(client.app.state.services, job["id"])
     with database.transaction() as session:
         ledger.charge(session, job["id"], lease.token, 0, "moments.norms", job["cost"]["units"] // 2)
     leases.finish(database, lease, JobState.FAILED, {"type": "internal-error"})
@@ -92,16 +91,13 @@ def train(client: TestClient, dataset_id: str, spec: dict[str, Any]) -> str:
     reply = client.post("/v1/jobs", json=training(dataset_id, **spec))
     assert reply.status_code == 202, reply.text
     job_id = str(reply.json()["id"])
-    lease = leases.claim(services.database, job_id, "test", 600)
-    ended = execute(services.database, services.artifacts, services.settings, lease)
+    ended = work_off(services, job_id)
     assert ended.state == JobState.SUCCEEDED, ended.error
     return job_id
 
 
 def key_of(client: TestClient, role: Role) -> TestClient:
-    _, plain = keys.create(client.app.state.services.database, KeyRequest(role.value, role=role))
-    headers = {"Authorization": f"Bearer {plain}"}
-    return TestClient(client.app, base_url="http://service", headers=headers)
+    return another_caller(client, KeyRequest(role.value, role=role))
 
 
 def addresses(client: TestClient, ids: dict[str, str]) -> Iterator[str]:

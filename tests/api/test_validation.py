@@ -179,21 +179,6 @@ def test_an_upload_is_taken_once(client: TestClient) -> None:
     assert settled(client, first.json()["id"])["state"] == "ready"
 
 
-def test_a_list_has_everything_once(client: TestClient) -> None:
-    bad = register(client, b"nothing" * 9)
-    good = register(client, npz())
-    for dataset_id in (bad, good):
-        settled(client, dataset_id)
-    client.delete(f"/v1/datasets/{bad}")
-    waiting = register(client, b"nothing else" * 9)
-    settled(client, waiting)
-    first = client.get("/v1/datasets", params={"limit": 1}).json()
-    second = client.get("/v1/datasets", params={"limit": 1, "after": first["next_cursor"]}).json()
-    assert [item["id"] for item in first["items"] + second["items"]] == [waiting, good]
-    assert [item["state"] for item in first["items"] + second["items"]] == ["invalid", "ready"]
-    assert second["next_cursor"] is None, "a deleted upload that never became a data set is not listed"
-
-
 def test_reading_goes_on_after_a_restart(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     reading = threading.Event()
 
