@@ -19,7 +19,7 @@ A preset is nothing but parameters: what it returns can be written out, and is, 
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, get_args
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
@@ -96,17 +96,9 @@ _LARGEST_OUTLINED: Final = 32 * 32
 _EVIDENCE_FOR_A_LABELLER: Final = 3000
 
 
-class _HeadTraining(NamedTuple):
-    """How a classifier's last layer follows its gradients."""
-
-    steps: int
-    learning_rate: float
-    averaging: float
-
-
 # Where a mixture pays, noise no longer ends the descent: MNIST and Fashion-MNIST at ε = 10 gain from four times as
 # many steps, at ε = 1 they do not.
-_LONG: Final = _HeadTraining(steps=240, learning_rate=60.0, averaging=0.95)
+_LONG: Final[dict[str, Any]] = {"steps": 240, "learning_rate": 60.0, "averaging": 0.95}
 # And samples of several widths teach more there than those of one.
 _LEAST_SPREAD: Final = 1.25
 _MIDDLE_BRIGHTNESS: Final = 0.5
@@ -123,14 +115,6 @@ _DIRECTIONS_IN_COLOUR, _DRAWINGS = 1000, 4000
 _AS_RECORDS_VARY: Final = {"spread": 1.0, "least_spread": 1.0, "poses": False, "surfaces": False}
 
 
-class _NetworkTraining(NamedTuple):
-    """Size of a denoiser and length of its training."""
-
-    width: int
-    blocks: int
-    steps: int
-
-
 # Where a mixture pays, a step's noise is short beside its signal. On Fashion-MNIST 60 gradients give as much signal as
 # 150 at ε = 1, in less time.
 _FEWER_GRADIENTS: Final = 60
@@ -139,24 +123,18 @@ _FEWER_GRADIENTS: Final = 60
 _SHARE_OF_START_IN_NOISE, _SHARE_OF_LABELS_IN_NOISE = 0.5, 0.5
 # With the widest, the noise of a step on MNIST has a quarter of the length of the largest sum at ε = 10, and on 427,892
 # weights half of it at ε = 1.
-_LARGE: Final = _NetworkTraining(width=64, blocks=4, steps=400)
-_LARGE_IN_NOISE: Final = _NetworkTraining(width=32, blocks=4, steps=100)
-_DRAWS_OF_LARGE, _PRETRAINING_OF_LARGE = 4, 10_000
+_LARGE: Final[dict[str, Any]] = {
+    "width": 64, "blocks": 4, "steps": 400, "noise_draws": 4, "pretraining_steps": 10_000
+}  # fmt: skip
+_LARGE_IN_NOISE: Final[dict[str, Any]] = _LARGE | {"width": 32, "steps": 100}
 # On CIFAR-10 at ε = 10 (docs/findings.md).
-_LARGE_IN_COLOUR: Final = _NetworkTraining(width=32, blocks=3, steps=600)
+_LARGE_IN_COLOUR: Final[dict[str, Any]] = {"width": 32, "blocks": 3, "steps": 600, "noise_draws": 4}
 
 
-class _Published(NamedTuple):
-    """Settings of the authors for MNIST."""
-
-    noise_stddev: int
-    top_k: int
-    threshold: float
-    z_dim: int
-
-
-_EPSILON_1: Final = _Published(noise_stddev=5000, top_k=200, threshold=0.7, z_dim=50)
-_EPSILON_10: Final = _Published(noise_stddev=800, top_k=300, threshold=0.2, z_dim=50)
+# Of the authors, for MNIST.
+_EPSILON_1: Final[dict[str, Any]] = {"noise_stddev": 5000, "threshold": 0.7}
+_EPSILON_10: Final[dict[str, Any]] = {"noise_stddev": 800, "threshold": 0.2}
+_TOP_K_AT_1, _TOP_K_AT_10 = 200, 300
 
 
 def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look", *, pool: bool = False) -> AnyMethod:
@@ -343,10 +321,7 @@ def _guided(schema: Schema, epsilon: float) -> Guided:
     start = _per_class(schema, epsilon)
     if not isinstance(start, Mixture):
         return Guided(warm_start=start)
-    steps, learning_rate, averaging = _LONG
-    return Guided(
-        warm_start=start, steps=steps, learning_rate=learning_rate, averaging=averaging, least_spread=_LEAST_SPREAD
-    )
+    return Guided(warm_start=start, least_spread=_LEAST_SPREAD, **_LONG)
 
 
 def _diffusion(schema: Schema, epsilon: float) -> Diffusion:
@@ -362,30 +337,17 @@ def _diffusion(schema: Schema, epsilon: float) -> Diffusion:
 def _large(schema: Schema, epsilon: float) -> Diffusion:
     start, quiet = _outlines_or_pixels(schema, epsilon), count_components(schema, epsilon) > 1
     if quiet and isinstance(start, Guided) and fits_scattering(schema):
-        width, blocks, steps = _LARGE_IN_COLOUR
-        return Diffusion(
-            warm_start=LabelledMoments(), width=width, blocks=blocks, steps=steps, noise_draws=_DRAWS_OF_LARGE
-        )
-    width, blocks, steps = _LARGE if quiet else _LARGE_IN_NOISE
-    return Diffusion(
-        warm_start=start,
-        width=width,
-        blocks=blocks,
-        steps=steps,
-        noise_draws=_DRAWS_OF_LARGE,
-        pretraining_steps=_PRETRAINING_OF_LARGE,
-    )
+        return Diffusion(warm_start=LabelledMoments(), **_LARGE_IN_COLOUR)
+    return Diffusion(warm_start=start, **_LARGE if quiet else _LARGE_IN_NOISE)
 
 
 def _balanced(schema: Schema, _epsilon: float) -> DataLens:
-    # A class of its own for every teacher needs at least one record for each.
-    apart = schema.num_units >= schema.num_classes
+    shards = _class_pure(schema) | {
+        "images_per_step": schema.num_classes * max(1, min(2, _LARGEST_STEP // schema.num_classes))
+    }
     return DataLens(
-        shards="class_pure" if apart else "mixed",
-        num_teachers=count_teachers(schema, multiple_of=schema.num_classes if apart else 1),
-        images_per_step=schema.num_classes * max(1, min(2, _LARGEST_STEP // schema.num_classes)),
+        **shards,
         vote_basis="dct",
-        vote_dimensions=min(64, schema.dimensions),
         votes=TopAggParameters(top_k=min(16, schema.dimensions)),
         clip=1.0,
         threshold="none",
@@ -394,16 +356,9 @@ def _balanced(schema: Schema, _epsilon: float) -> DataLens:
 
 
 def _paper(schema: Schema, epsilon: float) -> DataLens:
-    published = _EPSILON_1 if epsilon <= 1 else _EPSILON_10
-    share = math.ceil(published.top_k * schema.dimensions / _MNIST_DIMENSIONS)
-    return DataLens(
-        teacher=ConvTeacher(),
-        num_teachers=count_teachers(schema),
-        votes=TopAggParameters(top_k=min(published.top_k, share)),
-        noise_stddev=published.noise_stddev,
-        threshold=published.threshold,
-        z_dim=published.z_dim,
-    )
+    published, top_k = (_EPSILON_1, _TOP_K_AT_1) if epsilon <= 1 else (_EPSILON_10, _TOP_K_AT_10)
+    votes = TopAggParameters(top_k=min(top_k, math.ceil(top_k * schema.dimensions / _MNIST_DIMENSIONS)))
+    return DataLens(teacher=ConvTeacher(), num_teachers=count_teachers(schema), votes=votes, z_dim=50, **published)
 
 
 def _classifier(schema: Schema, epsilon: float) -> Scattering | DpSgd:
@@ -439,7 +394,10 @@ def _on_wavelets(schema: Schema, epsilon: float) -> Scattering:
 
 
 def _class_pure(schema: Schema) -> dict[str, Any]:
-    """Shards of one class and a batch of all classes, where there is a record for each; small images entirely."""
+    """Shards of one class and a batch of all classes, where there is a record for each; small images entirely.
+
+    A class of its own for every teacher needs at least one record for each.
+    """
     apart = schema.num_units >= schema.num_classes
     classes = schema.num_classes if apart else 1
     return {
@@ -498,10 +456,6 @@ def _pate_gan_paper(schema: Schema, _epsilon: float) -> PateGan:
     )
 
 
-def _dp_gan(_schema: Schema, _epsilon: float) -> DpGan:
-    return DpGan()
-
-
 def _dp_gan_paper(schema: Schema, epsilon: float) -> DpGan:
     # Bie, Kamath and Zhang (2023) make 450,000 steps on Poisson batches of 128; full passes take less noise.
     return DpGan(
@@ -551,7 +505,7 @@ PRESETS: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
     "g_pate_paper": _g_pate_paper,
     "gs_wgan": _gs_wgan,
     "gs_wgan_paper": _gs_wgan_paper,
-    "dp_gan": _dp_gan,
+    "dp_gan": lambda _schema, _epsilon: DpGan(),
     "dp_gan_paper": _dp_gan_paper,
     "pate_gan": _pate_gan,
     "pate_gan_paper": _pate_gan_paper,

@@ -195,7 +195,7 @@ def test_sums_are_divided_by_the_expected_batch_however_many_came() -> None:
 def test_an_empty_batch_gets_its_noise() -> None:
     data = builders.dataset(np.random.default_rng(0).integers(0, 9, (3, 12, 12, 1)), np.arange(3) % 2)
     training_run, books = start(sampled(batch=1, steps=4, noise_multiplier=9.0), data), account()
-    rare = training_run._mechanism.sampling.model_copy(update={"numerator": 1})
+    rare = training_run._mechanism.sampling.model_copy(update={"numerator": 2**20})
     training_run._mechanism = training_run._mechanism.model_copy(update={"sampling": rare})
     training_run.step(0, books, NoiseSource())
     stored = books.replay(0)

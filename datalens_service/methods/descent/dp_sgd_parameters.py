@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, ClassVar, Final, Literal
 
@@ -120,56 +121,32 @@ class DpSgdParameters(WalledMethod):
     )
 
     @model_validator(mode="after")
-    def _batches_belong_to_sampling(self) -> DpSgdParameters:
+    def _goes_together(self) -> DpSgdParameters:
+        refusal = next(self._refusals(), None)
+        if refusal is not None:
+            raise ValueError(speak(refusal))
+        return self
+
+    def _refusals(self) -> Iterator[str]:
+        """Of settings that do not go together."""
+        directional, compressed = self.noise == "von_mises_fisher", self.compression != "none"
         if self.sampling == "none" and self.batch is not None:
-            raise ValueError(speak("⟦method.batch⟧ belongs to ⟦method.sampling⟧: choose poisson, or leave it out."))
-        return self
-
-    @model_validator(mode="after")
-    def _directions_come_in_partitions(self) -> DpSgdParameters:
-        directional = self.noise == "von_mises_fisher"
+            yield "⟦method.batch⟧ belongs to ⟦method.sampling⟧: choose poisson, or leave it out."
         if directional != (self.sampling == "partition"):
-            raise ValueError(speak(_TOGETHER))
+            yield _TOGETHER
         if self.kappa is not None and not directional:
-            raise ValueError(
-                speak("⟦method.kappa⟧ belongs to ⟦method.noise⟧ von_mises_fisher: choose that, or leave it out.")
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _directions_have_no_length(self) -> DpSgdParameters:
-        if self.noise == "gaussian":
-            return self
-        named = self.compression != "none" or self.noise_multiplier is not None or self.clip_norm != 1
-        if named or self.accounting != "uniform":
-            raise ValueError(speak(_DIRECTIONS_ALONE))
-        return self
-
-    @model_validator(mode="after")
-    def _keep_belongs_to_a_compression(self) -> DpSgdParameters:
-        if self.compression == "none" and self.keep != 1:
-            raise ValueError(
-                speak("⟦method.keep⟧ belongs to ⟦method.compression⟧: choose topk or normtopk, or leave it out.")
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _histogram_belongs_to_individual_epsilon(self) -> DpSgdParameters:
+            yield "⟦method.kappa⟧ belongs to ⟦method.noise⟧ von_mises_fisher: choose that, or leave it out."
+        clipped = compressed or self.noise_multiplier is not None or self.clip_norm != 1
+        if directional and (clipped or self.accounting != "uniform"):
+            yield _DIRECTIONS_ALONE
+        if not compressed and self.keep != 1:
+            yield "⟦method.keep⟧ belongs to ⟦method.compression⟧: choose topk or normtopk, or leave it out."
         if self.histogram_noise is not None and self.accounting == "uniform":
-            raise ValueError(
-                speak("⟦method.histogram_noise⟧ belongs to ⟦method.accounting⟧ per_instance: choose that.")
-            )
+            yield "⟦method.histogram_noise⟧ belongs to ⟦method.accounting⟧ per_instance: choose that."
         if self.histogram_every is not None and self.histogram_noise is None:
-            raise ValueError(
-                speak("⟦method.histogram_every⟧ belongs to ⟦method.histogram_noise⟧: name both, or neither.")
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _individual_epsilon_needs_whole_gradients(self) -> DpSgdParameters:
-        if self.accounting == "per_instance" and self.compression != "none":
-            raise ValueError(speak(_WHOLE_GRADIENTS))
-        return self
+            yield "⟦method.histogram_every⟧ belongs to ⟦method.histogram_noise⟧: name both, or neither."
+        if self.accounting == "per_instance" and compressed:
+            yield _WHOLE_GRADIENTS
 
     def refusal_of_public_data(self) -> str:
         """Gradients were taken at weights that a run which goes on elsewhere could not repeat to the last bit."""
