@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, another_caller, arrays, npz, released, send_images, training, zipped
+from api_builders import CONFIRMED, another_caller, arrays, npz, released, send_images, zipped
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -14,10 +14,8 @@ from test_validation import register, settled
 from api.deps import Services
 from datalens_service import logs
 from datalens_service.data.notices import NoticeCode
-from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.datasets import datasets
 from datalens_service.store.tables import Base
 from tests.data.builders import encoded
 
@@ -123,46 +121,3 @@ def test_a_blank_image_is_left_out_where_that_is_asked(client: TestClient, leave
     else:
         assert (reply.status_code, reply.json()["code"]) == (409, "state-conflict")
         assert "leave_out_constant_images" in reply.json()["detail"]
-
-
-def test_data_that_grows_is_uploaded_in_parts_and_trained_on_together(client: TestClient, dataset_id: str) -> None:
-    second = arrays(1)["images"]
-    refused = client.post(
-        "/v1/datasets",
-        files={"file": npz(images=second)},
-        data={**CONFIRMED, "shares_budget_with": dataset_id, "delta": 0.001},
-    )
-    assert refused.status_code == 409
-    reply = client.post(
-        "/v1/datasets", files={"file": npz(images=second)}, data={**CONFIRMED, "shares_budget_with": dataset_id}
-    )
-    assert reply.status_code == 201, reply.text
-    assert reply.json()["notices"] == []
-    both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
-    together = register(client, npz(**both), epsilon=None, shares_budget_with=dataset_id)
-    assert settled(client, together)["state"] == "ready"
-    privacy = client.get(f"/v1/datasets/{together}/privacy").json()
-    assert privacy["linked_datasets"] == [dataset_id, reply.json()["id"]]
-    assert client.post("/v1/jobs", json=training(together)).status_code == 202
-
-
-def test_parts_that_were_uploaded_apart_are_refused_with_what_to_do(client: TestClient, dataset_id: str) -> None:
-    client.post(
-        "/v1/datasets",
-        files={"file": npz(images=arrays(1)["images"])},
-        data={"confirm_classes": "true", "epsilon": "10"},
-    )
-    both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
-    refused = client.post("/v1/datasets", files={"file": npz(**both)}, data=CONFIRMED)
-    assert (refused.status_code, refused.json()["code"]) == (422, "dataset-invalid")
-    for word in ("upload the parts separately", "synthetic images together", "use shares_budget_with"):
-        assert word in refused.json()["detail"]
-
-
-def test_an_account_of_another_tenant_does_not_exist(client: TestClient, services: Services, dataset_id: str) -> None:
-    tenant = tenants.create(services.database, "clinic")
-    stranger = another_caller(client, KeyRequest("clinic", tenant_id=tenant.id))
-    direct = stranger.post("/v1/datasets", files={"file": npz()}, data={"shares_budget_with": dataset_id})
-    assert (direct.status_code, direct.json()["code"]) == (404, "not-found")
-    assert stranger.get("/v1/datasets").json()["items"] == []
-    assert datasets.linked(services.database, dataset_id) == ()

@@ -112,6 +112,16 @@ def upload(tmp_path_factory: pytest.TempPathFactory, train: Split) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def upload_with_test_images(tmp_path_factory: pytest.TempPathFactory, train: Split) -> Path:
+    """Fewer of them, beside the test images of the digits."""
+    path, test = tmp_path_factory.mktemp("upload") / "digits.npz", digits().test
+    assert test is not None
+    arrays = {"train_images": train.images[:700], "train_labels": train.labels[:700]}
+    np.savez(path, **arrays, test_images=test.images, test_labels=test.labels)
+    return path
+
+
 @pytest.fixture
 def visitor(chromium: Browser, service: RunningService, screenshots: Path) -> Iterator[Visitor]:
     """Somebody with a browser of their own; in the end, none of their pages has complained."""

@@ -4,13 +4,10 @@ import re
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 from datalens_service import Client
-from datalens_service.data.dataset import Split
-from datalens_service.data.digits import digits
 from tests.browser.visitor import Visitor
 from tests.cli.service import RunningService
 from tests.models.onnx_files import stored_encoder
@@ -20,15 +17,10 @@ METHOD = {"name": "dp_sgd", "architecture": "linear", "steps": 12, "learning_rat
 
 
 def test_the_owner_sees_which_class_is_taken_for_which(
-    owner: Visitor, service: RunningService, train: Split, tmp_path: Path
+    owner: Visitor, service: RunningService, upload_with_test_images: Path, tmp_path: Path
 ) -> None:
-    test = digits().test
-    assert test is not None
-    path = tmp_path / "digits.npz"
-    arrays = {"train_images": train.images[:700], "train_labels": train.labels[:700]}
-    np.savez(path, **arrays, test_images=test.images, test_labels=test.labels)
     with Client(service.url, service.api_key) as client:
-        dataset = client.upload_dataset(path, epsilon=10, confirm_classes=True)
+        dataset = client.upload_dataset(upload_with_test_images, epsilon=10, confirm_classes=True)
         job = client.submit(dataset.id, {"method": METHOD, "epsilon": 4.0}).wait()
         assert job.state == "succeeded", job.error
         [classifier] = [one for one in client.classifiers() if one.job_id == job.id]
@@ -40,7 +32,7 @@ def test_the_owner_sees_which_class_is_taken_for_which(
     table = page.locator("#confusion table")
     expect(table.locator("tbody tr")).to_have_count(10)
     counts = [int(cell) for cell in table.locator("tbody td").all_text_contents()]
-    assert sum(counts) == len(test)
+    assert sum(counts) == 359
     expect(page.locator("img.grid")).to_have_count(0)
     expect(page.get_by_text("not to be passed on: the guarantee")).to_be_visible()
     owner.shows("classifier-job")

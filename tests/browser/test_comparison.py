@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 from datalens_service import Client
-from datalens_service.data.dataset import Split
-from datalens_service.data.digits import digits
 from tests.browser.visitor import Visitor
 from tests.cli.service import RunningService
 
@@ -17,18 +14,13 @@ pytestmark = pytest.mark.browser
 FAST = {"preset": "fast", "synthetic_images": 400, "evaluation": {"synthetic_images": 400, "epochs": 1, "seeds": 1}}
 
 
-@pytest.fixture
-def with_test_images(train: Split, tmp_path: Path) -> Path:
-    test, path = digits().test, tmp_path / "digits.npz"
-    assert test is not None
-    arrays = {"train_images": train.images[:700], "train_labels": train.labels[:700]}
-    np.savez(path, **arrays, test_images=test.images, test_labels=test.labels)
-    return path
-
-
-def test_two_jobs_of_the_list_are_compared(owner: Visitor, service: RunningService, with_test_images: Path) -> None:
+def test_two_jobs_of_the_list_are_compared(
+    owner: Visitor, service: RunningService, upload_with_test_images: Path
+) -> None:
     with Client(service.url, service.api_key) as client:
-        dataset = client.upload_dataset(with_test_images, epsilon=10, name="Digits to compare", confirm_classes=True)
+        dataset = client.upload_dataset(
+            upload_with_test_images, epsilon=10, name="Digits to compare", confirm_classes=True
+        )
         jobs = [client.submit(dataset.id, {**FAST, "epsilon": epsilon}).wait() for epsilon in (1.0, 4.0)]
         assert [job.state for job in jobs] == ["succeeded"] * 2
     page = owner.page

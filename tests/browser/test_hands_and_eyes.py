@@ -37,19 +37,6 @@ def test_everything_up_to_the_price_works_by_keyboard(visitor: Visitor, upload: 
     expect(page.get_by_role("button", name="Submit job")).to_be_enabled()
 
 
-def test_the_chosen_theme_stays(owner: Visitor) -> None:
-    page = owner.page
-    colour = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(colour)
-    page.get_by_role("button", name="Switch between light and dark").click()
-    dark = page.evaluate(colour)
-    assert dark != light
-    page.reload()
-    assert page.evaluate(colour) == dark
-    page.get_by_role("button", name="Switch between light and dark").click()
-    assert page.evaluate(colour) == light
-
-
 def test_the_key_is_nowhere_in_the_browser(owner: Visitor) -> None:
     page = owner.page
     assert page.evaluate("[localStorage.length, sessionStorage.length]") == [0, 0]

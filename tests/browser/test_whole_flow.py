@@ -96,11 +96,14 @@ def test_from_the_key_to_the_images_and_back_to_nothing(visitor: Visitor, upload
 
 
 def _the_theme_is_remembered(visitor: Visitor) -> None:
-    page = visitor.page
+    page, colour = visitor.page, "getComputedStyle(document.body).backgroundColor"
+    colours = [page.evaluate(colour)]
     for chosen in ("dark", "light"):
-        page.locator("#theme").click()
+        page.get_by_role("button", name="Switch between light and dark").click()
         page.reload()
         expect(page.locator("html")).to_have_attribute("data-theme", chosen)
+        colours.append(page.evaluate(colour))
+    assert colours[0] == colours[2] != colours[1]
     [theme] = [cookie for cookie in page.context.cookies() if cookie["name"] == "datalens-theme"]
     assert theme["path"] == ROOT_PATH
 

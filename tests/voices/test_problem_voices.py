@@ -108,27 +108,17 @@ _NAMES: Final = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "asked", "voice"),
-    [
-        ("/v1/object", None, Voice.REST),
-        ("/v1/object", "page", Voice.PAGE),
-        ("/v1/object", "command-line", Voice.COMMAND_LINE),
-        ("/v1/object", "opera", Voice.REST),
-        ("/object", None, Voice.PAGE),
-        ("/object", "command-line", Voice.PAGE),
-    ],
-)
-def test_the_address_and_a_header_say_who_reads(path: str, asked: str | None, voice: Voice) -> None:
-    headers = {} if asked is None else {HEADER: asked}
-    answer = answering(InvalidSpec("Raise ⟦spec.epsilon⟧.")).get(path, headers=headers).json()
-    assert answer["detail"] == _NAMES[voice]
-
-
-def test_one_request_leaves_nothing_to_the_next() -> None:
+def test_the_address_and_a_header_of_each_request_say_who_reads() -> None:
     client = answering(InvalidSpec("Raise ⟦spec.epsilon⟧."))
-    said = [client.get("/v1/object", headers={HEADER: voice.value}).json()["detail"] for voice in (*Voice, *Voice)]
-    assert said == [_NAMES[voice] for voice in (*Voice, *Voice)]
+    for path, headers, voice in 2 * [
+        ("/v1/object", {}, Voice.REST),
+        ("/v1/object", {HEADER: "page"}, Voice.PAGE),
+        ("/v1/object", {HEADER: "command-line"}, Voice.COMMAND_LINE),
+        ("/v1/object", {HEADER: "opera"}, Voice.REST),
+        ("/object", {}, Voice.PAGE),
+        ("/object", {HEADER: "command-line"}, Voice.PAGE),
+    ]:
+        assert client.get(path, headers=headers).json()["detail"] == _NAMES[voice], (path, headers)
 
 
 def _stored_job_error(error: DatalensError) -> Callable[[], Any]:
