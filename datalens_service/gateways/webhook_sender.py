@@ -20,8 +20,9 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -39,6 +40,9 @@ from datalens_service.store.database import Database
 
 _POLL_SECONDS: Final = 1.0
 _TIMEOUT_SECONDS: Final = 10.0
+"""To connect, and between two bytes of an answer."""
+_TIMEOUTS: Final = 3
+"""After so many of them an attempt ends, however slowly something still comes: others wait for its place."""
 _AT_ONCE: Final = 8
 _PORTS: Final = {"http": 80, "https": 443}
 _log = structlog.get_logger("datalens.webhooks")
@@ -157,7 +161,7 @@ def _post(parts: SplitResult, body: bytes, headers: Mapping[str, str], *, allow_
     """Status of the answer. Redirects are answers like others: they could lead anywhere."""
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)
-    with _connected(host, port, allow_private=allow_private) as plain:
+    with _connected(host, port, allow_private=allow_private) as plain, _cut_off(plain, _TIMEOUTS * _TIMEOUT_SECONDS):
         secured = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if _secure(parts) else plain
         connection.sock = secured
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -166,6 +170,25 @@ def _post(parts: SplitResult, body: bytes, headers: Mapping[str, str], *, allow_
             return connection.getresponse().status
         finally:
             connection.close()
+
+
+@contextmanager
+def _cut_off(connection: socket.socket, seconds: float) -> Iterator[None]:
+    """Within the block, both sides of the connection are shut after so long."""
+
+    def shut() -> None:
+        with suppress(OSError):
+            same.shutdown(socket.SHUT_RDWR)
+
+    # TLS takes over the object and not the connection.
+    with connection.dup() as same:
+        timer = threading.Timer(seconds, shut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 def _secure(parts: SplitResult) -> bool:

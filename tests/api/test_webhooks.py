@@ -4,6 +4,8 @@ import json
 import socket
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -224,6 +226,31 @@ https://2130706433/ https://0x7f000001/ https://0x7f.1/ https://0177.0.0.1/ http
 https://intranet/ https://printer.local/ https://db.internal/ https://a_name_of_a_host_with%2e/ https://-.org/
 https://exämple.org/ nonsense
 """
+
+
+def test_an_answer_that_never_ends_is_cut_off(
+    client: TestClient, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight receivers of this kind would keep the messages of all tenants for themselves."""
+    monkeypatch.setattr(webhook_sender, "_TIMEOUT_SECONDS", 0.5)
+    hook, done = made(client), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+
+        def drip() -> None:
+            with server.accept()[0] as connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 ")
+                while not done.wait(0.1):
+                    connection.sendall(b"2")
+
+        pool.submit(drip)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        webhooks.change(services.database, hook["webhook"]["id"], url=url)
+        client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
+        [claimed] = webhooks.claim_due(services.database)
+        status, error = attempt(claimed, allow_private=True)
+        done.set()
+    assert status is None
+    assert str(error).startswith("No answer: ")
 
 
 def test_addresses_that_cannot_be_used_are_refused(client: TestClient) -> None:
