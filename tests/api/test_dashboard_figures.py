@@ -38,8 +38,8 @@ def test_spent_is_rounded_up_and_left_is_rounded_down(epsilon: float, spent: str
 
 
 def test_sizes_and_spans_have_units() -> None:
-    sizes = [formatting.size(n) for n in (0, 999, 1000, 162_400, 4 * 2**30)]
-    assert sizes == ["0 bytes", "999 bytes", "1 kB", "162 kB", "4.29 GB"]
+    sizes = [formatting.size(n) for n in (0, 999, 1000, 162_400, 999_900, 4 * 2**30)]
+    assert sizes == ["0 bytes", "999 bytes", "1 kB", "162 kB", "1 MB", "4.29 GB"]
     assert [formatting.duration(s) for s in (0.2, 59, 61, 3599, 3601)] == ["1 s", "59 s", "2 min", "60 min", "2 h"]
 
 

@@ -296,6 +296,7 @@ function entry(name, text) {
 
 function size(bytes) {
   const units = ["bytes", "kB", "MB", "GB"];
-  const power = Math.min(Math.floor(Math.log10(Math.max(bytes, 1)) / 3), 3);
-  return `${(bytes / 1000 ** power).toPrecision(3).replace(/\.0+$/, "")} ${units[power]}`;
+  const value = Number(bytes.toPrecision(3));
+  const power = Math.min(Math.floor(Math.log10(Math.max(value, 1)) / 3), 3);
+  return `${value / 1000 ** power} ${units[power]}`;
 }

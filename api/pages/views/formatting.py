@@ -32,7 +32,7 @@ def _digits(epsilon: float) -> int:
 def size(number: int) -> str:
     """Bytes with a unit, three digits."""
     value, power = float(number), 0
-    while value >= 1000 and power < len(_UNITS_OF_SIZE) - 1:
+    while float(f"{value:.3g}") >= 1000 and power < len(_UNITS_OF_SIZE) - 1:
         value, power = value / 1000, power + 1
     return f"{value:.3g} {_UNITS_OF_SIZE[power]}"
 

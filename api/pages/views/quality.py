@@ -18,6 +18,8 @@ from datalens_service.store.jobs.jobs import Job
 
 _HEADLINES: Final = ("accuracy", "classifier_accuracy")
 _OWNER: Final = "owner"
+_LARGE: Final = 999.5
+"""From here on, three digits would need an exponent."""
 _WORDS: Final = {
     **dict.fromkeys(("fid", "kid"), ("FID", "extractor")),
     **dict.fromkeys(("precision", "recall", "score"), ("extractor",)),
@@ -118,7 +120,9 @@ def _figure(measure: dict[str, Any]) -> Figure:
 
 
 def _with_unit(value: float, unit: str) -> str:
-    return f"{value:.1f} %" if unit == "percent" else f"{value:.3g}"
+    if unit == "percent":
+        return f"{value:.1f} %"
+    return f"{value:.3g}" if value < _LARGE else f"{value:,.0f}"
 
 
 MOST_CLASSES: Final = 30
