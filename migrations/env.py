@@ -1,16 +1,9 @@
 """Runs revisions on the connection that `Database.migrate` opened, inside its transaction."""
 
-from __future__ import annotations
-
 from alembic import context
 
 from datalens_service.store.tables import Base
 
-context.configure(
-    connection=context.config.attributes["connection"],
-    target_metadata=Base.metadata,
-    compare_type=True,
-    render_as_batch=True,
-    user_module_prefix="tables.",
-)
+# The metadata for their rules of naming.
+context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata)
 context.run_migrations()

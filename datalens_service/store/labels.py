@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job
+from datalens_service.store.ledger import ledger
 from datalens_service.store.tables import DatasetRow, JobRow
 from datalens_service.store.unopened_uploads import absence
 
@@ -20,9 +20,7 @@ def label_job(database: Database, job_id: str, changes: Mapping[str, Any]) -> Jo
         changes: New values of `name`, `tags` and `notes`; what is left out stays.
     """
     with database.transaction() as session:
-        row = session.get(JobRow, job_id, with_for_update={"of": JobRow})
-        if row is None:
-            raise NotFound("There is no such job.")
+        row = ledger.job_row(session, job_id, lock=True)
         _change(session, row, changes)
         return Job.from_row(row)
 

@@ -1,14 +1,10 @@
 """Uploads wait for the confirmation of their class names before a budget opens."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0022"
 down_revision = "0021"
-branch_labels = None
-depends_on = None
 
 _STATES = "state IN ('validating', 'review', 'ready', 'invalid', 'deleted')"
 _INTAKES = sa.table("intakes", sa.column("dataset_id"), sa.column("state"), sa.column("form", sa.JSON()))
@@ -30,8 +26,3 @@ def _rename_declared_names() -> None:
         if "classes" in form:
             renamed = {"class_names" if name == "classes" else name: value for name, value in form.items()}
             op.execute(_INTAKES.update().where(_INTAKES.c.dataset_id == dataset_id).values(form=renamed))
-
-
-def downgrade() -> None:
-    """Refused, as every step back."""
-    raise NotImplementedError("There is no way back to an older schema.")

@@ -1,7 +1,5 @@
 """Columns of a job mean what they say: its price, its plan, and the kind of the model that it makes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import sqlalchemy as sa
@@ -9,8 +7,6 @@ from alembic import op
 
 revision = "0024"
 down_revision = "0023"
-branch_labels = None
-depends_on = None
 
 _CLASSIFIERS = ("dp_sgd", "scattering")
 """Methods that make one; all others of the product make generators."""
@@ -33,8 +29,3 @@ def upgrade() -> None:
 def _made_by(method: dict[str, Any] | str) -> str:
     name = method if isinstance(method, str) else method["name"]
     return "classifier" if name in _CLASSIFIERS else "generator"
-
-
-def downgrade() -> None:
-    """Refused, as every step back."""
-    raise NotImplementedError("There is no way back to an older schema.")

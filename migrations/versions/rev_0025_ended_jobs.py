@@ -1,21 +1,12 @@
 """What has ended lately, and what a tenant has used, is found without a look at the rows of all jobs of the past."""
 
-from __future__ import annotations
-
 from alembic import op
 
 revision = "0025"
 down_revision = "0024"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Two indices."""
     for columns in (["state", "finished_at"], ["tenant_id", "state", "is_audit", "started_at", "finished_at"]):
         op.create_index(op.f(f"ix_jobs_{'_'.join(columns)}"), "jobs", columns)
-
-
-def downgrade() -> None:
-    """Refused, as every step back."""
-    raise NotImplementedError("There is no way back to an older schema.")

@@ -1,7 +1,5 @@
 """Totals of the jobs that have ended are kept, in place of an index to add them up by."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import sqlalchemy as sa
@@ -9,8 +7,6 @@ from alembic import op
 
 revision = "0027"
 down_revision = "0026"
-branch_labels = None
-depends_on = None
 
 _KEY: Final = {"tenant_id": 40, "state": 16, "kind": 32}
 _ADDED: Final = ("jobs", "models", "seconds", "artifact_bytes")
@@ -55,8 +51,3 @@ def _keep(connection: sa.Connection, statement: str) -> None:
         f"CREATE CONSTRAINT {trigger} DEFERRABLE INITIALLY DEFERRED "
         f"FOR EACH ROW WHEN ({_ENDS}) EXECUTE FUNCTION datalens_add_to_totals()"
     )
-
-
-def downgrade() -> None:
-    """Refused, as every step back."""
-    raise NotImplementedError("There is no way back to an older schema.")

@@ -1,14 +1,10 @@
 """Lists by state, of audits and of a kind of model, deletions and the last use of a key do not read the past."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0028"
 down_revision = "0027"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -26,8 +22,3 @@ def upgrade() -> None:
     op.create_index(name, "ledger_entries", ["dataset_id"], sqlite_where=which, postgresql_where=which)
     for name in ("ix_jobs_dataset_id_created_at_id", "ix_jobs_tenant_id_created_at_id"):
         op.drop_index(op.f(name), "jobs")
-
-
-def downgrade() -> None:
-    """Refused, as every step back."""
-    raise NotImplementedError("There is no way back to an older schema.")

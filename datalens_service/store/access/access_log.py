@@ -18,10 +18,11 @@ from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
 from datalens_service.copies import copied
-from datalens_service.errors import LedgerCorrupt, NotFound
+from datalens_service.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
 from datalens_service.store.paging import check_limit
+from datalens_service.store.rows import get_or_refuse
 from datalens_service.store.service_tables import AuditEntryRow, TenantRow
 from datalens_service.store.tables import ApiKeyRow
 
@@ -73,7 +74,7 @@ def append(
     detail: str = "",
 ) -> None:
     """Seal one entry onto the journal of a tenant, in the caller's transaction."""
-    head = _locked(session, tenant_id)
+    head = get_or_refuse(session, TenantRow, tenant_id, "tenant", lock=True)
     draft = AuditEntry(
         tenant_id=tenant_id,
         seq=head.audit_seq + 1,
@@ -140,9 +141,7 @@ def verify(database: Database, tenant_id: str) -> int:
     """Check the whole journal of a tenant; the number of its entries."""
     query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id).order_by(AuditEntryRow.seq)
     with database.session() as session:
-        head = session.get(TenantRow, tenant_id)
-        if head is None:
-            raise NotFound("There is no such tenant.")
+        head = get_or_refuse(session, TenantRow, tenant_id, "tenant")
         seq, previous = 0, GENESIS
         for row in session.scalars(query.execution_options(yield_per=1000)):
             entry = AuditEntry.from_row(row)
@@ -153,14 +152,6 @@ def verify(database: Database, tenant_id: str) -> int:
         if (head.audit_seq, head.audit_hash) != (seq, previous):
             raise _broken(seq + 1)
         return seq
-
-
-def _locked(session: Session, tenant_id: str) -> TenantRow:
-    query = select(TenantRow).where(TenantRow.id == tenant_id)
-    row = session.scalars(query.with_for_update().execution_options(populate_existing=True)).one_or_none()
-    if row is None:
-        raise NotFound("There is no such tenant.")
-    return row
 
 
 def _broken(seq: int) -> LedgerCorrupt:

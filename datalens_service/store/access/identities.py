@@ -12,12 +12,13 @@ from datetime import timedelta
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
-from datalens_service.errors import Forbidden, NotFound
+from datalens_service.errors import Forbidden
 from datalens_service.store.access import browser_sessions
 from datalens_service.store.access.browser_sessions import LIFETIME_SECONDS, BrowserSession
 from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX, ApiKey
 from datalens_service.store.access.roles import Role, Scope, checked_scopes
 from datalens_service.store.database import Database
+from datalens_service.store.rows import get_or_refuse
 from datalens_service.store.service_tables import TenantRow
 from datalens_service.store.tables import ApiKeyRow
 
@@ -59,8 +60,7 @@ def sign_in(database: Database, identity: Identity) -> BrowserSession:
 
 def _remember(session: Session, identity: Identity) -> ApiKey:
     # Whoever else signs in to this tenant now waits for this row.
-    if session.get(TenantRow, identity.tenant_id, with_for_update=True) is None:
-        raise NotFound("There is no such tenant.")
+    get_or_refuse(session, TenantRow, identity.tenant_id, "tenant", lock=True)
     digest = identity.digest()
     row = session.get(ApiKeyRow, f"sso_{digest[:_ID_DIGITS]}") or _added(session, identity, digest)
     if row.revoked_at is not None:

@@ -21,11 +21,12 @@ from uuid import uuid4
 from sqlalchemy import Connection, bindparam, delete, exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
+from datalens_service.clock import utc_now
 from datalens_service.copies import copied
-from datalens_service.errors import NotFound, StateConflict, Unauthorized
+from datalens_service.errors import StateConflict, Unauthorized
 from datalens_service.store.access.roles import Role, Scope, checked_scopes
 from datalens_service.store.database import Database
+from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.service_tables import BrowserSessionRow, TenantRow
 from datalens_service.store.tables import DEFAULT_TENANT, ApiKeyRow
 
@@ -71,15 +72,7 @@ class ApiKey:
         """A copy of the row, without the hash."""
         role = Role(row.role)
         named = None if row.scopes is None else [Scope(scope) for scope in row.scopes.split()]
-        return copied(
-            cls,
-            row,
-            role=role,
-            scopes=checked_scopes(role, named),
-            created_at=to_second(row.created_at),
-            expires_at=row.expires_at and to_second(row.expires_at),
-            revoked_at=row.revoked_at and to_second(row.revoked_at),
-        )
+        return copy_row(cls, row, role=role, scopes=checked_scopes(role, named))
 
 
 @dataclass(frozen=True)
@@ -131,9 +124,7 @@ def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey,
     """
     now = utc_now()
     with database.transaction() as session:
-        old = session.get(ApiKeyRow, key_id)
-        if old is None:
-            raise NotFound("There is no such API key.")
+        old = get_or_refuse(session, ApiKeyRow, key_id, "API key")
         if not works(old, now):
             raise StateConflict("This API key was revoked or has expired; create a new one.")
         like = ApiKey.from_row(old)
@@ -164,9 +155,7 @@ def verify(connection: Connection, plain: str) -> ApiKey:
 def revoke(database: Database, key_id: str) -> ApiKey:
     """Make a key useless from now on. Repeatable."""
     with database.transaction() as session:
-        row = session.get(ApiKeyRow, key_id)
-        if row is None:
-            raise NotFound("There is no such API key.")
+        row = get_or_refuse(session, ApiKeyRow, key_id, "API key")
         row.revoked_at = row.revoked_at or utc_now()
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.key_id == key_id))
         return ApiKey.from_row(row)
@@ -175,10 +164,7 @@ def revoke(database: Database, key_id: str) -> ApiKey:
 def get(database: Database, key_id: str) -> ApiKey:
     """One key, revoked or not."""
     with database.session() as session:
-        row = session.get(ApiKeyRow, key_id)
-        if row is None:
-            raise NotFound("There is no such API key.")
-        return ApiKey.from_row(row)
+        return ApiKey.from_row(get_or_refuse(session, ApiKeyRow, key_id, "API key"))
 
 
 def usable(database: Database, key_id: str) -> bool:
@@ -204,8 +190,7 @@ def _any_usable(session: Session) -> bool:
 
 
 def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
-    if session.get(TenantRow, requested.tenant_id) is None:
-        raise NotFound("There is no such tenant.")
+    get_or_refuse(session, TenantRow, requested.tenant_id, "tenant")
     body = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
     plain = f"dlk_{body}_{_checksum(body)}"
     row = ApiKeyRow(

@@ -15,10 +15,11 @@ from uuid import uuid4
 from sqlalchemy import BindParameter, Connection, Select, bindparam, select
 from sqlalchemy.exc import IntegrityError
 
-from datalens_service.clock import to_second, utc_now
+from datalens_service.clock import utc_now
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
+from datalens_service.store.rows import copy_row
 from datalens_service.store.service_tables import DeliveryRow, ReleasedModelRow, TenantRow, WebhookRow
 from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
 
@@ -60,7 +61,7 @@ class Tenant:
     @classmethod
     def from_row(cls, row: TenantRow) -> Tenant:
         """A copy of the row."""
-        return cls(row.id, row.name, to_second(row.created_at))
+        return copy_row(cls, row)
 
 
 def create(database: Database, name: str) -> Tenant:

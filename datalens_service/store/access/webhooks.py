@@ -20,11 +20,11 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
-from datalens_service.copies import copied
 from datalens_service.disclosure import Public, public_fields
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.paging import Page, list_page
+from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.service_tables import DeliveryRow, WebhookRow
 from datalens_service.store.tables import JobRow
 
@@ -50,7 +50,7 @@ class Webhook:
     @classmethod
     def from_row(cls, row: WebhookRow) -> Webhook:
         """A copy of the row, without the secret."""
-        return cls(row.id, row.tenant_id, row.url, tuple(row.events.split()), row.enabled, to_second(row.created_at))
+        return copy_row(cls, row, events=tuple(row.events.split()))
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,7 @@ class Delivery:
     @classmethod
     def from_row(cls, row: DeliveryRow) -> Delivery:
         """A copy of the row."""
-        times = {
-            "next_attempt_at": to_second(row.next_attempt_at),
-            "created_at": to_second(row.created_at),
-            "delivered_at": row.delivered_at and to_second(row.delivered_at),
-        }
-        return copied(cls, row, **times)
+        return copy_row(cls, row)
 
 
 @dataclass(frozen=True)
@@ -252,10 +247,7 @@ def _new_secret() -> str:
 
 
 def _row(session: Session, webhook_id: str) -> WebhookRow:
-    row = session.get(WebhookRow, webhook_id)
-    if row is None:
-        raise NotFound("There is no such webhook.")
-    return row
+    return get_or_refuse(session, WebhookRow, webhook_id, "webhook")
 
 
 def _message(hook: WebhookRow, event: str, news: JobNews | _Test, at: datetime) -> DeliveryRow:

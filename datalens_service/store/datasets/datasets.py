@@ -25,8 +25,7 @@ from uuid import uuid4
 from sqlalchemy import exists, select, update
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
-from datalens_service.copies import copied
+from datalens_service.clock import utc_now
 from datalens_service.data.dataset import Images, Schema, UnitIds
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.schema_inference import constant_rows
@@ -44,6 +43,7 @@ from datalens_service.store.installation import installation_key
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
 from datalens_service.store.paging import Page, list_page
+from datalens_service.store.rows import copy_row
 from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
 from datalens_service.store.unopened_uploads import absence
 
@@ -103,15 +103,8 @@ class StoredDataset:
     @classmethod
     def from_row(cls, row: DatasetRow) -> StoredDataset:
         """A copy of the row."""
-        return copied(
-            cls,
-            row,
-            state=DatasetState(row.state),
-            schema=Schema.model_validate(row.schema),
-            created_at=to_second(row.created_at),
-            deleted_at=row.deleted_at and to_second(row.deleted_at),
-            tags=tuple(row.tags),
-        )
+        schema = Schema.model_validate(row.schema)
+        return copy_row(cls, row, state=DatasetState(row.state), schema=schema, tags=tuple(row.tags))
 
 
 def new_id() -> str:

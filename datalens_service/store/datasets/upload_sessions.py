@@ -10,9 +10,10 @@ from uuid import uuid4
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
+from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput, NotFound, StateConflict
 from datalens_service.store.database import Database
+from datalens_service.store.rows import copy_row
 from datalens_service.store.tables import UploadRow
 
 
@@ -42,8 +43,7 @@ class PartialUpload:
     @classmethod
     def from_row(cls, row: UploadRow) -> PartialUpload:
         """A copy of the row."""
-        created, expires = to_second(row.created_at), to_second(row.expires_at)
-        return cls(row.id, row.key_id, row.length, row.received, created, expires, row.name)
+        return copy_row(cls, row)
 
 
 def create(database: Database, key_id: str, length: int, lifetime: timedelta, name: str | None = None) -> PartialUpload:

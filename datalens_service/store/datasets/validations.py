@@ -22,14 +22,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
-from datalens_service.copies import copied
-from datalens_service.errors import NotFound, StateConflict
+from datalens_service.clock import utc_now
+from datalens_service.errors import StateConflict
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.ledger.account_summary import summarize_account
+from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.tables import DatasetRow, IntakeRow, LedgerEntryRow
 
 
@@ -59,8 +59,7 @@ class Validation:
     @classmethod
     def from_row(cls, row: IntakeRow) -> Validation:
         """A copy of the row."""
-        finished_at, created_at = row.finished_at and to_second(row.finished_at), to_second(row.created_at)
-        return copied(cls, row, state=DatasetState(row.state), created_at=created_at, finished_at=finished_at)
+        return copy_row(cls, row, state=DatasetState(row.state))
 
 
 def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any]) -> Validation:
@@ -120,7 +119,7 @@ def note(database: Database, seen: Validation, state: DatasetState, report: dict
 def get(database: Database, dataset_id: str) -> Validation:
     """One check."""
     with database.session() as session:
-        return Validation.from_row(_row(session, dataset_id))
+        return Validation.from_row(get_or_refuse(session, IntakeRow, dataset_id, "data set"))
 
 
 def joined(database: Database, dataset_ids: Iterable[str]) -> dict[str, Joined]:
@@ -167,13 +166,6 @@ def _new(dataset_id: str, key_id: str, upload_id: str | None, form: dict[str, An
         form=form,
         created_at=utc_now(),
     )
-
-
-def _row(session: Session, dataset_id: str) -> IntakeRow:
-    row = session.get(IntakeRow, dataset_id)
-    if row is None:
-        raise NotFound("There is no such data set.")
-    return row
 
 
 class Joined(BaseModel):

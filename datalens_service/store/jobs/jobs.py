@@ -36,9 +36,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second
-from datalens_service.copies import copied
-from datalens_service.errors import NotFound, StateConflict
+from datalens_service.errors import StateConflict
 from datalens_service.methods import Plan
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -49,6 +47,7 @@ from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.ledger import ledger, released_states
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.paging import Page, list_page
+from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.tables import DEFAULT_PRIORITY, AccountRow, DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
@@ -132,18 +131,8 @@ class Job:
     @classmethod
     def from_row(cls, row: JobRow) -> Job:
         """A copy of the row."""
-        return copied(
-            cls,
-            row,
-            state=JobState(row.state),
-            progress=Progress(
-                row.phase, row.progress_value, row.progress_maximum, row.phase_start, row.phase_started_at
-            ),
-            created_at=to_second(row.created_at),
-            started_at=row.started_at and to_second(row.started_at),
-            finished_at=row.finished_at and to_second(row.finished_at),
-            tags=tuple(row.tags),
-        )
+        progress = Progress(row.phase, row.progress_value, row.progress_maximum, row.phase_start, row.phase_started_at)
+        return copy_row(cls, row, state=JobState(row.state), progress=progress, tags=tuple(row.tags))
 
 
 def create(
@@ -267,9 +256,7 @@ def mark_model_ready(session: Session, row: JobRow) -> None:
 
 def lock_dataset(session: Session, dataset_id: str) -> tuple[DatasetRow, AccountRow]:
     """A dataset as it is under the lock of its account, which a deletion takes: with open jobs it is not deleted."""
-    dataset = session.get(DatasetRow, dataset_id)
-    if dataset is None:
-        raise NotFound("There is no such data set.")
+    dataset = get_or_refuse(session, DatasetRow, dataset_id, "data set")
     account = ledger.lock_account(session, dataset.account_id)
     # Read again: it may have been deleted while this transaction waited for the account.
     session.refresh(dataset)

@@ -14,10 +14,11 @@ from uuid import uuid4
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
+from datalens_service.clock import utc_now
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.paging import Page, list_page
+from datalens_service.store.rows import copy_row
 from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.tables import JobRow
 
@@ -52,8 +53,7 @@ class StoredModel:
     @classmethod
     def from_row(cls, row: ReleasedModelRow) -> StoredModel:
         """A copy of the row."""
-        at = to_second(row.created_at)
-        return cls(row.id, row.tenant_id, row.job_id, row.name, row.card, row.sha256, at, row.kind)
+        return copy_row(cls, row)
 
 
 def new_id() -> str:

@@ -1,0 +1,41 @@
+"""Rows of the database as objects: what leaves a transaction is a copy, with times as they may be told."""
+
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import to_second
+from datalens_service.copies import copied
+from datalens_service.errors import NotFound
+
+Kind = TypeVar("Kind")
+Row = TypeVar("Row")
+
+
+def copy_row(kind: type[Kind], row: Any, **others: Any) -> Kind:
+    """A data class with what a row has under the names of its members, times to the second.
+
+    Args:
+        others: Members that the row lacks, or that differ from its own.
+    """
+    names: Any = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    values = {name: getattr(row, name) for name in names if name not in others and hasattr(row, name)}
+    times = {name: to_second(value) for name, value in values.items() if isinstance(value, datetime)}
+    return copied(kind, row, **times, **others)
+
+
+def get_or_refuse(session: Session, table: type[Row], identifier: str, what: str, *, lock: bool = False) -> Row:
+    """The row of an id.
+
+    Args:
+        what: The word for it.
+        lock: Until the end of the transaction; it is read anew then.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = session.get(table, identifier, with_for_update=lock or None, populate_existing=lock)
+    if row is None:
+        raise NotFound(f"There is no such {what}.")
+    return row
