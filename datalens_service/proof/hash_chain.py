@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -49,6 +49,10 @@ class EntryKind(StrEnum):
     """`units` that a job reserved and did not spend return; its end."""
     DELETE = "delete"
     """The records of a data set were deleted; what was spent on them stays spent."""
+
+
+SPENDS: Final = (EntryKind.CHARGE, EntryKind.RECOVERED)
+"""Entries of a journal that spend."""
 
 
 class Entry(BaseModel):

@@ -21,8 +21,8 @@ from datalens_service.evaluation.report.document import Product
 from datalens_service.mechanisms import PlannedRelease
 from datalens_service.privacy.accounting import Charge as AccountCharge
 from datalens_service.privacy.accounting import epsilon_of_charge, round_up
-from datalens_service.proof.hash_chain import Balance, Entry, follow
-from datalens_service.proof.job_charges import LARGEST_UNITS, SPENDS, Charge, chain_charges
+from datalens_service.proof.hash_chain import SPENDS, Balance, Entry, follow
+from datalens_service.proof.job_charges import LARGEST_UNITS, Charge, chain_charges
 from datalens_service.signatures import PublicKey, Signature, SignatureInvalid, signer
 from datalens_service.strict import Finite
 
@@ -179,6 +179,21 @@ class Line(BaseModel):
     finding: str
 
 
+def held(check: str, finding: str) -> Line:
+    """A claim that holds."""
+    return Line(check=check, status="holds", finding=finding)
+
+
+def contradicted(check: str, finding: str) -> Line:
+    """A claim that does not."""
+    return Line(check=check, status="contradiction", finding=finding)
+
+
+def unchecked(check: str, finding: str = "") -> Line:
+    """A claim that nothing is known of, such as one behind the first contradiction."""
+    return Line(check=check, status="not checked", finding=finding)
+
+
 class ExpectedKey(NamedTuple):
     """A key that has to have signed something. If no reader named it (`given`), it signed the proof in the same
     archive, and nobody vouched for it."""
@@ -197,24 +212,22 @@ def signature_line(content: bytes, expected: ExpectedKey | None) -> Line:
     try:
         signing_key = signer(content)
     except SignatureInvalid as error:
-        return Line(check=SIGNATURE, status="contradiction", finding=str(error))
+        return contradicted(SIGNATURE, str(error))
     if expected is None:
         return _line_of_anybody(signing_key)
     if signing_key is None:
         reason = "a key was given" if expected.given else "the proof is signed"
-        return Line(check=SIGNATURE, status="contradiction", finding=f"Not signed, though {reason}.")
+        return contradicted(SIGNATURE, f"Not signed, though {reason}.")
     if signing_key != expected.key:
         other = "the given one" if expected.given else "that of the proof"
-        finding = f"Signed by key {signing_key.key_id}, not by {other}, {expected.key.key_id}."
-        return Line(check=SIGNATURE, status="contradiction", finding=finding)
-    return Line(check=SIGNATURE, status="holds", finding=_name_signer(expected))
+        return contradicted(SIGNATURE, f"Signed by key {signing_key.key_id}, not by {other}, {expected.key.key_id}.")
+    return held(SIGNATURE, _name_signer(expected))
 
 
 def _line_of_anybody(key: PublicKey | None) -> Line:
     if key is None:
-        return Line(check=SIGNATURE, status="not checked", finding="Not signed: anybody may have made it.")
-    finding = f"Signed by key {key.key_id}. Nobody vouched for it: no --key was given."
-    return Line(check=SIGNATURE, status="holds", finding=finding)
+        return unchecked(SIGNATURE, "Not signed: anybody may have made it.")
+    return held(SIGNATURE, f"Signed by key {key.key_id}. Nobody vouched for it: no --key was given.")
 
 
 def _name_signer(expected: ExpectedKey) -> str:

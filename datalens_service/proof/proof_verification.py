@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -50,7 +50,10 @@ from datalens_service.proof.job_proof import (
     Line,
     Payment,
     Proof,
+    contradicted,
+    held,
     signature_line,
+    unchecked,
 )
 from datalens_service.signatures import PublicKey
 
@@ -92,6 +95,13 @@ class Verdict(BaseModel):
     lines: tuple[Line, ...]
     not_verified: tuple[str, ...]
 
+    @classmethod
+    def from_lines(cls, given: str, lines: Iterable[Line], not_verified: tuple[str, ...]) -> Verdict:
+        """It holds unless one of the lines contradicts."""
+        found = tuple(lines)
+        wrong = next((f"{line.check}: {line.finding}" for line in found if line.status == "contradiction"), None)
+        return cls(given=given, holds=wrong is None, contradiction=wrong, lines=found, not_verified=not_verified)
+
 
 def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
     """Check a proof from the outside in, up to the first contradiction.
@@ -107,17 +117,10 @@ def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
     lines = _checked(kind, file.content)
     if lines[-1].status == "holds":
         lines.append(signature_line(file.content, None if key is None else ExpectedKey(key)))
-    unreached = [_FORM, *kind.checks, SIGNATURE][len(lines) :]
-    last = lines[-1]
     # A proof that nobody signed, given without a key, is as good as the way it came.
-    holds = last.status != "contradiction"
-    return Verdict(
-        given=kind.given,
-        holds=holds,
-        contradiction=None if holds else f"{last.check}: {last.finding}",
-        lines=(*lines, *(Line(check=check, status="not checked", finding="") for check in unreached)),
-        not_verified=(*_of_plugin(lines, file.content), *kind.not_verified),
-    )
+    unreached = map(unchecked, [_FORM, *kind.checks, SIGNATURE][len(lines) :])
+    not_verified = (*_of_plugin(lines, file.content), *kind.not_verified)
+    return Verdict.from_lines(kind.given, (*lines, *unreached), not_verified)
 
 
 def _of_plugin(lines: list[Line], content: bytes) -> tuple[str, ...]:
@@ -139,7 +142,7 @@ def _checked(kind: _Kind, content: bytes) -> list[Line]:
     try:
         proof = _parsed(kind.model, content)
     except LedgerCorrupt as error:
-        return [Line(check=_FORM, status="contradiction", finding=error.detail)]
+        return [contradicted(_FORM, error.detail)]
     lines = [_line(_FORM, _form, proof)]
     for check, examine in kind.checks.items():
         if lines[-1].status != "holds":
@@ -169,12 +172,12 @@ def _parsed(model: type[Proof], content: bytes) -> Proof:
 
 def _line(check: str, examine: Callable[[Any], str], proof: Proof) -> Line:
     try:
-        return Line(check=check, status="holds", finding=examine(proof))
+        return held(check, examine(proof))
     except (LedgerCorrupt, InvalidInput) as error:
-        return Line(check=check, status="contradiction", finding=error.detail)
+        return contradicted(check, error.detail)
     except (ArithmeticError, ValueError):
         # Integers of thousands of digits overflow floats (the one) or cannot be printed (the other).
-        return Line(check=check, status="contradiction", finding="A number is beyond what any job has.")
+        return contradicted(check, "A number is beyond what any job has.")
 
 
 def _charge_chain(proof: JobProof) -> str:

@@ -13,7 +13,15 @@ from datalens_service.errors import ReportIncomplete
 from datalens_service.evaluation.report import document
 from datalens_service.proof import proof_verification
 from datalens_service.proof.input_file import read_content
-from datalens_service.proof.job_proof import SIGNATURE, ExpectedKey, Line, signature_line
+from datalens_service.proof.job_proof import (
+    SIGNATURE,
+    ExpectedKey,
+    Line,
+    contradicted,
+    held,
+    signature_line,
+    unchecked,
+)
 from datalens_service.proof.proof_verification import Verdict
 from datalens_service.signatures import PublicKey, SignatureInvalid, signer
 
@@ -56,8 +64,8 @@ def verify_path(path: Path, key: PublicKey | None = None) -> Verdict:
         if files is None or SUMS not in files.names:
             return verdict
         expected = _signer(content) if key is None else ExpectedKey(key)
-        lines = _lines(files, expected) if verdict.holds else _unreached()
-    return _with(verdict, lines)
+        lines = _lines(files, expected) if verdict.holds else [unchecked(FILES), unchecked(SUMS_LINE)]
+    return Verdict.from_lines(verdict.given, (*verdict.lines, *lines), verdict.not_verified)
 
 
 def _lines(files: _Files, expected: ExpectedKey | None) -> list[Line]:
@@ -65,10 +73,9 @@ def _lines(files: _Files, expected: ExpectedKey | None) -> list[Line]:
     sums = _read(files, SUMS)
     complaint = _complaint(files, sums)
     if complaint is not None:
-        return [Line(check=FILES, status="contradiction", finding=complaint), _unreached()[1]]
+        return [contradicted(FILES, complaint), unchecked(SUMS_LINE)]
     count = len(files.names) - len({SUMS, SUMS_SIGNATURE} & set(files.names))
-    holds = Line(check=FILES, status="holds", finding=f"{count:,} files are those of {SUMS}.")
-    return [holds, _sums_line(files, sums, expected)]
+    return [held(FILES, f"{count:,} files are those of {SUMS}."), _sums_line(files, sums, expected)]
 
 
 def _sums_line(files: _Files, sums: bytes, expected: ExpectedKey | None) -> Line:
@@ -78,7 +85,7 @@ def _sums_line(files: _Files, sums: bytes, expected: ExpectedKey | None) -> Line
         return line
     signed = json.loads(content)
     if (signed.get("format"), signed.get("sha256")) != (SUMS_FORMAT, hashlib.sha256(sums).hexdigest()):
-        return Line(check=SUMS_LINE, status="contradiction", finding=f"The signature is not of this {SUMS}.")
+        return contradicted(SUMS_LINE, f"The signature is not of this {SUMS}.")
     return line
 
 
@@ -142,18 +149,6 @@ def _signer(content: bytes) -> ExpectedKey | None:
         return None
 
 
-def _unreached() -> list[Line]:
-    return [Line(check=check, status="not checked", finding="") for check in (FILES, SUMS_LINE)]
-
-
-def _with(verdict: Verdict, lines: list[Line]) -> Verdict:
-    wrong = next((line for line in lines if line.status == "contradiction"), None)
-    update: dict[str, object] = {"lines": (*verdict.lines, *lines)}
-    if wrong is not None:
-        update |= {"holds": False, "contradiction": f"{wrong.check}: {wrong.finding}"}
-    return verdict.model_copy(update=update)
-
-
 def _is_report(content: bytes) -> bool:
     try:
         given = json.loads(content)
@@ -165,17 +160,8 @@ def _is_report(content: bytes) -> bool:
 def _of_report(content: bytes, key: PublicKey) -> Verdict:
     try:
         document.check(content)
-        form = Line(check="form", status="holds", finding="Complete, and as it was sealed.")
-        signature = signature_line(content, ExpectedKey(key))
+        lines = held("form", "Complete, and as it was sealed."), signature_line(content, ExpectedKey(key))
     except ReportIncomplete as error:
-        form = Line(check="form", status="contradiction", finding=error.detail)
-        signature = Line(check=SIGNATURE, status="not checked", finding="")
-    wrong = next((line for line in (form, signature) if line.status == "contradiction"), None)
-    view = json.loads(content).get("view")
-    return Verdict(
-        given="report of a job, to pass on" if view == "releasable" else "report of a job, for the owner",
-        holds=wrong is None,
-        contradiction=None if wrong is None else f"{wrong.check}: {wrong.finding}",
-        lines=(form, signature),
-        not_verified=_NOT_OF_REPORT,
-    )
+        lines = contradicted("form", error.detail), unchecked(SIGNATURE)
+    audience = "to pass on" if json.loads(content).get("view") == "releasable" else "for the owner"
+    return Verdict.from_lines(f"report of a job, {audience}", lines, _NOT_OF_REPORT)

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 
 from datalens_service.errors import DatalensError
-from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.proof.hash_chain import SPENDS
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger.recovery import check_against_log
@@ -65,8 +65,7 @@ def _recomputes(stack: Stack, job: Job) -> bool:
 
 
 def _charges(stack: Stack, job: Job) -> list[tuple[int | None, int]]:
-    spends = (EntryKind.CHARGE, EntryKind.RECOVERED)
-    return [(entry.step, entry.units) for entry in stack.entries(job) if entry.kind in spends]
+    return [(entry.step, entry.units) for entry in stack.entries(job) if entry.kind in SPENDS]
 
 
 def _charged_again(stack: Stack, job: Job) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.service import PATIENCE
 from datalens_service.local.local_run import open_local_run
-from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.proof.hash_chain import SPENDS, Entry
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger import account_summary, chain_verification
@@ -36,7 +36,7 @@ def job_and_spends() -> tuple[Job, list[Entry]]:
         [job] = jobs.list_jobs(local_run.database).items
         chain_verification.verify_chain(session, job.dataset_id)
         entries = account_summary.entries(session, job.dataset_id)
-        return job, [entry for entry in entries if entry.kind in (EntryKind.CHARGE, EntryKind.RECOVERED)]
+        return job, [entry for entry in entries if entry.kind in SPENDS]
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.stored_dataset import save_dataset
 from datalens_service.gateways.dispatch import Dispatcher
 from datalens_service.jobs.execute import execute
-from datalens_service.proof.hash_chain import Balance, Entry, EntryKind
+from datalens_service.proof.hash_chain import SPENDS, Balance, Entry, EntryKind
 from datalens_service.services.pricing import quote
 from datalens_service.services.submit_job import submit_job
 from datalens_service.settings import Settings
@@ -222,8 +222,7 @@ class Deployment:
         """Chain in order, every draw paid for, one draw per step, nothing under-counted or still reserved."""
         self.verified(job)
         # A kill between a charge's line in the log and its commit leaves a charge that the next start books.
-        spends = (EntryKind.CHARGE, EntryKind.RECOVERED)
-        charges = [entry for entry in self.entries(job) if entry.kind in spends]
+        charges = [entry for entry in self.entries(job) if entry.kind in SPENDS]
         drawn, ended = self.stored_steps(job), self.job(job)
         first = self.first_kept_step(job)
         assert sorted(drawn) == list(range(first, first + len(drawn)))

@@ -10,8 +10,8 @@ from itertools import groupby
 from typing import Final
 
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, round_up
-from datalens_service.proof.hash_chain import EntryKind
-from datalens_service.store.ledger.journal_pages import SPENDS, JournalLine, JournalSlice
+from datalens_service.proof.hash_chain import SPENDS, EntryKind
+from datalens_service.store.ledger.journal_pages import JournalLine, JournalSlice
 
 MOST_ENTRIES: Final = 1000
 """What a page reads of the journal."""

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
-from sqlalchemy import Connection, bindparam, delete, exists, select
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
@@ -109,7 +109,7 @@ def create_first(database: Database, name: str, keep: Callable[[str], None]) -> 
     with database.transaction() as session:
         # Whoever else starts now waits for this row.
         session.get(TenantRow, DEFAULT_TENANT, with_for_update=True)
-        if _any_usable(session):
+        if session.scalar(select(exists().where(is_usable()))):
             return None
         _, plain = _added(session, KeyRequest(name))
         keep(plain)
@@ -183,10 +183,11 @@ def list_keys(database: Database, tenant_id: str | None = None) -> tuple[ApiKey,
         return tuple(ApiKey.from_row(row) for row in session.scalars(query))
 
 
-def _any_usable(session: Session) -> bool:
+def is_usable() -> ColumnElement[bool]:
+    """Condition of rows whose key works now; people who sign in elsewhere have none."""
     unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > utc_now())
     keyed = ~ApiKeyRow.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
-    return bool(session.scalar(select(exists().where(ApiKeyRow.revoked_at.is_(None), unexpired, keyed))))
+    return ApiKeyRow.revoked_at.is_(None) & unexpired & keyed
 
 
 def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
-from datalens_service.clock import utc_now
 from datalens_service.disclosure import Public
 from datalens_service.store import job_totals
-from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX
+from datalens_service.store.access.keys import is_usable
 from datalens_service.store.database import Database
 from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.tables import ApiKeyRow, DatasetRow
@@ -34,9 +33,7 @@ class Usage:
 
 def count_usage(database: Database, tenant_id: str) -> Usage:
     """What the tenant has used up to now."""
-    unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > utc_now())
-    keyed = ~ApiKeyRow.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
-    usable = (ApiKeyRow.tenant_id == tenant_id, ApiKeyRow.revoked_at.is_(None), unexpired, keyed)
+    usable = (ApiKeyRow.tenant_id == tenant_id, is_usable())
     # Without the tenant, whose index has all models of all jobs.
     imported = select(ReleasedModelRow.tenant_id).where(ReleasedModelRow.job_id.is_(None))
     jobs, models = Counter[str](), Counter[str]()

@@ -10,11 +10,9 @@ from sqlalchemy.orm import Session
 from datalens_service.errors import BudgetExceeded
 from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.partitioned_passes import Block
-from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.proof.hash_chain import SPENDS, Entry
 from datalens_service.store.ledger import ledger
 from datalens_service.store.tables import LedgerEntryRow
-
-_SPENDS = (EntryKind.CHARGE, EntryKind.RECOVERED)
 
 
 def charge_draw(session: Session, job_id: str, lease_token: int, step: int, label: str, block: Block) -> Entry:
@@ -39,6 +37,6 @@ def charge_draw(session: Session, job_id: str, lease_token: int, step: int, labe
 def count_draws(session: Session, job_id: str, label: str) -> int:
     """Of a job so far, those that a crash lost included."""
     query = select(func.count()).where(
-        LedgerEntryRow.job_id == job_id, LedgerEntryRow.label == label, LedgerEntryRow.kind.in_(_SPENDS)
+        LedgerEntryRow.job_id == job_id, LedgerEntryRow.label == label, LedgerEntryRow.kind.in_(SPENDS)
     )
     return session.scalars(query).one()

@@ -9,11 +9,9 @@ from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlalchemy.orm import Session
 
 from datalens_service.privacy.accounting import Charge
-from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.proof.hash_chain import SPENDS, Entry, EntryKind
 from datalens_service.store.ledger.account_summary import read_account
 from datalens_service.store.tables import AccountRow, LedgerEntryRow
-
-SPENDS = (EntryKind.CHARGE, EntryKind.RECOVERED)
 
 _LINES = select(
     LedgerEntryRow.seq,

@@ -32,7 +32,7 @@ from datalens_service.errors import (
 )
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
-from datalens_service.proof.hash_chain import GENESIS, Entry, EntryKind, budget_label
+from datalens_service.proof.hash_chain import GENESIS, SPENDS, Entry, EntryKind, budget_label
 from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
 from datalens_service.store.tables import (
     LARGEST_UNITS,
@@ -204,7 +204,7 @@ def _has_charged_slack(session: Session, job_id: str, step: int) -> bool:
         LedgerEntryRow.job_id == job_id,
         LedgerEntryRow.step == step,
         LedgerEntryRow.slack > 0,
-        LedgerEntryRow.kind.in_((EntryKind.CHARGE, EntryKind.RECOVERED)),
+        LedgerEntryRow.kind.in_(SPENDS),
     )
     return session.scalars(query.limit(1)).first() is not None
 
