@@ -86,12 +86,6 @@ def test_whatever_is_changed_in_an_address_breaks_it(client: TestClient, job_id:
         assert (reply.status_code, reply.json()["code"]) == (403, "forbidden"), field
 
 
-def test_a_forged_signature_is_refused(client: TestClient, job_id: str) -> None:
-    for signature in ["AAAA", "A", "%20", ""]:
-        url = urlsplit(signed(client, job_id).json()["url"])
-        assert without_key(client, f"{url.path}?signature={signature}").status_code in (403, 422), signature
-
-
 def test_an_address_ends_in_time(client: TestClient, services: Services, job_id: str) -> None:
     artifact = services.artifacts.releasable(job_id, NAME)
     [key] = keys.list_keys(services.database)
@@ -109,19 +103,20 @@ def test_an_address_ends_with_its_key(client: TestClient, job_id: str) -> None:
     assert without_key(client, url).status_code == 403
 
 
-def test_an_address_of_another_installation_is_refused(client: TestClient, job_id: str) -> None:
-    granted = urlsplit(signed(client, job_id).json()["url"]).path.rpartition("/")[2]
-    for secret in (b"", b"\0" * 32):
-        signer = Signer(secret, salt=Purpose.DOWNLOAD, key_derivation="hmac", digest_method=hashlib.sha256)
-        forged = signer.get_signature(granted).decode()
-        reply = without_key(client, f"/v1/downloads/{granted}?signature={forged}")
-        assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
-
-
-def test_a_form_token_signs_no_address(client: TestClient, services: Services, job_id: str) -> None:
+def test_a_forged_signature_is_refused(client: TestClient, services: Services, job_id: str) -> None:
+    """Of nobody, of another installation, and of a form of this one."""
     url = urlsplit(signed(client, job_id).json()["url"])
     granted = url.path.rpartition("/")[2]
+    signers = [
+        Signer(secret, salt=Purpose.DOWNLOAD, key_derivation="hmac", digest_method=hashlib.sha256)
+        for secret in (b"", b"\0" * 32)
+    ]
     with services.database.session() as session:
-        forged = create_signer(session, Purpose.FORM).get_signature(granted).decode()
-    assert without_key(client, f"{url.path}?signature={forged}").status_code == 403
+        signers.append(create_signer(session, Purpose.FORM))
+    forged = [signer.get_signature(granted).decode() for signer in signers]
+    for signature in ["AAAA", "A", *forged]:
+        reply = without_key(client, f"{url.path}?signature={signature}")
+        assert (reply.status_code, reply.json()["code"]) == (403, "forbidden"), signature
+    for signature in ["%20", ""]:
+        assert without_key(client, f"{url.path}?signature={signature}").status_code == 422, signature
     assert without_key(client, f"{url.path}?{url.query}").status_code == 200

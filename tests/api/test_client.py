@@ -16,7 +16,6 @@ from event_loops import run_alone
 from api.uploads import tus
 from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, requests
 from datalens_service.client.transport import Transport
-from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store.datasets import upload_sessions
 from example_proof import EXAMPLE_PROOF
@@ -74,16 +73,6 @@ def test_a_refused_upload_names_its_files_in_the_error(service: InProcessService
         client.upload_dataset(file, epsilon=10, confirm_classes=True)
     assert caught.value.slug == "dataset-invalid"
     assert caught.value.problem["bad_files"] == []
-
-
-def test_what_will_not_pass_is_not_repeated(
-    service: InProcessService, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    delays = []
-    monkeypatch.setattr("time.sleep", delays.append)
-    with Client(service.url, service.api_key) as client, pytest.raises(ClientError) as caught:
-        client.upload(file, upload_id="upl_unknown")
-    assert (caught.value.slug, delays) == ("not-found", [])
 
 
 def test_an_error_says_where_it_comes_from(service: InProcessService) -> None:
@@ -182,18 +171,6 @@ def test_the_same_for_asyncio(service: InProcessService, file: Path, tmp_path: P
             return events
 
     assert run_alone(everything())[-1] == "job.succeeded"
-
-
-def test_retries_end(monkeypatch: pytest.MonkeyPatch, file: Path, service: InProcessService) -> None:
-    def unavailable(*_: object) -> None:
-        raise StoreUnavailable("for long")
-
-    monkeypatch.setattr("datalens_service.client.retry_policy._MAX_DELAY", 0.01)
-    monkeypatch.setattr("datalens_service.client.retry_policy.RetryPolicy.__init__.__defaults__", (0.2, 0.01))
-    monkeypatch.setattr("api.rest.uploads.tus.Chunk", unavailable)
-    with Client(service.url, service.api_key) as client, pytest.raises(ClientError) as caught:
-        client.upload(file)
-    assert caught.value.slug == "store-unavailable"
 
 
 def test_memory_stays_flat_while_a_long_piece_arrives(settings: Settings) -> None:

@@ -140,16 +140,16 @@ def test_range_behind_the_end(client: TestClient, job_id: str) -> None:
     assert reply.headers["content-type"] == "application/problem+json"
 
 
-def test_all_packed_images_as_npz(client: TestClient, job_id: str) -> None:
-    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz"})
-    np.testing.assert_array_equal(decode_entries(reply.content), drawn(client, PACKED, 0))
-    assert f'filename="{job_id}-synthetic.npz"' in reply.headers["content-disposition"]
-
-
-def test_a_part_of_the_packed_images(client: TestClient, job_id: str) -> None:
-    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz", "n": 7})
-    np.testing.assert_array_equal(decode_entries(reply.content), drawn(client, PACKED, 0)[:7])
+@pytest.mark.parametrize(
+    ("params", "number", "seed"), [({}, PACKED, 0), ({"n": 7}, PACKED, 0), ({"n": 6, "seed": 5}, 6, 5)]
+)
+def test_packed_images_a_part_of_them_and_others(
+    client: TestClient, job_id: str, params: dict[str, int], number: int, seed: int
+) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz", **params})
+    np.testing.assert_array_equal(decode_entries(reply.content), drawn(client, number, seed)[: params.get("n")])
     assert reply.headers["etag"] == f'"{hashlib.sha256(reply.content).hexdigest()}"'
+    assert f'filename="{job_id}-synthetic.npz"' in reply.headers["content-disposition"]
 
 
 def test_parquet_is_the_default(client: TestClient, job_id: str) -> None:
@@ -201,11 +201,6 @@ def test_who_wants_the_same_at_once_waits_for_one_file(
         assert set(threads.map(ask, range(8))) == {b"images"}
     # As many as may be made at once.
     assert len(made) <= 2
-
-
-def test_a_seed_draws_anew(client: TestClient, job_id: str) -> None:
-    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz", "n": 6, "seed": 5})
-    np.testing.assert_array_equal(decode_entries(reply.content), drawn(client, 6, 5))
 
 
 def test_downloads_cost_nothing(client: TestClient, job_id: str, dataset_id: str) -> None:

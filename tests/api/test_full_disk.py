@@ -4,7 +4,6 @@ import errno
 import io
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,7 +104,10 @@ def test_a_piece_of_a_resumable_upload(client: TestClient, disk: SmallDisk, monk
     assert client.patch(place, headers=piece, content=LONG).status_code == 204
 
 
-def test_an_upload_without_room_is_refused_before_the_first_byte(client: TestClient, no_room_left: None) -> None:
+def test_an_upload_without_room_is_refused_before_the_first_byte(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 0))
     assert said(client.post("/v1/uploads", headers={**TUS, "Upload-Length": "1000"})) == FULL
 
 
@@ -134,15 +136,6 @@ def test_images_that_are_packed_for_a_download(
         assert said(client.get(path)) == FULL
         assert files(disk.folder / "cache") == set()
     assert client.get(path).status_code == 200
-
-
-@pytest.fixture
-def no_room_left(client: TestClient, disk: SmallDisk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing fits; where no disk can be filled, the operating system is made to say so."""
-    if not disk.real:
-        monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 0))
-    with disk.full():
-        yield
 
 
 class Usage(NamedTuple):

@@ -184,58 +184,48 @@ def test_log_names_routes_and_no_values(client: TestClient, capsys: pytest.Captu
 
 
 SCRIPTS = Path(__file__).parents[2] / "api" / "pages" / "static"
-VOICES = {Voice.REST: None, Voice.PAGE: "page", Voice.COMMAND_LINE: "command-line"}
+UNKNOWN = "of this name; remove it or correct its spelling."
+NO_UNITS = {"files": {"file": npz()}, "data": {"epsilon": "1", "unit": "patient"}}
+COARSE = {"epsilon": 0.0001, "method": {"name": "dp_sgd", "architecture": "mlp", "noise_multiplier": 0.5}}
 
 
-def asked(voice: Voice) -> dict[str, str]:
-    return {} if VOICES[voice] is None else {HEADER: voice.value}
-
-
-def told(client: TestClient, voice: Voice, path: str, **request: Any) -> dict[str, Any]:
-    reply = client.post(path, headers=asked(voice), **request)
-    assert reply.status_code in (409, 412, 422), reply.text
-    return dict(reply.json())
-
-
-def test_a_wrong_member_is_named_to_its_reader_and_pointed_to_for_programs(client: TestClient, dataset_id: str) -> None:
-    for voice, says in [
-        (Voice.REST, "#/spec/epsilon: Must be greater than 0.0."),
-        (Voice.PAGE, "“ε this job may spend”: Must be greater than 0.0."),
-        (Voice.COMMAND_LINE, "--epsilon: Must be greater than 0.0."),
-    ]:
-        problem = told(client, voice, "/v1/jobs", json={"dataset_id": dataset_id, "spec": {"epsilon": 0}})
-        assert problem["detail"] == says, voice
-        [error] = problem["errors"]
-        assert (error["pointer"], error["code"]) == ("#/spec/epsilon", "greater_than")
-
-
-def test_a_parameter_of_a_method_has_a_name_in_each_voice(client: TestClient, dataset_id: str) -> None:
-    for voice, says in [
-        (Voice.REST, "#/spec/method/top: There is no member of this name; remove it or correct its spelling."),
-        (Voice.PAGE, "The parameter top: There is no field of this name; remove it or correct its spelling."),
-        (Voice.COMMAND_LINE, "--set top: There is no option of this name; remove it or correct its spelling."),
-    ]:
-        spec = {"epsilon": 1, "method": {"name": "moments", "top": 3}}
-        assert told(client, voice, "/v1/plans", json={"dataset_id": dataset_id, "spec": spec})["detail"] == says, voice
-
-
-def test_what_a_model_of_a_request_says_is_told_in_the_voice_of_its_reader(client: TestClient) -> None:
-    for voice, unit in [
-        (Voice.REST, "unit and classes_per_unit need records_per_unit."),
-        (Voice.PAGE, "“Word for one” and “Most classes of one” need “Most images of one”."),
-        (Voice.COMMAND_LINE, "--unit and --classes-per-unit need --records-per-unit."),
-    ]:
-        form = {"epsilon": "1", "unit": "patient"}
-        assert unit in told(client, voice, "/v1/datasets", files={"file": npz()}, data=form)["detail"]
-
-
-def test_an_endpoint_that_runs_in_a_thread_speaks_to_its_reader(client: TestClient, dataset_id: str) -> None:
-    spec = {"epsilon": 0.0001, "method": {"name": "dp_sgd", "architecture": "mlp", "noise_multiplier": 0.5}}
-    body = {"dataset_id": dataset_id, "spec": spec}
-    details = {voice: told(client, voice, "/v1/plans", json=body)["detail"] for voice in Voice}
-    assert "raise epsilon or noise_multiplier" in details[Voice.REST]
-    assert "raise “ε this job may spend” or the parameter noise_multiplier" in details[Voice.PAGE]
-    assert "raise --epsilon or --set noise_multiplier" in details[Voice.COMMAND_LINE]
+@pytest.mark.parametrize(
+    ("path", "sent", "pointer", "rest", "page", "terminal"),
+    [
+        (
+            "/v1/jobs", {"epsilon": 0}, "#/spec/epsilon",
+            "#/spec/epsilon: Must be greater than 0.0.",
+            "“ε this job may spend”: Must be greater than 0.0.",
+            "--epsilon: Must be greater than 0.0.",
+        ),
+        (
+            "/v1/plans", {"epsilon": 1, "method": {"name": "moments", "top": 3}}, "#/spec/method/top",
+            f"#/spec/method/top: There is no member {UNKNOWN}",
+            f"The parameter top: There is no field {UNKNOWN}",
+            f"--set top: There is no option {UNKNOWN}",
+        ),
+        (
+            "/v1/datasets", NO_UNITS, "#",
+            "unit and classes_per_unit need records_per_unit.",
+            "“Word for one” and “Most classes of one” need “Most images of one”.",
+            "--unit and --classes-per-unit need --records-per-unit.",
+        ),
+        (
+            "/v1/plans", COARSE, None,
+            "raise epsilon or noise_multiplier",
+            "raise “ε this job may spend” or the parameter noise_multiplier",
+            "raise --epsilon or --set noise_multiplier",
+        ),
+    ],
+)  # fmt: skip
+def test_each_reader_is_told_in_words_of_its_own_and_programs_by_a_pointer(
+    client: TestClient, dataset_id: str, path: str, sent: Any, pointer: str | None, rest: str, page: str, terminal: str
+) -> None:
+    request = sent if "files" in sent else {"json": {"dataset_id": dataset_id, "spec": sent}}
+    for voice, says in ((Voice.REST, rest), (Voice.PAGE, page), (Voice.COMMAND_LINE, terminal)):
+        problem = client.post(path, headers={HEADER: voice.value}, **request).json()
+        assert (problem["status"], says in problem["detail"]) == (422, True), problem["detail"]
+        assert [error["pointer"] for error in problem.get("errors", ())] == ([] if pointer is None else [pointer])
 
 
 def test_a_part_of_a_page_speaks_of_its_fields(client: TestClient, services: Services, dataset_id: str) -> None:
@@ -263,7 +253,9 @@ def test_headers_are_named_to_those_who_send_them(
     client: TestClient, voice: Voice, word: str, length: dict[str, str]
 ) -> None:
     client.headers.update(length)
-    assert re.search(word, told(client, voice, "/v1/uploads")["detail"])
+    reply = client.post("/v1/uploads", headers={HEADER: voice.value})
+    assert reply.status_code in (412, 422)
+    assert re.search(word, reply.json()["detail"])
 
 
 def test_every_request_of_a_page_says_that_a_page_reads_it() -> None:

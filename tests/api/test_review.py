@@ -225,13 +225,6 @@ def test_it_waits_through_a_restart(settings: Settings) -> None:
         assert confirm(again, dataset_id).json()["state"] == "ready"
 
 
-def test_a_confirmation_is_in_the_journal(client: TestClient) -> None:
-    dataset_id = waiting(client)
-    confirm(client, dataset_id)
-    newest = client.get("/v1/audit", params={"limit": 100}).json()["items"][-1]
-    assert (newest["action"], newest["object_id"], newest["outcome"]) == ("confirmDataset", dataset_id, 200)
-
-
 def test_nothing_of_a_review_is_told_to_anybody_else(
     client: TestClient, services: Services, as_role: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,19 @@ def made(client: TestClient, **members: Any) -> dict[str, Any]:
     return found
 
 
+def on_trial(client: TestClient, services: Services, url: str = URL) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A webhook, which may lead to this machine, and its test message."""
+    hook = made(client)
+    webhooks.change(services.database, hook["webhook"]["id"], url=url)
+    return hook, client.post(f"/v1/webhooks/{hook['webhook']['id']}:test").json()
+
+
+def _send(services: Services, now: datetime | None = None) -> None:
+    for due in webhooks.claim_due(services.database, now=now):
+        status, error = attempt(due, allow_private=True)
+        webhooks.settle(services.database, due.delivery.id, status=status, error=error, now=now)
+
+
 def deliveries(client: TestClient, hook: dict[str, Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = client.get(f"/v1/webhooks/{hook['webhook']['id']}/deliveries").json()["items"]
     return found
@@ -99,10 +112,7 @@ def test_events_that_are_wanted_become_thin_messages(client: TestClient, service
 def test_a_message_is_signed_as_standard_webhooks_asks(
     client: TestClient, services: Services, receiver: Receiver
 ) -> None:
-    hook = made(client)
-    services_hook = webhooks.change(services.database, hook["webhook"]["id"], url=receiver.url)
-    assert services_hook.url == receiver.url
-    sent = client.post(f"/v1/webhooks/{hook['webhook']['id']}:test").json()
+    hook, sent = on_trial(client, services, receiver.url)
     [claimed] = webhooks.claim_due(services.database)
     assert attempt(claimed, allow_private=True) == (204, None)
     [(headers, body)] = receiver.got
@@ -116,9 +126,7 @@ def test_a_message_is_signed_as_standard_webhooks_asks(
 def test_a_message_that_arrived_is_done(
     client: TestClient, services: Services, receiver: Receiver, status: int
 ) -> None:
-    hook = made(client)
-    webhooks.change(services.database, hook["webhook"]["id"], url=receiver.url)
-    client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
+    hook, _ = on_trial(client, services, receiver.url)
     receiver.status = status
     _send(services)
     [shown] = deliveries(client, hook)
@@ -130,9 +138,7 @@ def test_a_message_that_arrived_is_done(
 def test_a_message_that_failed_is_repeated_with_growing_pauses_and_given_up(
     client: TestClient, services: Services, receiver: Receiver, status: int
 ) -> None:
-    hook = made(client)
-    webhooks.change(services.database, hook["webhook"]["id"], url=receiver.url)
-    client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
+    hook, _ = on_trial(client, services, receiver.url)
     receiver.status = status
     now = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
     pauses = []
@@ -155,8 +161,7 @@ def test_a_message_that_failed_is_repeated_with_growing_pauses_and_given_up(
 
 
 def test_a_claimed_message_is_left_alone_by_others(client: TestClient, services: Services) -> None:
-    hook = made(client)
-    client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
+    on_trial(client, services)
     assert len(webhooks.claim_due(services.database)) == 1
     assert webhooks.claim_due(services.database) == ()
     assert len(webhooks.claim_due(services.database, now=datetime.now(UTC) + timedelta(seconds=61))) == 1
@@ -194,7 +199,7 @@ def sent_to(monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> list[str]:
 def test_a_name_that_stands_for_an_address_inside_is_refused(
     client: TestClient, services: Services, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, answer: list[str]
 ) -> None:
-    client.post(f"/v1/webhooks/{made(client)['webhook']['id']}:test")
+    on_trial(client, services)
     [claimed] = webhooks.claim_due(services.database)
     resolver(monkeypatch, answer)
     connected = sent_to(monkeypatch, receiver)
@@ -207,7 +212,7 @@ def test_a_name_is_resolved_once_and_a_redirect_is_not_followed(
     client: TestClient, services: Services, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     """A second question would be answered by an address inside, and so would be the place that a redirect names."""
-    client.post(f"/v1/webhooks/{made(client)['webhook']['id']}:test")
+    on_trial(client, services)
     [claimed] = webhooks.claim_due(services.database)
     receiver.status = status
     asked = resolver(monkeypatch, ["93.184.216.34"], ["127.0.0.1"], ["127.0.0.1"])
@@ -276,8 +281,7 @@ def test_a_disabled_webhook_is_told_nothing(client: TestClient, dataset_id: str)
 
 
 def test_a_removed_webhook_takes_its_messages_along(client: TestClient, services: Services) -> None:
-    hook = made(client)
-    client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
+    hook, _ = on_trial(client, services)
     assert client.delete(f"/v1/webhooks/{hook['webhook']['id']}").status_code == 204
     assert client.get("/v1/webhooks").json()["items"] == []
     assert webhooks.claim_due(services.database, now=datetime.now(UTC) + LATER) == ()
@@ -289,9 +293,3 @@ def test_the_secret_is_shown_once(client: TestClient) -> None:
     for path in ("/v1/webhooks", f"/v1/webhooks/{hook['webhook']['id']}"):
         assert hook["secret"] not in client.get(path).text
     assert json.dumps(hook).count(hook["secret"]) == 1
-
-
-def _send(services: Services, now: datetime | None = None) -> None:
-    for due in webhooks.claim_due(services.database, now=now):
-        status, error = attempt(due, allow_private=True)
-        webhooks.settle(services.database, due.delivery.id, status=status, error=error, now=now)
