@@ -35,6 +35,7 @@ class FormReader:
         self._file_field, self._file = file_field, file
         self._header, self._value, self._disposition, self._name = b"", b"", b"", ""
         self._text: dict[str, bytearray] = {}
+        self._text_bytes = 0
         self._ended = False
         self.has_file, self.file_name = False, ""
         self._parser = MultipartParser(_boundary(content_type), self._callbacks())
@@ -105,13 +106,19 @@ class FormReader:
             self.has_file, self.file_name = True, options.get(b"filename", b"").decode(errors="replace")
         else:
             self._text[self._name] = bytearray()
+            self._count(len(self._name))
 
     def _on_data(self, data: bytes, start: int, end: int) -> None:
         if self._name == self._file_field:
             self._file.write(data[start:end])
             return
         self._text[self._name] += data[start:end]
-        if sum(map(len, self._text.values())) > _TEXT_BYTES:
+        self._count(end - start)
+
+    def _count(self, size: int) -> None:
+        """Add to what is kept in memory, names included: a form may have any number of parts."""
+        self._text_bytes += size
+        if self._text_bytes > _TEXT_BYTES:
             raise InvalidInput(f"The ⟦members⟧ beside the file are longer than {_TEXT_BYTES} bytes.")
 
     def _on_end(self) -> None:

@@ -83,6 +83,19 @@ UPLOADS = [
     Case("too large", upload(b"PK\x03\x04" + bytes(2**20)), 413, "payload-too-large", "DATALENS_MAX_UPLOAD_BYTES"),
     Case("two files", {"files": [("file", npz()), ("file", npz())]}, 422, "invalid-input", "twice"),
     Case(
+        "names that are long together",
+        {
+            "content": b"".join(
+                b'--x\r\nContent-Disposition: form-data; name="%0200d"\r\n\r\n\r\n' % n for n in range(2000)
+            ),
+            "headers": {"Content-Type": "multipart/form-data; boundary=x"},
+        },
+        422,
+        "invalid-input",
+        "longer than 262144 bytes",
+    ),
+    Case("long text", upload(npz(), name="x" * 2**19), 422, "invalid-input", "longer than 262144 bytes"),
+    Case(
         "broken form",
         {"content": b"--x\r\ngarbage", "headers": {"Content-Type": "multipart/form-data; boundary=x"}},
         422,
