@@ -7,7 +7,7 @@ up the rest. If the row is gone, the page begins with the whole second, so that 
 import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import MAXYEAR, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
@@ -15,6 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from datalens_service.clock import to_second
 from datalens_service.errors import InvalidInput
+from datalens_service.notation import NUL
 
 MAXIMUM_LIMIT = 200
 _UNKNOWN = "The cursor is not one that this list handed out; start again without it."
@@ -91,8 +92,9 @@ def _parsed(cursor: str) -> tuple[datetime, str]:
     try:
         instant, _, last = base64.urlsafe_b64decode(cursor.encode()).decode().partition("|")
         second = datetime.fromisoformat(instant)
-    except ValueError as error:
+        in_utc = second.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise InvalidInput(_UNKNOWN) from error
-    if second.tzinfo is None or second.year == MAXYEAR:
+    if second.tzinfo is None or in_utc.year == MAXYEAR or NUL in last:
         raise InvalidInput(_UNKNOWN)
-    return second, last
+    return in_utc, last

@@ -1,5 +1,6 @@
 """Times of one stream of events never go back, whatever the clocks of those who write them do."""
 
+import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -149,7 +150,15 @@ def test_a_list_can_be_narrowed(database: Database) -> None:
     assert [found.id for found in jobs.list_jobs(database, JobFilter(state=JobState.RUNNING)).items] == [other.id]
 
 
-@pytest.mark.parametrize("cursor", ["x", "%%%", "bm8=", "MjAyNi0wMS0wMVQwMDowMDowMHxqb2I=", "é"])
+UNKEPT = ["0001-01-01T00:00:00+14:00|job", "9999-12-31T23:59:59-14:00|job", "2026-01-01T00:00:00+00:00|\0"]
+"""What no database compares with."""
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    ["x", "%%%", "bm8=", "MjAyNi0wMS0wMVQwMDowMDowMHxqb2I=", "é"]
+    + [base64.urlsafe_b64encode(unkept.encode()).decode() for unkept in UNKEPT],
+)
 def test_a_foreign_cursor_is_refused(database: Database, cursor: str) -> None:
     with pytest.raises(InvalidInput, match="cursor"):
         jobs.list_jobs(database, cursor=cursor)
