@@ -1,19 +1,27 @@
 """What all downloads of a job share: its state, formats, licences, and answers with a stored file."""
 
 from collections.abc import Collection
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Query, Request, Response
 from pydantic import AfterValidator
 
 from api.deps import ObjectId, Services, ServicesDep
 from api.http.file_responses import file_response
+from api.openapi.document import file_content
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
 from datalens_service.errors import StateConflict
+from datalens_service.services.synthetic_files import SyntheticFile
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
+
+IMAGES: Final = file_content(
+    "A file that says it is synthetic and carries the card.",
+    *dict.fromkeys(writer.media_type for writer in WRITERS.values()),
+)
+"""Answers with drawn or packed images."""
 
 
 def released(job_id: ObjectId, services: ServicesDep) -> Job:
@@ -63,6 +71,13 @@ LicenceId = Annotated[str, _one_of(LICENCES), Query(json_schema_extra={"enum": l
 FormatName = Annotated[
     str, _one_of(WRITERS), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
 ]
+
+
+def images_file(request: Request, made: SyntheticFile, identifier: str, format: str) -> Response:
+    """Answer with images that were made of the model with this id."""
+    writer = WRITERS[format]
+    name = f"{identifier}-synthetic.{writer.suffix}"
+    return file_response(request, made.path, made.sha256, media_type=writer.media_type, name=name)
 
 
 def stored_file(

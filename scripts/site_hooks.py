@@ -11,6 +11,7 @@ import json
 import posixpath
 import re
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final
 
 from jinja2 import Template
@@ -20,7 +21,7 @@ from mkdocs.structure.pages import Page
 
 from api.http.file_responses import StaticFolder
 from api.main import create_app
-from api.problems.problem_types import as_markdown
+from api.problems.problem_types import PROBLEM_TYPES
 from datalens_service.evaluation.report import html
 from datalens_service.settings import Settings
 
@@ -53,13 +54,30 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, name, content=rebased((ROOT / origin).read_text(), origin, name)))
     example = json.loads((ROOT / "docs" / "examples" / "privacy-report.json").read_text())
     files.append(File.generated(config, "examples/privacy-report.html", content=html.page(example, None)))
-    files.append(File.generated(config, "problems.md", content=as_markdown()))
+    files.append(File.generated(config, "problems.md", content=describe_problems()))
     for name, content in _reference().items():
         files.append(File.generated(config, name, content=content))
     for path in sorted(_linked_sources(files)):
         shown = File.generated(config, _source_page(path), content=_listing(path), inclusion=InclusionLevel.NOT_IN_NAV)
         files.append(shown)
     return files
+
+
+def describe_problems() -> str:
+    """All problem types as a page of the site."""
+    lines = [
+        "# Problems",
+        "",
+        "Every error is `application/problem+json` (RFC 9457). `type` is one of the URIs below, relative to the",
+        "service, which answers there with the same text; `code` is its last part; `instance` names the request in",
+        "the log. Types are stable: programs may branch on them.",
+        "",
+    ]
+    for problem in PROBLEM_TYPES.values():
+        status = f"Status {problem.status}." if problem.status else "On a job only, as its `error`."
+        lines += [f"## {problem.slug}", "", f"{problem.title}. {status}", ""]
+        lines += [problem.meaning, "", *wrap(f"*What to do:* {problem.remedy}", 120, break_on_hyphens=False), ""]
+    return "\n".join(lines)
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -22,8 +22,6 @@ _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox",
 }
 
-_SMALL_BYTES: Final = 2**16
-
 
 def file_response(
     request: Request, path: Path, sha256: str, *, media_type: str, name: str, inline: bool = False
@@ -49,7 +47,7 @@ def file_response(
     digest = base64.b64encode(bytes.fromhex(sha256)).decode()
     # To the minute: a sample grid is replaced between steps on private records.
     changed = formatdate(stat_result.st_mtime // 60 * 60, usegmt=True)
-    response = FileResponse(
+    return FileResponse(
         path,
         headers={**headers, "Repr-Digest": f"sha-256=:{digest}:", "Last-Modified": changed},
         media_type=media_type,
@@ -57,23 +55,6 @@ def file_response(
         stat_result=stat_result,
         content_disposition_type="inline" if inline else "attachment",
     )
-    if stat_result.st_size > _SMALL_BYTES or request.method != "GET" or "range" in request.headers:
-        return response
-    return _whole(response, path, stat_result.st_size)
-
-
-def _whole(response: FileResponse, path: Path, size: int) -> Response:
-    """A small file with the same headers, read at once: to open, read and close it are a thread each otherwise."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise NotFound("The file was removed.") from None
-    if len(content) != size:
-        # Replaced a moment ago; its headers are not those of this content.
-        return response
-    whole = Response(content)
-    whole.raw_headers = response.raw_headers
-    return whole
 
 
 def _matches(if_none_match: str, etag: str) -> bool:

@@ -1,17 +1,14 @@
 """Every type of problem the API answers with: its status, what it means and what to do about it.
 
-`/problems/{slug}`, a page of the site and the OpenAPI document are made from this list.
+`/problems/{slug}`, a page of the site (`scripts/site_hooks.py`) and the OpenAPI document are made from this list.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Final
 
 from datalens_service import errors
 from datalens_service.voices import speak
-
-_LINE: Final = 120
 
 
 @dataclass(frozen=True)
@@ -153,20 +150,3 @@ BY_STATUS: Final[dict[int, ProblemType]] = {
     if problem.status is not None
 }
 """For errors the framework raises, which have a status and nothing else."""
-
-
-def as_markdown() -> str:
-    """All problem types as a page of the site."""
-    lines = [
-        "# Problems",
-        "",
-        "Every error is `application/problem+json` (RFC 9457). `type` is one of the URIs below, relative to the",
-        "service, which answers there with the same text; `code` is its last part; `instance` names the request in",
-        "the log. Types are stable: programs may branch on them.",
-        "",
-    ]
-    for problem in PROBLEM_TYPES.values():
-        status = f"Status {problem.status}." if problem.status else "On a job only, as its `error`."
-        lines += [f"## {problem.slug}", "", f"{problem.title}. {status}", ""]
-        lines += [problem.meaning, "", *wrap(f"*What to do:* {problem.remedy}", _LINE, break_on_hyphens=False), ""]
-    return "\n".join(lines)

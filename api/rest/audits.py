@@ -77,7 +77,7 @@ def list_audits(
     page = audits.list_audits(
         services.database, key.tenant_id, limit=limit, cursor=after, dataset_id=dataset_id, attacked_job_id=job_id
     )
-    return Page.build([PrivacyAuditRead.from_audit(audit) for audit in page.items], page.next_cursor)
+    return Page.build(page, map(PrivacyAuditRead.from_audit, page.items))
 
 
 @router.get(

@@ -63,8 +63,7 @@ def list_classifiers(
 ) -> Page[ClassifierRead]:
     """Those that jobs made; cards are left out."""
     page = released_models.list_models(services.database, key.tenant_id, kind=CLASSIFIER, limit=limit, cursor=after)
-    items = [ClassifierRead.from_model(item, None) for item in page.items]
-    return Page.build(items, page.next_cursor)
+    return Page.build(page, (ClassifierRead.from_model(item, None) for item in page.items))
 
 
 @router.get(

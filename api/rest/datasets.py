@@ -124,7 +124,7 @@ def list_datasets(
 ) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted datasets stay: what was spent on them stays spent."""
     page = views.list_views(services.database, key.tenant_id, limit=limit, cursor=after, search=search)
-    return Page.build(_shown(services.database, page.items, key), page.next_cursor)
+    return Page.build(page, _shown(services.database, page.items, key))
 
 
 @router.get(

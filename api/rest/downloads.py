@@ -9,9 +9,8 @@ from api.deps import Caller, Services, ServicesDep
 from api.http.file_responses import file_response
 from api.http.strictness import DIGITS
 from api.openapi.document import file_content, problems
-from api.released_jobs import Drawing, FormatName, Labelling, LicenceId, Released, stored_file
+from api.released_jobs import IMAGES, Drawing, FormatName, Labelling, LicenceId, Released, images_file, stored_file
 from api.security.permissions import check_may_see_private
-from datalens_service.data.export import WRITERS
 from datalens_service.errors import NotFound
 from datalens_service.evaluation.report import document
 from datalens_service.proof.job_proof import PROOF_FILE
@@ -136,10 +135,7 @@ def get_generator(job: Drawing, request: Request, services: ServicesDep) -> Resp
     operation_id="getJobSynthetic",
     summary="Download synthetic images",
     responses={
-        **file_content(
-            "A file that says it is synthetic and carries the card.",
-            *dict.fromkeys(writer.media_type for writer in WRITERS.values()),
-        ),
+        **IMAGES,
         **problems("worker-unavailable", "store-unavailable"),
     },
 )
@@ -154,9 +150,7 @@ def get_synthetic(
     """Drawing more is free: it reads the generator, never the records."""
     schema = datasets.get(services.database, job.dataset_id).schema
     made = services.synthetic.get(job, schema, format, n, seed)
-    writer = WRITERS[format]
-    name = f"{job.id}-synthetic.{writer.suffix}"
-    return file_response(request, made.path, made.sha256, media_type=writer.media_type, name=name)
+    return images_file(request, made, job.id, format)
 
 
 @router.get(

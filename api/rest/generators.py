@@ -10,12 +10,11 @@ from api.http.file_responses import file_response
 from api.http.strictness import DIGITS
 from api.openapi import examples
 from api.openapi.document import file_content, form_body, ok, problems
-from api.released_jobs import FormatName
+from api.released_jobs import IMAGES, FormatName, images_file
 from api.schemas.common import Page
 from api.schemas.releases import GeneratorForm, GeneratorRead
 from api.uploads.receiver import FILE_FIELD, GeneratorUploadDep
 from datalens_service.data.dataset import Schema
-from datalens_service.data.export import WRITERS
 from datalens_service.errors import StateConflict
 from datalens_service.services import generator_import
 from datalens_service.services.synthetic_files import CARD, GENERATOR, MAXIMUM_IMAGES
@@ -39,8 +38,7 @@ def list_generators(services: ServicesDep, key: Caller, limit: Limit = 20, after
     page = released_models.list_models(
         services.database, key.tenant_id, kind=released_models.GENERATOR, limit=limit, cursor=after
     )
-    items = [GeneratorRead.from_model(generator, None) for generator in page.items]
-    return Page.build(items, page.next_cursor)
+    return Page.build(page, (GeneratorRead.from_model(generator, None) for generator in page.items))
 
 
 @router.post(
@@ -105,10 +103,7 @@ def get_file(generator_id: ObjectId, request: Request, services: ServicesDep) ->
     operation_id="createGeneratorSamples",
     summary="Draw synthetic images",
     responses={
-        **file_content(
-            "A file that says it is synthetic and carries the card.",
-            *dict.fromkeys(writer.media_type for writer in WRITERS.values()),
-        ),
+        **IMAGES,
         **problems("range-not-satisfiable", "worker-unavailable"),
     },
     response_class=Response,
@@ -133,9 +128,7 @@ def get_samples(
     else:
         job = jobs.get(services.database, generator.job_id)
         made = services.synthetic.get(job, datasets.get(services.database, job.dataset_id).schema, format, n, seed)
-    writer = WRITERS[format]
-    name = f"{generator.id}-synthetic.{writer.suffix}"
-    return file_response(request, made.path, made.sha256, media_type=writer.media_type, name=name)
+    return images_file(request, made, generator.id, format)
 
 
 @router.delete(

@@ -98,7 +98,7 @@ def list_jobs(
     """Jobs of all datasets, or those that the filters leave."""
     which = JobFilter(key.tenant_id, dataset_id, state, method, search, created_after, created_before)
     page = jobs.list_jobs(services.database, which, limit=limit, cursor=after)
-    return Page.build(read_jobs(services, page.items), page.next_cursor)
+    return Page.build(page, read_jobs(services, page.items))
 
 
 @router.get(

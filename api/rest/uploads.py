@@ -1,6 +1,7 @@
 """Resumable uploads: tus 1.0 with creation, checksum, termination and expiration."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import anyio.to_thread
@@ -84,7 +85,7 @@ def create_upload(
     if length > services.settings.max_upload_bytes:
         raise HTTPException(413)
     upload_sessions.remove_expired(services.database)
-    tus.check_room(upload_sessions.partial_files(services.settings.data_dir), length)
+    tus.check_room(_folder(services), length)
     upload = upload_sessions.create(services.database, caller.id, length, _lifetime(services), label_in(metadata))
     response.headers.update({**tus.build_headers(upload), "Location": f"{tus.PATH}/{upload.id}"})
     return UploadRead.from_upload(upload)
@@ -155,7 +156,7 @@ async def append_to_upload(
         raise HTTPException(415)
     expected = tus.parse_checksum(checksum)
     known = await anyio.to_thread.run_sync(upload_sessions.get, services.database, upload_id)
-    with tus.locked_file(upload_sessions.partial_files(services.settings.data_dir) / known.id) as file:
+    with tus.locked_file(_folder(services) / known.id) as file:
         upload = await anyio.to_thread.run_sync(upload_sessions.get, services.database, upload_id)
         if offset != upload.received:
             raise UploadOffsetMismatch(f"The next chunk begins at {upload.received}, not at {offset}.")
@@ -174,9 +175,7 @@ async def append_to_upload(
 def delete_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller, version: Version = None) -> Response:
     """Datasets that were made from it stay."""
     tus.check_version(version)
-    path = (
-        upload_sessions.partial_files(services.settings.data_dir) / upload_sessions.get(services.database, upload_id).id
-    )
+    path = _folder(services) / upload_sessions.get(services.database, upload_id).id
     with tus.locked_file(path):
         upload_sessions.remove(services.database, upload_id)
         path.unlink(missing_ok=True)
@@ -201,6 +200,10 @@ async def _received(request: Request, services: Services, upload: PartialUpload,
 
 def _note(services: Services, upload_id: str, end: int) -> PartialUpload:
     return upload_sessions.advance(services.database, upload_id, end, _lifetime(services))
+
+
+def _folder(services: Services) -> Path:
+    return upload_sessions.partial_files(services.settings.data_dir)
 
 
 def _lifetime(services: Services) -> timedelta:

@@ -126,8 +126,7 @@ def list_deliveries(
 ) -> Page[DeliveryRead]:
     """Attempts, the last status, and when it is tried again."""
     page = webhooks.list_deliveries(services.database, webhook_id, limit=limit, cursor=after)
-    items = [DeliveryRead.from_delivery(delivery) for delivery in page.items]
-    return Page.build(items, page.next_cursor)
+    return Page.build(page, map(DeliveryRead.from_delivery, page.items))
 
 
 @router.post(

@@ -1,6 +1,6 @@
 """What requests and answers look like. ε that was spent is rounded up, ε that remains is rounded down."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -16,6 +16,7 @@ from datalens_service.privacy.accounting import mu_of_units, round_up
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import Quote
 from datalens_service.spec import PlanSummary, TrainingSpec
+from datalens_service.store import paging
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.validations import Joined
 from datalens_service.store.datasets.views import DatasetView
@@ -192,9 +193,9 @@ class Page(BaseModel, Generic[Item]):
     next_cursor: str | None = Field(description="Value of `after` for the next page.")
 
     @classmethod
-    def build(cls, items: Sequence[Item], next_cursor: str | None) -> Self:
-        """A page that has a cursor if there is more behind it."""
-        return cls(items=list(items), has_more=next_cursor is not None, next_cursor=next_cursor)
+    def build(cls, found: paging.Page[Any], items: Iterable[Item]) -> Self:
+        """A page with what is shown of what was found."""
+        return cls(items=list(items), has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
 
 
 class NumberedPage(BaseModel, Generic[Item]):
