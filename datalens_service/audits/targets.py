@@ -93,9 +93,12 @@ class _Quarters:
         return take_units(self._dataset, self._rng.choice(self._rest, self._size, replace=False))
 
     def candidates(self, most: int) -> tuple[Split, NDArray[np.bool_]]:
-        """Records to be told apart, and which of them the audited model learned from."""
-        members = rows_of_units(self._dataset, self._members)[:most]
-        others = rows_of_units(self._dataset, self._others)[:most]
+        """Records of so many units of either kind, with all that each has, and which the audited model learned from.
+
+        Units are in random order: an upload that is sorted by class is represented by all of its classes.
+        """
+        members = rows_of_units(self._dataset, self._members[:most])
+        others = rows_of_units(self._dataset, self._others[:most])
         train, rows = self._dataset.train, np.concatenate([members, others])
         units = None if train.units is None else train.units[rows]
         return Split(train.images[rows], train.labels[rows], units), np.arange(len(rows)) < len(members)

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from datalens_service.audits import audit as audit_module
 from datalens_service.audits.audit import AuditSettings, take_units
 from datalens_service.audits.targets import rehearse
 from datalens_service.data.dataset import Dataset, Images, Labels, Split
@@ -91,6 +93,24 @@ def test_units_of_several_records_stay_together(digits: Dataset) -> None:
     rehearse(grouped, train, None, SETTINGS)
     for data in trained:
         assert set(np.unique(data.train.unit_ids, return_counts=True)[1]) == {2}
+
+
+def test_candidates_of_an_upload_sorted_by_class_are_whole_units_of_all_classes(digits: Dataset) -> None:
+    order = np.argsort(digits.train.labels, kind="stable")[:1796]
+    pairs = Split(digits.train.images[order], digits.train.labels[order], np.arange(1796) // 2)
+    members = {"num_units": 898, "records_per_unit": 2, "classes_per_unit": 2}
+    grouped = Dataset(digits.schema.model_copy(update=members), pairs, None, b"k" * 32)
+    seen: list[Split] = []
+
+    def measured(model: Any, candidates: Split) -> np.ndarray:
+        seen.append(candidates)
+        return np.zeros(len(candidates))
+
+    with mock.patch.object(audit_module, "measure_fit", measured):
+        rehearse(grouped, lambda data, _seed: Copies(data), None, AuditSettings(references=2, candidates=60))
+    assert set(seen[0].labels) == set(range(10))
+    assert set(np.unique(seen[0].unit_ids, return_counts=True)[1]) == {2}
+    assert len(seen[0]) == 2 * 2 * 60
 
 
 def test_few_units_and_unknown_attacks_are_refused(digits: Dataset) -> None:
