@@ -1,4 +1,4 @@
-"""Detectors on the durable account, with a real SQLite database and its log."""
+"""Detectors on the durable account, with a real SQLite database and its log, and on what is declared public."""
 
 import functools
 import sqlite3
@@ -11,12 +11,24 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import make_url
 
-from datalens_service.errors import BudgetExceeded, InvalidDataset, LedgerCorrupt, StaleLease, StateConflict
+from datalens_service.data.dataset import Images
+from datalens_service.errors import (
+    BudgetExceeded,
+    DatalensError,
+    InvalidDataset,
+    InvalidSpec,
+    LedgerCorrupt,
+    StaleLease,
+    StateConflict,
+)
+from datalens_service.jobs import execute
 from datalens_service.privacy import accounting
 from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.services import pricing
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.recovery import check_against_log
@@ -32,6 +44,7 @@ from store.books import (
     new_job,
     read_account,
     running_job,
+    schema,
     state_of,
     verified,
     without_guards,
@@ -191,6 +204,26 @@ def uploading_again_brings_no_fresh_budget(_rng: np.random.Generator) -> None:
         expect("join" in journal and "delete" in journal, "the journal says so")
 
 
+def private_records_never_pass_for_public(_rng: np.random.Generator) -> None:
+    """R53: neither when a job is priced, nor when it runs, nor when images are declared public."""
+    with _database() as database:
+        private, other = new_dataset(database, images(seed=1)), new_dataset(database, images(seed=2))
+        public = _declared(database, images(seed=3))
+        tenant = private.tenant_id
+        allowed = pricing.check_public_data(database, tenant, public.id, private)
+        expect(allowed.id == public.id, "what was declared public may be used")
+        with refused(InvalidSpec, "a private data set is no start"):
+            pricing.check_public_data(database, tenant, other.id, private)
+        with refused(InvalidDataset, "a private image is not declared public later"):
+            _declared(database, np.concatenate([images(seed=4), images(seed=1)[3:4]]))
+        shared = new_dataset(database, np.concatenate([images(seed=3)[:10], images(seed=5)[:10]]))
+        with refused(InvalidSpec, "images that are in both data sets are no start"):
+            pricing.check_public_data(database, tenant, public.id, shared)
+        job = new_job(database, private.id, 1)
+        with refused(DatalensError, "a worker asks again"):
+            execute._public(database, other.id, job)
+
+
 def altered_journals_are_noticed(_rng: np.random.Generator) -> None:
     """R52: spends made smaller, with and without the totals, and a sum nobody paid for, by hand."""
     less = "SET charged_units = charged_units - 50, reserved_units = reserved_units + 50"
@@ -229,6 +262,11 @@ def accounts_add_up_exactly(_rng: np.random.Generator) -> None:
             expect(jobs.get(database, job.id).charged_units == each, "a job knows what it spent")
         found = state_of(database, dataset.id).epsilon_spent
         expect(1.4651 < found <= 1.4653, "two jobs of ε = 1 spend 1.4652")
+
+
+def _declared(database: Database, records: Images) -> StoredDataset:
+    declared = schema(len(records)).model_copy(update={"records_are_public": True})
+    return new_dataset(database, records, schema=declared)
 
 
 def _copy(database: Database) -> Path:

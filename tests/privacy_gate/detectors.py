@@ -1,6 +1,8 @@
-"""All detectors, those that cost least first. Each takes random numbers for its inputs and raises `Alarm`."""
+"""All detectors, the cheapest modules first. Each takes random numbers for its inputs and raises `Alarm`."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
+from types import ModuleType
 
 import numpy as np
 
@@ -14,7 +16,6 @@ from . import (
     detect_logs,
     detect_noise,
     detect_price,
-    detect_public,
     detect_release,
     detect_rows,
     detect_sampling,
@@ -26,6 +27,16 @@ from .contribution_cases import CASES
 
 Detector = Callable[[np.random.Generator], None]
 
+
+def _public(module: ModuleType) -> Iterator[Detector]:
+    """Functions of random numbers alone that return nothing: those are detectors."""
+    for name, value in vars(module).items():
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
+            signature = inspect.signature(value)
+            if list(signature.parameters) in (["rng"], ["_rng"]) and signature.return_annotation is None:
+                yield value
+
+
 COMPARISONS: tuple[Detector, ...] = (
     *map(detect_contributions.contributions_of_others_stay_as_they_are, CASES),
     detect_rows.rows_are_functions_of_their_own_records,
@@ -35,79 +46,10 @@ COMPARISONS: tuple[Detector, ...] = (
 )
 """Of two runs bit by bit: nothing in them is random but the records, so few clean runs repeat them."""
 
-DETECTORS: tuple[Detector, ...] = (
-    detect_price.budgets_pay_for_the_golden_numbers,
-    detect_price.costs_are_those_of_the_proof,
-    detect_price.plans_price_whole_units,
-    detect_price.conversions_are_exact_and_on_the_safe_side,
-    detect_price.figures_are_rounded_towards_privacy,
-    detect_price.jobs_compose_exactly,
-    detect_price.delta_stays_below_one_over_n,
-    detect_individual.steps_cost_no_less_than_was_contributed,
-    detect_individual.units_that_are_always_clipped_have_the_epsilon_of_the_job,
-    detect_individual.histograms_move_with_one_unit_alone,
-    detect_individual.histograms_are_charged,
-    detect_individual.what_a_job_hands_out_with_its_iterates_is_released,
-    detect_individual.a_record_that_is_sent_costs_no_less_than_it_contributed,
-    detect_votes.votes_are_short_integers,
-    detect_votes.the_row_guard_is_exact,
-    detect_votes.rows_do_not_depend_on_other_teachers,
-    detect_contributions.what_is_not_finite_adds_nothing,
-    detect_votes.sums_are_plain_sums,
-    detect_votes.neighbors_stay_within_the_charge,
-    detect_votes.replaced_units_stay_within_their_figure,
-    detect_shards.units_are_dealt_once,
-    detect_shards.emptied_units_change_one_shard,
-    detect_shards.relabelled_units_move_alone,
-    detect_shards.units_of_several_records_stay_together,
-    detect_shards.removed_units_change_one_teachers_batches,
-    detect_shards.teachers_do_not_see_each_other,
-    detect_shards.teachers_without_records_say_nothing,
-    detect_release.releases_charge_then_draw_then_store,
-    detect_release.stored_steps_are_replayed,
-    detect_price.charges_do_not_depend_on_data,
-    detect_ledger.charges_are_on_disk_before_the_draw,
-    detect_ledger.a_resumed_job_pays_for_what_it_draws,
-    detect_ledger.nothing_drawn_is_refunded,
-    detect_ledger.workers_that_were_replaced_cannot_draw,
-    detect_ledger.budgets_are_never_overspent,
-    detect_ledger.restored_backups_bring_no_budget_back,
-    detect_ledger.databases_restored_under_a_running_job_are_noticed,
-    detect_ledger.frozen_accounts_state_what_the_log_knows,
-    detect_ledger.uploading_again_brings_no_fresh_budget,
-    detect_public.private_records_never_pass_for_public,
-    detect_ledger.altered_journals_are_noticed,
-    detect_ledger.accounts_add_up_exactly,
-    detect_sampling.sampled_runs_cost_the_golden_numbers,
-    detect_price.blocks_cover_what_another_accountant_finds,
-    detect_sampling.sampled_plans_pay_for_their_steps,
-    detect_sampling.blocks_are_charged_once_and_whole,
-    detect_sampling.coins_fall_after_the_charge,
-    detect_sampling.lost_draws_have_new_coins,
-    detect_sampling.sums_stay_until_the_state_is_durable,
-    detect_sampling.sums_are_divided_by_the_expected_batch,
-    detect_sampling.batches_are_poisson_samples,
-    detect_directions.directions_cost_the_golden_numbers,
-    detect_directions.units_take_part_once_in_a_pass,
-    detect_directions.batches_do_not_depend_on_who_has_records,
-    detect_directions.directions_have_their_law,
-    detect_directions.an_audit_of_directions_finds_what_was_charged,
-    detect_directions.directions_come_from_the_operating_system,
-    detect_directions.every_unit_of_a_batch_has_noise_of_its_own,
-    detect_noise.noise_comes_from_the_operating_system_alone,
-    detect_noise.noise_is_exactly_the_discrete_gaussian,
-    detect_noise.forked_processes_do_not_repeat_noise,
-    detect_noise.noise_has_its_scale_on_every_coordinate,
-    detect_noise.noise_of_every_mechanism_has_its_scale,
-    detect_noise.noise_is_fresh_everywhere,
-    detect_audits.references_learn_from_no_candidate,
-    detect_jobs.a_job_that_failed_leaves_no_private_file,
-    detect_jobs.progress_is_published_coarsely,
-    detect_logs.logs_say_nothing_of_records,
-    detect_audits.what_attacks_found_stays_with_the_owner,
-    detect_release.runs_release_what_they_charged_for,
-    detect_contributions.answers_of_others_stay_as_they_are,
-    *COMPARISONS,
-    detect_noise.audits_find_no_more_than_was_charged,
-    detect_noise.audits_of_sampled_sums_find_no_more_than_was_charged,
-)
+_BY_COST = (
+    detect_price, detect_votes, detect_shards, detect_individual, detect_ledger, detect_sampling, detect_directions,
+    detect_jobs, detect_logs, detect_audits, detect_release, detect_contributions, detect_noise,
+)  # fmt: skip
+_ALONE = [detector for module in _BY_COST for detector in _public(module) if detector not in COMPARISONS]
+
+DETECTORS: tuple[Detector, ...] = (*_ALONE, *COMPARISONS)

@@ -5,10 +5,8 @@ itself does not depend on what hands it rows.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
-import pytest
 import torch
 
 from datalens_service.methods import DpSgd
@@ -19,6 +17,7 @@ from datalens_service.privacy import individual
 from . import detect_contributions, detect_individual, detect_price
 from .contribution_cases import CASES
 from .detectors import Detector
+from .plant import Plant, around, plant, replaces
 
 _COMPRESSED = tuple(
     detect_contributions.contributions_of_others_stay_as_they_are(case)
@@ -27,41 +26,29 @@ _COMPRESSED = tuple(
 )
 
 
-@dataclass(frozen=True)
-class NeutralChange:
-    """What is changed, why no unit loses anything by it, and who looks.
+class NeutralChange(NamedTuple):
+    """What is changed, why no unit loses anything by it, and who looks."""
 
-    Attributes:
-        name: What is done otherwise.
-        reason: What keeps the guarantee.
-        apply: Puts it into the product.
-        detectors: That stay silent.
-    """
-
-    name: str
+    plant: Plant
     reason: str
-    apply: Callable[[pytest.MonkeyPatch], None]
     detectors: tuple[Detector, ...]
 
 
-def squares_are_compared_with_the_norm(patch: pytest.MonkeyPatch) -> None:
+@around("NormTopK with the unsquared norm", "8.4", unit_gradients, "keep_energy")
+def squares_are_compared_with_the_norm(keep_energy, rows, share):
     """The line of the published listing: squares add up to at most k times the norm, not its square."""
-    keep_energy = unit_gradients.keep_energy
-
-    def unsquared(rows: torch.Tensor, share: float) -> torch.Tensor:
-        norms = rows.norm(dim=1).clamp(min=1e-12)
-        shares = [min(1.0, share / float(norm)) for norm in norms]
-        return torch.cat([keep_energy(row[None], part) for row, part in zip(rows, shares, strict=True)])
-
-    patch.setattr(unit_gradients, "keep_energy", unsquared)
+    shares = [min(1.0, share / float(norm)) for norm in rows.norm(dim=1).clamp(min=1e-12)]
+    return torch.cat([keep_energy(row[None], part) for row, part in zip(rows, shares, strict=True)])
 
 
-def largest_places_are_priced_at_root_k(patch: pytest.MonkeyPatch) -> None:
+@replaces("top-k priced with √k", "8.4", DpSgdParameters, "longest_row")
+def largest_places_are_priced_at_root_k(self):
     """`topk` declares √k·C, although its rows may have length C."""
-    patch.setattr(DpSgdParameters, "longest_row", property(lambda self: self.clip_norm * math.sqrt(self.keep)))
+    return self.clip_norm * math.sqrt(self.keep)
 
 
-def orders_are_missing(patch: pytest.MonkeyPatch) -> None:
+@plant("orders of Rényi divergences missing", "8.4")
+def orders_are_missing(patch):
     """Half of the orders of Rényi divergences are left out."""
     patch.setattr(individual, "_ORDERS", individual._ORDERS[::2])
     individual._divergences_by_level.cache_clear()
@@ -69,21 +56,18 @@ def orders_are_missing(patch: pytest.MonkeyPatch) -> None:
 
 NEUTRAL: tuple[NeutralChange, ...] = (
     NeutralChange(
-        "NormTopK with the unsquared norm",
-        "rows are clipped to √k·C when they are put on the grid, and dropped beyond the radius",
         squares_are_compared_with_the_norm,
+        "rows are clipped to √k·C when they are put on the grid, and dropped beyond the radius",
         (*_COMPRESSED, detect_price.costs_are_those_of_the_proof),
     ),
     NeutralChange(
-        "top-k priced with √k",
-        "one number, `clip_norm` of the mechanism, is the price and what rows are clipped to",
         largest_places_are_priced_at_root_k,
+        "one number, `clip_norm` of the mechanism, is the price and what rows are clipped to",
         (*_COMPRESSED, detect_price.costs_are_those_of_the_proof),
     ),
     NeutralChange(
-        "orders of Rényi divergences missing",
-        "ε is the least over all orders: fewer of them can only raise it",
         orders_are_missing,
+        "ε is the least over all orders: fewer of them can only raise it",
         (detect_individual.units_that_are_always_clipped_have_the_epsilon_of_the_job,),
     ),
 )

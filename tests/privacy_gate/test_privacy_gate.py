@@ -8,7 +8,6 @@ import torch
 
 from datalens_service.mechanisms import Mechanism
 from datalens_service.privacy import individual
-from datalens_service.privacy.randomness import NoiseSource
 
 from . import __main__ as command
 from . import gate
@@ -40,11 +39,11 @@ def test_the_product_raises_no_alarm():
     assert first_alarm(seed=0) is None
 
 
-@pytest.mark.parametrize("change", NEUTRAL, ids=lambda change: change.name)
+@pytest.mark.parametrize("change", NEUTRAL, ids=lambda change: change.plant.name)
 def test_a_change_that_costs_no_privacy_raises_no_alarm(change: NeutralChange, monkeypatch: pytest.MonkeyPatch):
     assert change.reason
     with monkeypatch.context() as patch:
-        change.apply(patch)
+        change.plant.apply(patch)
         for detector in change.detectors:
             detector(np.random.default_rng(0))
     individual._divergences_by_level.cache_clear()
@@ -68,12 +67,6 @@ def test_a_bug_that_the_likely_detector_misses_is_caught_by_another(monkeypatch:
         finding = first_alarm(0, likely="plans_price_whole_units")
     assert finding is not None
     assert finding.detector != "plans_price_whole_units"
-
-
-def test_a_plant_is_taken_out_again():
-    before = (Mechanism.release, NoiseSource.discrete_gaussian)
-    caught(no_noise)
-    assert (Mechanism.release, NoiseSource.discrete_gaussian) == before
 
 
 def test_a_plant_that_no_longer_fits_the_product_is_an_error_and_not_a_catch():

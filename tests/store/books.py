@@ -54,12 +54,11 @@ def schema(count: int = 20) -> Schema:
 
 def new_dataset(database: Database, records: Images | None = None, **changes: Any) -> StoredDataset:
     records = images() if records is None else records
-    named = {"epsilon": EPSILON, "delta": DELTA, **changes}
+    named = {"epsilon": EPSILON, "delta": DELTA, "schema": schema(max(2, len(records))), **changes}
     return datasets.create(
         database,
         dataset_id=datasets.new_id(),
         name="pets",
-        schema=schema(max(2, len(records))),
         images=records,
         format="npz",
         has_test=False,
