@@ -368,7 +368,7 @@ def priced(kind: type[Mechanism]) -> type[Mechanism]:
 
 
 STATED_BY_VOTES = {
-    "label", "coordinates", "row_bound_squared", "non_negative", "encode", "decode", "reads_scores",
+    "ledger_label", "coordinates", "row_bound_squared", "non_negative", "encode", "decode", "reads_scores",
     "example_parameters", "example_dimensions", "example_tightness",
 }  # fmt: skip
 

@@ -36,15 +36,13 @@ if TYPE_CHECKING:
 class PlainSigns(VoteMechanism):
     """Formal guarantee: a row has entries in {-1, 0, +1}, so its squared length is at most the dimensions."""
 
+    ledger_label: ClassVar[str] = "votes.plain_signs"
     name: Literal["plain_signs"] = "plain_signs"
     bar: float = Field(ge=0)
 
     @classmethod
     def example_parameters(cls) -> VoteParameters:
             return PlainSignsParameters(bar=0)
-
-    def label(self) -> str:
-        return "votes.plain_signs"
 
     @property
     def row_bound_squared(self) -> int:

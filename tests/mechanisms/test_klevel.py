@@ -92,8 +92,3 @@ def test_a_row_norm_that_rounding_alone_would_pass_is_refused():
 def test_sensitivity_is_stated_for_both_relations():
     for relation in NeighboringRelation:
         assert klevel().sensitivity_squared(relation) == (2 * 8) ** 2 * DIMENSIONS
-
-
-def test_all_zero_gradients_vote_zero_although_an_even_number_of_levels_has_no_zero():
-    block = torch.zeros(TEACHERS, IMAGES, DIMENSIONS)
-    assert not klevel(levels=4, stochastic=True).encode(block, torch.Generator()).any()

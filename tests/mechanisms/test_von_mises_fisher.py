@@ -15,7 +15,6 @@ from datalens_service.privacy.accounting import NeighboringRelation, gaussian_de
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
 from datalens_service.privacy.randomness import NoiseSource, _uniforms
 from datalens_service.privacy.von_mises_fisher import draw_cosines
-from privacy_gate.detect_release import Forgetful
 
 GOLDEN_COSINES = [
     (26_010, 250.0, 9.6108e-3),
@@ -187,21 +186,3 @@ def test_every_unit_is_in_one_batch_of_a_pass():
     assert np.flatnonzero(batches[0])[:3].tolist() != [0, 1, 2], "uploads may be sorted by class"
     with pytest.raises(InvalidSpec):
         block.draw_batch(block.draws, NoiseSource())
-
-
-def test_a_draw_that_a_crash_lost_uses_up_its_batch():
-    mechanism = directions(units=6, passes=1)
-    partition = mechanism.partition.model_copy(update={"batches": 3})
-    mechanism = mechanism.model_copy(update={"partition": partition})
-    account, batches = Forgetful(mechanism.cost()), []
-
-    def contributions(batch):
-        batches.append(set(np.flatnonzero(batch).tolist()))
-        return []
-
-    for _ in range(3):
-        with pytest.raises(ConnectionError):
-            mechanism.release(contributions, step=0, account=account, noise=NoiseSource())
-    assert sorted(unit for batch in batches for unit in batch) == list(range(6))
-    with pytest.raises(Exception, match="paid for"):
-        mechanism.release(contributions, step=0, account=account, noise=NoiseSource())

@@ -57,16 +57,6 @@ def test_the_guard_refuses_votes_that_are_no_integers(mechanism):
         mechanism.zero_out_of_bound_rows(torch.zeros(1, IMAGES, mechanism.coordinates))
 
 
-@pytest.mark.parametrize("kind", [TopAgg, CountSketch])
-def test_a_teacher_of_one_class_cannot_vote_on_more_images_than_are_charged(kind):
-    shape = {"rows": 5, "columns": 16} if kind is CountSketch else {}
-    mechanism = vote(kind, top_k=8, classes_voted_apart=2, **shape)
-    block = torch.zeros(3, IMAGES, PIXELS)
-    block[0, :2] = block[1, 1:4] = block[2] = 1.0
-    votes = mechanism.zero_out_of_bound_rows(mechanism.encode(block, torch.Generator()))
-    assert [bool(votes[teacher].any()) for teacher in range(3)] == [True, False, False]
-
-
 @each_vote
 def test_votes_on_a_part_of_the_images_count_there_only(mechanism):
     mechanism = mechanism.model_copy(update={"classes_voted_apart": 2, "stochastic": False})

@@ -6,12 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.data.dataset import Dataset
-from datalens_service.data.digits import digits
 from datalens_service.errors import BudgetExceeded, StateConflict
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
 from datalens_service.run import run
-from datalens_service.spec import TrainingSpec
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,15 +44,3 @@ def test_what_is_uncharged_keeps_no_books():
     account.store(0, np.arange(3))
     assert account.replay(0) is None
     assert not vars(account)
-
-
-def test_a_run_charges_its_account_what_was_planned():
-    spec, dataset = TrainingSpec(method="moments", epsilon=1.0), _digits()
-    account = MemoryAccount(spec.limit_units(dataset.schema))
-    result = run(spec, dataset, account=account)
-    assert account.charged_units == result.plan.cost() > 0
-
-
-def _digits() -> Dataset:
-    schema, train, test = digits()
-    return Dataset(schema, train, test, partition_key=b"k" * 32)
