@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from datalens_service.mechanisms.base import Mechanism
 
 
+_STEP_SIZE: Final = 0.1
+"""In units of the pixel range; a tenth of it after each of these parts of the iterations."""
 _STEP_CUTS: Final = (3 / 8, 5 / 8, 7 / 8)
+_TOTAL_VARIATION: Final = 1e-3
+"""Weight of it."""
 _TINY: Final = 1e-12
 
 
@@ -37,7 +41,7 @@ def invert_gradients(
     observed: Tensor,
     labels: Tensor,
     shape: Sequence[int],
-    settings: InversionSettings | None = None,
+    settings: InversionSettings,
     on_iteration: Callable[[], None] = lambda: None,
 ) -> Tensor:
     """(n, channels, height, width) images in [0, 1] whose gradients point where the observed ones do.
@@ -49,9 +53,8 @@ def invert_gradients(
         observed: (n, weights) contributions.
         on_iteration: Called before each; may raise to end the search.
     """
-    settings = settings or InversionSettings()
     random = torch.Generator().manual_seed(settings.seed)
-    distance = _DistanceToGradient(network, settings.total_variation)
+    distance = _DistanceToGradient(network)
     best = torch.full((len(labels),), math.inf)
     result = torch.zeros((len(labels), *shape))
     for _ in range(settings.restarts):
@@ -71,10 +74,9 @@ def squared_errors(images: Tensor, originals: Tensor, spread: float) -> Tensor:
 class _DistanceToGradient:
     """Of one image: one minus the cosine between its gradient and the observed one, and its total variation."""
 
-    def __init__(self, network: nn.Module, total_variation: float) -> None:
+    def __init__(self, network: nn.Module) -> None:
         self._network = network
         self._weights = {name: value.detach() for name, value in network.named_parameters()}
-        self._total_variation = total_variation
         self.of_all = vmap(self._of_one)
         self.slopes = vmap(grad(self._of_one))
 
@@ -82,7 +84,7 @@ class _DistanceToGradient:
         made = grad(self._loss_of_weights)(self._weights, image, label)
         row = torch.cat([made[name].flatten() for name in self._weights])
         cosine: Tensor = row @ observed / (row.norm() * observed.norm()).clamp_min(_TINY)
-        return 1 - cosine + self._total_variation * (image.diff(dim=1).abs().mean() + image.diff(dim=2).abs().mean())
+        return 1 - cosine + _TOTAL_VARIATION * (image.diff(dim=1).abs().mean() + image.diff(dim=2).abs().mean())
 
     def _loss_of_weights(self, weights: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
         logits = functional_call(self._network, weights, (image.unsqueeze(0),))
@@ -98,7 +100,7 @@ def _descend(
     on_iteration: Callable[[], None],
 ) -> tuple[Tensor, Tensor]:
     images = nn.Parameter(start)
-    optimizer = torch.optim.Adam([images], lr=settings.step_size)
+    optimizer = torch.optim.Adam([images], lr=_STEP_SIZE)
     cuts = [int(share * settings.iterations) for share in _STEP_CUTS]
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, cuts, gamma=0.1)
     for _ in range(settings.iterations):

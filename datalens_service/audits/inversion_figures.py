@@ -1,6 +1,6 @@
 """How gradient inversion searches, and how near it came: figures for the owner alone."""
 
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import scipy
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.audits.membership import CONFIDENCE, Interval
-from datalens_service.strict import Frozen, Integer, Number
+from datalens_service.strict import Frozen, Integer
 
 NOTE: Final = (
     "Of one record's contribution alone, as in a batch of one: a real step shows the sum of many. A small error proves "
@@ -21,14 +21,10 @@ class InversionSettings(Frozen):
 
     Attributes:
         iterations: Of Adam, on the sign of the gradient.
-        step_size: In units of the pixel range; a tenth after 3/8, 5/8 and 7/8 of the iterations.
-        total_variation: Weight of the images' total variation.
         restarts: Random starts, of which the best cosine wins.
     """
 
     iterations: Integer = Field(default=1000, ge=1, le=100_000)
-    step_size: Annotated[Number, Field(gt=0, le=1)] = 0.1
-    total_variation: Annotated[Number, Field(ge=0, le=10)] = 1e-3
     restarts: Integer = Field(default=2, ge=1, le=16)
     seed: Integer = Field(default=0, ge=0, lt=2**63)
 

@@ -4,7 +4,6 @@ Every figure is a lower bound on what an attacker can do. A weak attack proves n
 """
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -91,21 +90,11 @@ def measure(members: Scores, non_members: Scores, mu: float | None) -> Membershi
     )
 
 
-@dataclass(frozen=True)
-class _Placements:
-    """Of every score, the share of the other side that lies below it; ties count one half."""
-
-    of_members: Scores
-    of_non_members: Scores
-
-
 def area_under_curve(members: Scores, non_members: Scores) -> tuple[float, Interval]:
     """Area under the ROC curve and its 95 % interval (DeLong et al. 1988, by placements)."""
-    placements = _Placements(_share_below(members, non_members), 1 - _share_below(non_members, members))
-    area = float(placements.of_members.mean())
-    variance = placements.of_members.var(ddof=1) / len(members) + placements.of_non_members.var(ddof=1) / len(
-        non_members
-    )
+    placed, others_placed = _share_below(members, non_members), 1 - _share_below(non_members, members)
+    area = float(placed.mean())
+    variance = placed.var(ddof=1) / len(members) + others_placed.var(ddof=1) / len(non_members)
     reach = float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2)) * math.sqrt(variance)
     return area, (max(0.0, area - reach), min(1.0, area + reach))
 
@@ -116,6 +105,7 @@ def true_positives_allowed(mu: float, false_positive_rate: float) -> float:
 
 
 def _share_below(scores: Scores, others: Scores) -> Scores:
+    """(scores,) share of the others that lie below each; ties count one half."""
     ordered = np.sort(others)
     below, up_to = np.searchsorted(ordered, scores, "left"), np.searchsorted(ordered, scores, "right")
     shares: Scores = (below + up_to) / (2 * len(others))

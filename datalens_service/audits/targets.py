@@ -42,7 +42,7 @@ _LEARNING_RATE: Final = 1e-3
 _BATCH: Final = 8
 
 
-def rehearse(dataset: Dataset, train: Train, mu: float | None, settings: AuditSettings | None = None) -> AuditResult:
+def rehearse(dataset: Dataset, train: Train, mu: float | None, settings: AuditSettings) -> AuditResult:
     """Train a target and references on parts of `dataset`, and attack the target.
 
     A quarter of the units trains the target, another quarter is held out, and each reference learns from a random half
@@ -56,7 +56,6 @@ def rehearse(dataset: Dataset, train: Train, mu: float | None, settings: AuditSe
     Raises:
         InvalidInput: Too few units, or an attack that does not exist.
     """
-    settings = settings or AuditSettings()
     settings.check_attacks()
     if dataset.schema.num_units < FEWEST_UNITS:
         raise InvalidInput(f"A rehearsal needs at least {FEWEST_UNITS} units, of which a quarter trains each model.")

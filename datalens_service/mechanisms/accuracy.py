@@ -4,7 +4,7 @@ A unit counts once, whatever it holds: by its first record. Claim, proof and tes
 """
 
 from fractions import Fraction
-from typing import Literal, NamedTuple, final
+from typing import ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +35,9 @@ class AccuracyCount(Mechanism[Answers, float]):
     under both relations. The classifier must not depend on the hold-out; it is a function of what was released.
     """
 
+    ledger_label: ClassVar[str] = "holdout.accuracy"
     name: Literal["accuracy_count"] = "accuracy_count"
     num_units: int = Field(ge=1, description="n of the hold-out, public: what the count is a share of.")
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "holdout.accuracy"
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""

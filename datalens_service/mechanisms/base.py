@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,11 +99,14 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    ledger_label: ClassVar[str]
+    """What `label` says, unless it depends on parameters."""
+
     noise_stddev: int = Field(ge=MINIMUM_NOISE_STDDEV, le=MAXIMUM_NOISE_STDDEV)
 
-    @abstractmethod
     def label(self) -> str:
         """Name of the release in the ledger; public."""
+        return self.ledger_label
 
     @abstractmethod
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:

@@ -8,7 +8,7 @@ Claim, proof and tests: docs/mechanisms/cell_votes.md.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Final, Literal, NamedTuple, final
+from typing import ClassVar, Final, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,14 +42,11 @@ class CellVotes(Mechanism[Votes, NDArray[np.float64]]):
     Δ² = 2·grid², attained where they share no cell.
     """
 
+    ledger_label: ClassVar[str] = "votes.cells"
     name: Literal["cell_votes"] = "cell_votes"
     num_groups: int = Field(ge=1, description="Classes, which are counted apart.")
     cells: int = Field(ge=1, le=2**16, description="Public cells.")
     grid: int = Field(default=1024, ge=1, le=2**16, description="Grid steps of one vote.")
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "votes.cells"
 
     @classmethod
     def example_contributions(cls) -> Example:

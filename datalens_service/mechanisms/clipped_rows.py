@@ -33,6 +33,7 @@ class ClippedRows(VoteMechanism):
     # Rounding towards zero shortens the rows of an example by up to √dimensions steps.
     example_tightness: ClassVar[Fraction] = Fraction(9, 10)
 
+    ledger_label: ClassVar[str] = "votes.clipped_rows"
     name: Literal["clipped_rows"] = "clipped_rows"
     grid: int = Field(default=2**12, ge=1, le=2**16, description="Grid steps per `clip`, the largest length of a row.")
 
@@ -40,10 +41,6 @@ class ClippedRows(VoteMechanism):
     def example_parameters(cls) -> VoteParameters:
         """A coarse grid, for which little noise is enough."""
         return ClippedRowsParameters(grid=64)
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "votes.clipped_rows"
 
     @property
     def row_bound_squared(self) -> int:

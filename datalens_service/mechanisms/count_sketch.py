@@ -38,6 +38,7 @@ class CountSketch(VoteMechanism):
     table without collisions and its negative. A release is μ-GDP with μ² = `queries_per_unit` · 4·rows·k / (σ² − 9).
     """
 
+    ledger_label: ClassVar[str] = "votes.count_sketch"
     name: Literal["count_sketch"] = "count_sketch"
     top_k: int = Field(ge=1, description="Non-zero coordinates of one vote, and of the released direction.")
     rows: int = Field(ge=1, le=64, description="Independent hash functions.")
@@ -53,10 +54,6 @@ class CountSketch(VoteMechanism):
     def example_parameters(cls) -> VoteParameters:
         """Few enough that all of them vote."""
         return CountSketchParameters(top_k=4, rows=5, columns=512)
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "votes.count_sketch"
 
     @property
     def coordinates(self) -> int:

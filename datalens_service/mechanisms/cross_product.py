@@ -6,7 +6,7 @@ and the noise an exact discrete Gaussian. Claim, proof and tests: docs/mechanism
 
 import math
 from fractions import Fraction
-from typing import Literal, NamedTuple, final
+from typing import ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,15 +45,12 @@ class CrossProductSum(Mechanism[OuterProductFactors, NDArray[np.float64]]):
     A unit of m records moves the sum by at most m such steps: Δ² grows by m² (triangle inequality).
     """
 
+    ledger_label: ClassVar[str] = "classifier.gradient"
     name: Literal["cross_product_sum"] = "cross_product_sum"
     left_dimensions: int = Field(ge=1)
     right_dimensions: int = Field(ge=1)
     records_per_unit: int = Field(default=1, ge=1, description="Largest number of records of one unit.")
     grid: int = Field(default=2048, ge=1, le=_LARGEST_RADIUS // 2, description="Grid steps per unit length.")
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "classifier.gradient"
 
     @classmethod
     def example_contributions(cls) -> Example:

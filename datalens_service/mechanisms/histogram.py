@@ -34,6 +34,7 @@ class Histogram(VoteMechanism):
     The directions are orthonormal and made from `seed`, never from data.
     """
 
+    ledger_label: ClassVar[str] = "votes.histogram"
     name: Literal["histogram"] = "histogram"
     projections: int = Field(ge=1, description="Random directions that a gradient is projected onto.")
     bins: int = Field(ge=2, le=1024, description="Equal parts of [−clip, clip]; what lies outside is in the outer two.")
@@ -44,10 +45,6 @@ class Histogram(VoteMechanism):
     def example_parameters(cls) -> VoteParameters:
         """An even number of bins, so that a gradient and its negative never share one."""
         return HistogramParameters(projections=4, bins=4)
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "votes.histogram"
 
     @property
     def non_negative(self) -> bool:

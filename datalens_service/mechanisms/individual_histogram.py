@@ -7,7 +7,7 @@ tests: docs/mechanisms/individual_histogram.md.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Final, Literal, NamedTuple, Self, final
+from typing import ClassVar, Final, Literal, NamedTuple, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class IndividualHistogram(Mechanism[IndividualEpsilons, Integers]):
     bin, Δ² = 2. Bins are public: they end at the ε of the job, never at the largest ε of a unit.
     """
 
+    ledger_label: ClassVar[str] = "individual.histogram"
     name: Literal["individual_histogram"] = "individual_histogram"
     num_units: int = Field(ge=1, description="n, public: what counts are shares of.")
     largest_epsilon: float = Field(gt=0, allow_inf_nan=False, description="ε of the job, public: where bins end.")
@@ -52,10 +53,6 @@ class IndividualHistogram(Mechanism[IndividualEpsilons, Integers]):
         default=1, ge=1, description="Gradients at every so many iterates; they stand for the steps up to the next."
     )
     bins: int = Field(default=64, ge=2, le=2**16, description="Of equal width, from 0.")
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "individual.histogram"
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""

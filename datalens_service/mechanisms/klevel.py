@@ -32,6 +32,7 @@ class KLevel(VoteMechanism):
     from `seed`, never from data.
     """
 
+    ledger_label: ClassVar[str] = "votes.klevel"
     name: Literal["klevel"] = "klevel"
     levels: int = Field(ge=2, le=4096, description="K: values a rotated coordinate is rounded to.")
     row_norm_squared: int | None = Field(
@@ -48,10 +49,6 @@ class KLevel(VoteMechanism):
     def example_parameters(cls) -> VoteParameters:
         """Few enough that all of them vote."""
         return KLevelParameters(levels=2)
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "votes.klevel"
 
     @property
     def row_bound_squared(self) -> int:

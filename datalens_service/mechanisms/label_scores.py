@@ -32,6 +32,7 @@ class LabelScores(VoteMechanism):
     reads_scores: ClassVar[bool] = True
     example_dimensions: ClassVar[int] = 1
 
+    ledger_label: ClassVar[str] = "votes.label_scores"
     name: Literal["label_scores"] = "label_scores"
     dimensions: int = Field(default=1, ge=1, le=1, description="One score per image.")
     scores: Literal["bit", "share", "relative"]
@@ -41,10 +42,6 @@ class LabelScores(VoteMechanism):
     def example_parameters(cls) -> VoteParameters:
         """A score that turns round with its logit."""
         return LabelScoresParameters(scores="bit")
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "votes.label_scores"
 
     @property
     def non_negative(self) -> bool:

@@ -7,7 +7,7 @@ and the noise an exact discrete Gaussian. Claim, proof and tests: docs/mechanism
 import math
 import operator
 from fractions import Fraction
-from typing import Annotated, Literal, NamedTuple, final
+from typing import Annotated, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,7 @@ class VectorSum(BoundedSum):
     A unit of m records moves the sum by at most m such steps: Δ² grows by m² (triangle inequality).
     """
 
+    ledger_label: ClassVar[str] = "moments.means"
     name: Literal["vector_sum"] = "vector_sum"
     count_weight: int = Field(default=0, ge=0, description="Grid steps that one record counts; 0 = no count.")
     slack: int = Field(
@@ -109,10 +110,6 @@ class VectorSum(BoundedSum):
     def slack_beside(self) -> int:
         """See the field."""
         return self.slack
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "moments.means"
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""

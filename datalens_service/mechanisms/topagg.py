@@ -35,6 +35,7 @@ class TopAgg(VoteMechanism):
     is μ-GDP with μ² = `queries_per_unit` · 4k / (σ² − 9) under zero-out (see `VoteMechanism`).
     """
 
+    ledger_label: ClassVar[str] = "votes.topagg"
     name: Literal["topagg"] = "topagg"
     top_k: int = Field(ge=1, description="Non-zero coordinates of one vote.")
 
@@ -42,10 +43,6 @@ class TopAgg(VoteMechanism):
     def example_parameters(cls) -> VoteParameters:
         """Few enough that all of them vote."""
         return TopAggParameters(top_k=4)
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "votes.topagg"
 
     @property
     def row_bound_squared(self) -> int:

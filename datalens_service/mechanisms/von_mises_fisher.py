@@ -8,7 +8,7 @@ to each unit, not to the sum. Claim, proof and tests: docs/mechanisms/von_mises_
 import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import Final, Literal, final
+from typing import ClassVar, Final, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
     integer length of a direction, covers μ². kappa follows from it.
     """
 
+    ledger_label: ClassVar[str] = "network.noisy_directions"
     name: Literal["von_mises_fisher"] = "von_mises_fisher"
     dimensions: int = Field(ge=4, le=2**30, description="Weights of the network.")
     partition: PartitionedPasses = Field(description="Which units take part in a release, and what all of them cost.")
@@ -56,10 +57,6 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
     def kappa(self) -> float:
         """Concentration of the noise, rounded down."""
         return GRID * math.sqrt((self.dimensions - 3) / (self.noise_stddev**2 - SMOOTHING_VARIANCE)) * (1 - _ROUNDING)
-
-    def label(self) -> str:
-        """Name of the release in the ledger."""
-        return "network.noisy_directions"
 
     def block(self) -> PartitionedPasses:
         """See the class."""
