@@ -42,7 +42,7 @@ class PlainSigns(VoteMechanism):
 
     @classmethod
     def example_parameters(cls) -> VoteParameters:
-            return PlainSignsParameters(bar=0)
+        return PlainSignsParameters(bar=0)
 
     @property
     def row_bound_squared(self) -> int:
