@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from datalens_service.client import Client
 from tests.browser.visitor import Visitor
@@ -47,7 +47,10 @@ def test_class_names_are_seen_before_they_are_public_and_can_be_discarded(owner:
     card = page.get_by_role("listitem").filter(has=page.get_by_role("link", name="wards", exact=True))
     expect(card).to_contain_text("Waits for confirmation")
     expect(card).not_to_contain_text("ward aa")
+    page.route("**/datasets/ds_*", _as_if_it_was_being_read, times=1)
     card.get_by_role("link").click()
+    expect(page.locator("#said")).to_have_text("The upload is now: Waits for confirmation.")
+    expect(page).to_have_title("wards · DataLens")
     expect(page.get_by_role("region", name=f"{WARDS} class names to publish")).to_be_visible()
     owner.shows("review-again")
     dataset = page.url.split("/")[-1]
@@ -55,6 +58,12 @@ def test_class_names_are_seen_before_they_are_public_and_can_be_discarded(owner:
     page.wait_for_url(owner.service.url + "/")
     page.goto(f"/datasets/{dataset}")
     expect(page.get_by_text("were deleted")).to_be_visible()
+
+
+def _as_if_it_was_being_read(route: Route) -> None:
+    answer = route.fetch()
+    shown = answer.text().replace('data-state="Waits for confirmation"', 'data-state="Being checked" data-again="0.1"')
+    route.fulfill(response=answer, body=shown)
 
 
 def test_the_review_is_answered_by_the_keyboard_with_the_budget_that_is_known(owner: Visitor, tmp_path: Path) -> None:

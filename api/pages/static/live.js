@@ -1,4 +1,4 @@
-// The page of a job while it runs: asks for it again and replaces what differs, so that focus stays where it is.
+// The page of a job while it runs, or of an upload while it is read: asks for it again and replaces what differs, so that focus stays where it is.
 import { part, say } from "./service.js";
 import { localTimes } from "./times.js";
 
@@ -23,15 +23,16 @@ async function follow(live, seconds) {
   // What was followed has become something else: a data set, or the sign-in form.
   if (!fresh) return location.reload();
   const ended = !fresh.dataset.again;
-  if (fresh.dataset.state !== live.dataset.state) announce(fresh.dataset.state);
+  if (fresh.dataset.state !== live.dataset.state) announce(live.dataset, fresh.dataset.state);
   exchange(live, fresh);
   localTimes(live);
   if (!ended) follow(live, Number(fresh.dataset.again));
 }
 
-function announce(state) {
-  say(`The job is now: ${state}.`);
-  document.title = document.title.replace(/^[^:]*/, state);
+/** Titles of jobs begin with their state. */
+function announce({ subject, state }, next) {
+  say(`${subject} is now: ${next}.`);
+  if (document.title.startsWith(`${state}: `)) document.title = next + document.title.slice(state.length);
 }
 
 /** Make `live` like `fresh`. Children that did not change are not touched, focus returns to what was exchanged. */
