@@ -1,8 +1,9 @@
 """Released images of a job, class by class."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from api.deps import ObjectId, Services, ServicesDep
 from api.pages.views import image_viewer
@@ -19,59 +20,53 @@ from datalens_service.store.jobs.jobs import Job
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-Label = Annotated[int, Query(ge=0, description="Class.")]
-Seed = Annotated[int | None, Query(ge=0, lt=2**31, description="Draws others; left out: those that are packed.")]
-PageNumber = Annotated[int, Query(ge=0, le=10_000)]
-Place = Annotated[
-    int | None, Query(ge=1, le=image_viewer.IMAGES_PER_PAGE, description="Enlarges this image of the page, from 1.")
-]
+
+@dataclass(frozen=True)
+class Asked:
+    """Which images a visitor looks at."""
+
+    label: Annotated[int, Query(ge=0, description="Class.")] = 0
+    page: Annotated[int, Query(ge=0, le=10_000)] = 0
+    seed: Annotated[int | None, Query(ge=0, lt=2**31, description="Draws others; left out: those that are packed.")] = (
+        None
+    )
+    image: Annotated[
+        int | None, Query(ge=1, le=image_viewer.IMAGES_PER_PAGE, description="Enlarges this image of the page, from 1.")
+    ] = None
+
+
+AskedDep = Annotated[Asked, Depends()]
 
 
 @router.get("/jobs/{job_id}/images", operation_id="showJobImages")
-def images_page(
-    job_id: ObjectId,
-    visitor: VisitorDep,
-    services: ServicesDep,
-    label: Label = 0,
-    page: PageNumber = 0,
-    seed: Seed = None,
-    image: Place = None,
-) -> Response:
+def images_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep, asked: AskedDep) -> Response:
     """A hundred images of a class, one of them enlarged if asked, and the way to the next hundred.
 
     With a seed, they are drawn anew.
     """
-    job, dataset, images = _released(services, visitor, job_id, seed)
+    job, dataset, images = _released(services, visitor, job_id, asked.seed)
     pages = image_viewer.pages_of_class(dataset.schema, images)
-    count = image_viewer.images_on_page(dataset.schema, images, label, page)
-    if label >= dataset.schema.num_classes or page >= pages or (image or 0) > count:
+    count = image_viewer.images_on_page(dataset.schema, images, asked.label, asked.page)
+    if asked.label >= dataset.schema.num_classes or asked.page >= pages or (asked.image or 0) > count:
         raise InvalidInput("The job has packed no such images.")
-    shown = {"label": label, "page": page, "pages": pages, "seed": seed, "image": image, "count": count}
     drawable = image_viewer.fits(dataset.schema, image_viewer.count_drawn(dataset.schema))
-    return visitor.page("images", job=JobRead.from_job(job), dataset=dataset, drawable=drawable, **shown)
+    shown = {**vars(asked), "pages": pages, "count": count, "drawable": drawable}
+    return visitor.page("images", job=JobRead.from_job(job), dataset=dataset, **shown)
 
 
 @router.get("/jobs/{job_id}/images.png", operation_id="showJobImagesPicture")
-def images_picture(
-    job_id: ObjectId,
-    visitor: VisitorDep,
-    services: ServicesDep,
-    label: Label = 0,
-    page: PageNumber = 0,
-    seed: Seed = None,
-    image: Place = None,
-) -> Response:
+def images_picture(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep, asked: AskedDep) -> Response:
     """The same as a picture; a single image if one is named."""
-    job, dataset, images = _released(services, visitor, job_id, seed)
-    if seed is None:
+    job, dataset, images = _released(services, visitor, job_id, asked.seed)
+    if asked.seed is None:
         path = services.artifacts.releasable(job.id, PACKED_IMAGES).path
     else:
-        path = services.synthetic.get(job, dataset.schema, "npz", images, seed).path
-    if image is None:
-        picture = image_viewer.draw_page(path, dataset.schema, label, page)
+        path = services.synthetic.get(job, dataset.schema, "npz", images, asked.seed).path
+    if asked.image is None:
+        picture = image_viewer.draw_page(path, dataset.schema, asked.label, asked.page)
     else:
-        number = page * image_viewer.IMAGES_PER_PAGE + image - 1
-        picture = image_viewer.draw_image(path, dataset.schema, label, number)
+        number = asked.page * image_viewer.IMAGES_PER_PAGE + asked.image - 1
+        picture = image_viewer.draw_image(path, dataset.schema, asked.label, number)
     return Response(picture, media_type="image/png")
 
 
