@@ -1,6 +1,5 @@
 // A file in chunks (tus 1.0): what has arrived stays, so that a lost connection costs a chunk and not the upload.
-import { url } from "./addresses.js";
-import { headers, Problem, problemOf, send, unreachable } from "./service.js";
+import { headers, Problem, problemOf, send, unreachable, url } from "./service.js";
 
 const PIECE_BYTES = 8 * 2 ** 20;
 const PATIENCE = [1, 2, 4, 8, 15, 30];

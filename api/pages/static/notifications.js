@@ -1,7 +1,6 @@
 // The page of a running job offers to tell when it ends: a notification of the browser, asked for by a press alone.
 // The stream of the job's events goes on while the page is in the background; the page's own updates do not.
-import { url } from "./addresses.js";
-import { say } from "./service.js";
+import { say, url } from "./service.js";
 
 const ENDS = { "job.succeeded": "succeeded", "job.failed": "failed", "job.cancelled": "was cancelled" };
 

@@ -1,7 +1,6 @@
 // The form of a job: every change asks for the price; the button sends exactly what was priced.
-import { url } from "./addresses.js";
 import { epsilonTier } from "./epsilon_tier.js";
-import { part, send } from "./service.js";
+import { part, send, url } from "./service.js";
 
 const WAIT_MILLISECONDS = 250;
 

@@ -1,5 +1,10 @@
 // Talking to the service: the session cookie goes by itself, the form token proves that a page of ours asks.
-import { rootPath, url } from "./addresses.js";
+
+/** Behind a proxy addresses of the service may begin with a path prefix. */
+export const rootPath = document.querySelector('meta[name="root-path"]').content;
+
+/** What to ask for to get a path of the service. */
+export const url = (path) => rootPath + path;
 
 const token = document.querySelector('meta[name="form-token"]')?.content ?? "";
 

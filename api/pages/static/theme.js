@@ -1,5 +1,5 @@
 // Light or dark as the system has it, until somebody chooses; the choice is a cookie, so that pages come in it.
-import { rootPath } from "./addresses.js";
+import { rootPath } from "./service.js";
 
 export function startTheme() {
   document.getElementById("theme").addEventListener("click", () => {

@@ -1,11 +1,10 @@
 // An upload: what was chosen, how far it is, what came of it.
 import { valueOf } from "./actions.js";
-import { url } from "./addresses.js";
 import { uploadCommands } from "./commands.js";
 import { epsilonTier } from "./epsilon_tier.js";
 import { fact, listNotices, showCounts } from "./private.js";
 import { Chunks } from "./chunks.js";
-import { Problem, part, say, send } from "./service.js";
+import { Problem, part, say, send, url } from "./service.js";
 import { localTimes } from "./times.js";
 
 const LOOK_MILLISECONDS = 700;
