@@ -76,7 +76,7 @@ class Photographer:
         page.get_by_role("button", name="Upload and check").click()
         page.get_by_role("button", name="Publish these class names").click(timeout=PATIENCE)
         expect(page.get_by_role("heading", name="Checked and stored")).to_be_visible(timeout=PATIENCE)
-        expect(page.locator("#upload-picture")).to_be_visible(timeout=PATIENCE)
+        expect(page.locator("#upload-found img")).to_be_visible(timeout=PATIENCE)
         self._take("upload")
         return str(page.get_by_role("link", name="Look at the data set").get_attribute("href"))
 

@@ -26,7 +26,7 @@ def test_the_page_says_how_an_upload_was_read_and_a_further_part_shares_its_budg
 ) -> None:
     page = owner.page
     first = owner.upload(folders(tmp_path / "first.zip", 91), name="Part one")
-    notices = page.locator("#upload-notices li")
+    notices = page.locator("#private-notices li")
     expect(notices).to_have_count(2)
     expect(notices.first).to_contain_text("val/0/unused.png")
     expect(notices.last).to_contain_text("single colour")
@@ -46,7 +46,7 @@ def test_the_page_says_how_an_upload_was_read_and_a_further_part_shares_its_budg
     page.get_by_role("button", name="Upload and check").click()
     owner.confirm()
     expect(page.get_by_role("heading", name="Checked and stored")).to_be_visible()
-    expect(page.locator("#upload-facts")).to_contain_text("19")
+    expect(page.locator("#upload-found")).to_contain_text("19 images")
     expect(notices.last).to_contain_text("left out")
     page.get_by_role("link", name="Look at the data set").click()
     expect(page.get_by_text("Shares this budget with")).to_be_visible()

@@ -38,9 +38,9 @@ def test_images_are_prepared_as_the_page_says(owner: Visitor, tmp_path: Path) ->
     page.get_by_role("button", name="Upload and check").click()
     owner.confirm()
     expect(page.get_by_role("heading", name="Checked and stored")).to_be_visible()
-    expect(page.locator("#upload-facts")).to_contain_text("6 patients")
-    expect(page.locator("#upload-facts")).to_contain_text(said)
-    expect(page.locator("#upload-notices")).to_contain_text("brought to the one you chose")
+    expect(page.locator("#upload-found")).to_contain_text("6 patients")
+    expect(page.locator("#upload-found")).to_contain_text("were resized as a whole to 16 by 16 pixels")
+    expect(page.locator("#private-notices")).to_contain_text("brought to the one you chose")
     page.get_by_text("The same by curl or Python").click()
     expect(page.locator("#upload-curl")).to_contain_text("--form file=@scans.zip")
     expect(page.locator("#upload-curl")).to_contain_text("--form prepare_size=16")
@@ -48,5 +48,3 @@ def test_images_are_prepared_as_the_page_says(owner: Visitor, tmp_path: Path) ->
     assert 'prepare_size="16"' in call
     ast.parse(call)
     owner.shows("upload-prepared")
-    page.get_by_role("link", name="Look at the data set").click()
-    expect(page.get_by_text("were resized as a whole to 16 by 16 pixels")).to_be_visible()

@@ -93,7 +93,7 @@ def test_somebody_walks_from_upload_to_release(
     page.set_viewport_size(PHONE)  # type: ignore[arg-type]
     visitor.sign_in()
     dataset = visitor.upload(upload)
-    expect(page.locator("#upload-private .histogram li")).to_have_count(10)
+    expect(page.locator("#upload-found .histogram li")).to_have_count(10)
     _fits(visitor, "stored")
 
     page.get_by_role("link", name="Plan a job").click()

@@ -45,7 +45,7 @@ def test_from_the_key_to_the_images_and_back_to_nothing(visitor: Visitor, upload
     visitor.shows("4-review")
     visitor.confirm()
     expect(page.get_by_role("region", name="Checked and stored")).to_be_focused()
-    expect(page.locator("#upload-facts")).to_contain_text("1,438")
+    expect(page.locator("#upload-found")).to_contain_text("1,438")
     visitor.shows("4-uploaded")
 
     page.get_by_role("link", name="Plan a job").click()

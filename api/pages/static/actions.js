@@ -34,9 +34,9 @@ async function run(form) {
   button.disabled = true;
   problem.hidden = true;
   try {
-    const answer = await send(method, path, bodyOf(form));
+    await send(method, path, bodyOf(form));
     // A page that goes on from here prevents it.
-    if (!form.dispatchEvent(new CustomEvent("sent", { bubbles: true, cancelable: true, detail: answer }))) return;
+    if (!form.dispatchEvent(new CustomEvent("sent", { bubbles: true, cancelable: true }))) return;
     if (form.dataset.then === "reload") location.reload();
     else location.assign(form.dataset.then);
   } catch (error) {

@@ -8,7 +8,9 @@ export function startPrivate() {
 
 async function show(place) {
   try {
-    listNotices(document.getElementById("private-notices"), (await showCounts(place.dataset.found)).notices);
+    const { counts, notices } = await send("GET", place.dataset.found);
+    showCounts(counts);
+    listNotices(document.getElementById("private-notices"), notices);
   } catch (error) {
     const problem = document.getElementById("private-problem");
     problem.textContent = error.message;
@@ -16,21 +18,18 @@ async function show(place) {
   }
 }
 
-/** What was counted, as facts; what was found besides. */
-export async function showCounts(path) {
-  const found = await send("GET", path);
-  const { counts } = found;
+/** What was counted, as facts. */
+function showCounts(counts) {
   document.getElementById("private-facts").replaceChildren(
     fact("Images to train on", counts?.train.toLocaleString() ?? "not counted"),
     fact("Images to test on", counts?.test.toLocaleString() ?? "not counted"),
     fact("Images that occur more than once", counts?.duplicates.toLocaleString() ?? "not counted", "whole"),
     histogram(Object.entries(counts?.classes ?? {})),
   );
-  return found;
 }
 
 /** What was read otherwise than its owner may expect, as a list that is hidden while it is empty. */
-export function listNotices(list, notices) {
+function listNotices(list, notices) {
   list.hidden = notices.length === 0;
   list.replaceChildren(...notices.map(noticeItem));
 }
@@ -71,7 +70,7 @@ function svg(name, attributes) {
 }
 
 /** A term with its text, as an entry of a list of facts. */
-export function fact(term, text, kind = "") {
+function fact(term, text, kind = "") {
   const [row, dt, dd] = ["div", "dt", "dd"].map((name) => document.createElement(name));
   row.className = kind;
   dt.textContent = term;

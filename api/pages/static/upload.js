@@ -2,13 +2,14 @@
 import { valueOf } from "./actions.js";
 import { uploadCommands } from "./commands.js";
 import { epsilonTier } from "./epsilon_tier.js";
-import { fact, listNotices, showCounts } from "./private.js";
+import { startPrivate } from "./private.js";
 import { Chunks } from "./chunks.js";
 import { Problem, part, say, send, url } from "./service.js";
 import { localTimes } from "./times.js";
 
 const LOOK_MILLISECONDS = 700;
 const LISTED_FILES = 20;
+
 export function startUpload() {
   const form = document.getElementById("upload");
   if (form) new Upload(form);
@@ -156,8 +157,8 @@ class Upload {
 
   async answered(dataset) {
     if (dataset.state === "review") return this.review(dataset.id);
+    if (dataset.state === "ready") return this.done(dataset.id);
     const report = await send("GET", url(`/v1/datasets/${dataset.id}/validation`));
-    if (dataset.state === "ready") return this.done(dataset, report);
     // It was said here; nobody needs an entry of it in the list.
     await send("DELETE", url(`/v1/datasets/${dataset.id}`));
     this.files(report);
@@ -171,7 +172,7 @@ class Upload {
       if (event.target.id !== "review-confirm") return;
       event.preventDefault();
       review.remove();
-      this.done(event.detail, event.detail);
+      this.done(id).catch(() => location.assign(url(`/datasets/${id}`)));
     });
     localTimes(review);
     this.form.hidden = true;
@@ -189,39 +190,21 @@ class Upload {
     );
   }
 
-  done(dataset, { notices }) {
-    const { schema, privacy, joined } = dataset;
-    const facts = [
-      ...(joined ? [["Known images", shared(joined)]] : []),
-      [schema.records_are_public ? "Images" : "Protected", `${schema.num_units.toLocaleString()} ${schema.unit === "record" ? "image" : schema.unit}s`],
-      ["Size", `${schema.width} × ${schema.height} pixels, ${schema.channels === 1 ? "grey" : `${schema.channels} channels`}`],
-      ...(schema.preparation ? [["Prepared", prepared(schema.preparation)]] : []),
-      ["Classes", `${schema.class_names.length}: ${schema.class_names.slice(0, 12).join(", ")}`],
-      ["Test images", dataset.has_test_split ? "yes, for measuring" : "none"],
-      ["Budget", `ε ${privacy.epsilon_limit} at δ ${Number(privacy.delta.toPrecision(3)).toExponential()}`],
-      ["A job may ask for", `ε ${Math.floor(100 * privacy.epsilon_remaining) / 100}`],
-    ];
-    document.getElementById("upload-facts").replaceChildren(...facts.map(([term, text]) => fact(term, text)));
-    document.getElementById("upload-noticed").hidden = notices.length === 0;
-    listNotices(document.getElementById("upload-notices"), notices);
-    document.getElementById("upload-plan").href = url(`/datasets/${dataset.id}/new-job`);
-    document.getElementById("upload-open").href = url(`/datasets/${dataset.id}`);
+  /** What the page of the data set shows of it, with what its owner alone may know. */
+  async done(id) {
+    const page = await part(url(`/datasets/${id}`));
+    const shown = ["joined", "public-facts", "budget-figures", "private"].map((name) => page.getElementById(name));
+    const found = document.getElementById("upload-found");
+    found.replaceChildren(...shown.filter(Boolean).map((node) => document.importNode(node, true)));
+    localTimes(found);
+    startPrivate();
+    found.querySelector("#private").open = true;
+    document.getElementById("upload-plan").href = url(`/datasets/${id}/new-job`);
+    document.getElementById("upload-open").href = url(`/datasets/${id}`);
     const done = document.getElementById("upload-done");
-    this.own(dataset.id);
     this.form.hidden = true;
     done.hidden = false;
     done.focus();
-  }
-
-  /** Counts and pictures, which only their owner sees. */
-  async own(id) {
-    try {
-      await showCounts(url(`/v1/datasets/${id}/validation`));
-    } catch {
-      return;
-    }
-    document.getElementById("upload-picture").src = url(`/v1/datasets/${id}/preview`);
-    document.getElementById("upload-private").hidden = false;
   }
 
   refused(problem) {
@@ -277,12 +260,6 @@ function prepared({ width, height, fit, colour, window, frame }) {
   const shape = fit === "crop" ? "scaled and cropped in the centre" : "resized as a whole";
   const values = window ? `; values from ${window[0]} to ${window[1]} become 0 to 255` : "";
   return `Images of another size are ${shape} to ${width} × ${height} pixels, in 8-bit ${colour === "rgb" ? "colour" : "grey"}; of several frames, number ${frame || 1} is read${values}`;
-}
-
-/** For the owner: that images were known, and which account pays. */
-function shared({ known_records, dataset_ids, epsilon_spent }) {
-  const count = known_records === null ? "Some" : known_records.toLocaleString();
-  return `${count}: this upload shares the budget of ${dataset_ids.join(", ")}, of which ε ${epsilon_spent} is spent`;
 }
 
 function entry(name, text) {
