@@ -20,6 +20,8 @@ from datalens_service.privacy.randomness import Integers
 
 # Square roots are taken of whole numbers that many binary places longer.
 _ROOT_PLACES: Final = 10
+_MOST_RECORDS: Final = 2**21
+"""Of a unit, as they are; more count as so many, for squares that many places longer fit into 63 bits."""
 
 
 class Votes(NamedTuple):
@@ -80,7 +82,9 @@ class CellVotes(Mechanism[Votes, NDArray[np.float64]]):
     def _shares(self, units: Integers, counts: Integers) -> Integers:
         """What each cell of a unit gets: its count, as a part of the length of all the unit's counts, rounded down."""
         _, of_unit = np.unique(units, return_inverse=True)
-        squares = np.zeros(of_unit.max(initial=-1) + 1, dtype=np.int64)
+        records, squares = np.zeros((2, of_unit.max(initial=-1) + 1), dtype=np.int64)
+        np.add.at(records, of_unit, counts)
+        counts = counts * _MOST_RECORDS // np.maximum(records[of_unit], _MOST_RECORDS)
         np.add.at(squares, of_unit, counts**2)
         scaled = squares << (2 * _ROOT_PLACES)
         lengths = np.sqrt(scaled.astype(np.float64)).astype(np.int64)

@@ -65,3 +65,11 @@ def test_no_unit_is_longer_than_one_vote_however_many_records_it_has() -> None:
     for records in (2, 5, 1000, 200_000):
         many = votes(*np.stack([np.zeros(records), rng.integers(2, size=records), rng.integers(4, size=records)], 1))
         assert int((MECHANISM.exact_sum(many) ** 2).sum()) <= MECHANISM.grid**2
+
+
+@pytest.mark.parametrize("counts", [[2**21], [2_965_821], [2**22], [2**22 + 1], [2**22 + 1, 7], [2**40, 2**40, 1]])
+def test_nor_is_a_unit_of_millions_of_records(counts: list[int]) -> None:
+    """Squares of such counts, ten places longer, would leave 63 bits."""
+    shares = MECHANISM._shares(np.zeros(len(counts), dtype=np.int64), np.array(counts))
+    assert 0.99 * MECHANISM.grid**2 <= int((shares**2).sum()) <= MECHANISM.grid**2
+    assert shares.min() >= 0
