@@ -43,6 +43,14 @@ FIGURES = {
 }  # fmt: skip
 
 
+# As browsers of phones have it.
+NOTIFIES_NOBODY = """window.Notification = class {
+  static permission = "granted";
+  static requestPermission = async () => "granted";
+  constructor() { throw new TypeError("Illegal constructor"); }
+};"""
+
+
 class Worker:
     """Holds a job whose plan said half an hour, and which takes longer."""
 
@@ -91,6 +99,7 @@ def test_somebody_walks_from_upload_to_release(
     monkeypatch.setattr(api_builders, "report", reports.__getitem__)
     page = visitor.page
     page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    page.add_init_script(NOTIFIES_NOBODY)
     visitor.sign_in()
     dataset = visitor.upload(upload)
     expect(page.locator("#upload-found .histogram li")).to_have_count(10)
@@ -112,7 +121,9 @@ def test_somebody_walks_from_upload_to_release(
         _says_how_long_it_goes_on(page, worker.reach(Phase.EVALUATING, share))
     expect(page.locator("#live-released")).to_be_visible()
 
+    page.get_by_role("button", name="Notify me when it ends").click()
     leases.finish(service.services.database, worker.lease, JobState.SUCCEEDED)
+    expect(page.locator("#notify")).to_have_count(0)
     page.goto(f"/jobs/{worker.lease.job_id}")
     _fits(visitor, "succeeded")
     verdict = page.locator("#live-verdict")

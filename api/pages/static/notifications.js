@@ -46,8 +46,13 @@ function follow(button, path) {
 }
 
 function show(path, sentence) {
-  const notification = new Notification("DataLens", { body: sentence, icon: url("/static/mark.svg"), tag: path });
-  notification.addEventListener("click", () => window.focus());
+  try {
+    const notification = new Notification("DataLens", { body: sentence, icon: url("/static/mark.svg"), tag: path });
+    notification.addEventListener("click", () => window.focus());
+  } catch {
+    // Browsers of phones take notifications from service workers alone.
+    say(sentence);
+  }
 }
 
 function name(path) {
