@@ -45,16 +45,13 @@ def test_a_key_is_shown_once_and_works(client: TestClient) -> None:
     assert [item["name"] for item in client.get("/v1/api-keys").json()["items"]] == ["test", "partner"]
 
 
-def test_a_revoked_key_is_refused_at_once(client: TestClient) -> None:
-    key = made(client)
-    reply = client.delete(f"/v1/api-keys/{key['key']['id']}")
-    assert reply.json()["revoked_at"] is not None
-    assert status_with(client, key["api_key"]) == 401
-    again = client.post(f"/v1/api-keys/{key['key']['id']}:rotate")
+def test_a_revoked_or_expired_key_is_refused(client: TestClient, services: Services) -> None:
+    revoked = made(client)
+    path = f"/v1/api-keys/{revoked['key']['id']}"
+    assert client.delete(path).json()["revoked_at"] is not None
+    assert status_with(client, revoked["api_key"]) == 401
+    again = client.post(f"{path}:rotate")
     assert (again.status_code, again.json()["code"]) == (409, "state-conflict")
-
-
-def test_an_expired_key_is_refused(client: TestClient, services: Services) -> None:
     key = made(client, expires_at=(datetime.now(UTC) + timedelta(hours=1)).isoformat())
     assert status_with(client, key["api_key"]) == 200
     with services.database.transaction() as session:

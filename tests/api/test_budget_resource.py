@@ -105,7 +105,9 @@ def spent(services: Services, dataset_id: str) -> float:
     return account.convert_units(line.units)
 
 
-def test_the_api_states_what_the_log_knows(client: TestClient, dataset_id: str, spent: float) -> None:
+def test_operations_metrics_and_the_page_state_what_the_log_knows(
+    client: TestClient, dataset_id: str, spent: float
+) -> None:
     dataset = client.get(f"/v1/datasets/{dataset_id}").json()["privacy"]
     account = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
     plan = client.post("/v1/plans", json=training(dataset_id)).json()
@@ -118,16 +120,10 @@ def test_the_api_states_what_the_log_knows(client: TestClient, dataset_id: str, 
     assert plan["fits"] is False
     refused = client.post("/v1/jobs", json=training(dataset_id))
     assert (refused.status_code, refused.json()["code"]) == (500, "ledger-corrupt")
-
-
-def test_metrics_state_what_the_log_knows(client: TestClient, dataset_id: str, spent: float) -> None:
     lines = client.get("/metrics").text.splitlines()
     assert f'datalens_epsilon_spent{{dataset="{dataset_id}"}} {spent}' in lines
     assert f'datalens_epsilon_remaining{{dataset="{dataset_id}"}} 0.0' in lines
     assert "datalens_accounts_frozen 1.0" in lines
-
-
-def test_the_page_states_what_the_log_knows(client: TestClient, dataset_id: str, spent: float) -> None:
     page = browser(client).get(f"/datasets/{dataset_id}").text
     assert f"<dd>ε {formatting.spent(spent)}</dd>" in page
     assert "Nothing can be spent." in page

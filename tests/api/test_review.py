@@ -1,7 +1,6 @@
 """Between reading an upload and opening its budget: its owner sees the class names, and nobody else anything."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,12 +53,8 @@ def confirm(client: TestClient, dataset_id: str, **named: Any) -> Any:
     return client.post(f"/v1/datasets/{dataset_id}:confirm", json={**YES, **named})
 
 
-@pytest.fixture
-def as_role(client: TestClient) -> Iterator[Any]:
-    def caller(role: Role) -> TestClient:
-        return another_caller(client, KeyRequest(role.value, role=role))
-
-    return caller
+def as_role(client: TestClient, role: Role) -> TestClient:
+    return another_caller(client, KeyRequest(role.value, role=role))
 
 
 def test_the_answer_to_an_upload_shows_what_there_is_to_confirm(client: TestClient) -> None:
@@ -226,20 +221,20 @@ def test_it_waits_through_a_restart(settings: Settings) -> None:
 
 
 def test_nothing_of_a_review_is_told_to_anybody_else(
-    client: TestClient, services: Services, as_role: Any, capfd: pytest.CaptureFixture[str]
+    client: TestClient, services: Services, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logs.configure("debug")
     ids = [waiting(client, way, by_patient(seed)) for seed, way in enumerate(WAYS)]
     shown = [client.get(path).text for path in ("/v1/datasets", "/v1/audit", "/v1/usage", "/metrics", "/v1/jobs")]
     for role in (Role.OPERATOR, Role.CONSUMER):
-        other = as_role(role)
+        other = as_role(client, role)
         for dataset_id in ids:
             assert other.get(f"/v1/datasets/{dataset_id}/validation").status_code == 403
             assert confirm(other, dataset_id).status_code == 403
             shown += [other.get(f"/v1/datasets/{dataset_id}{part}").text for part in ("", "/privacy", "/preview")]
             shown.append(other.post("/v1/plans", json=training(dataset_id)).text)
         shown.append(other.get("/v1/datasets").text)
-    listed = as_role(Role.OPERATOR).get("/v1/datasets").json()["items"]
+    listed = as_role(client, Role.OPERATOR).get("/v1/datasets").json()["items"]
     assert [(item["id"], item["state"]) for item in listed] == [(one, "review") for one in reversed(ids)]
     told = [{name for name, value in item.items() if value} for item in listed]
     assert told == [{"id", "name", "state", "created_at"}] * 2
@@ -251,8 +246,8 @@ def test_nothing_of_a_review_is_told_to_anybody_else(
             assert (SECRET in rows) == (table.name == "intakes"), table.name
 
 
-def test_others_see_the_same_of_two_uploads_that_differ_in_everything(client: TestClient, as_role: Any) -> None:
-    operator, told = as_role(Role.OPERATOR), []
+def test_others_see_the_same_of_two_uploads_that_differ_in_everything(client: TestClient) -> None:
+    operator, told = as_role(client, Role.OPERATOR), []
     for content in (by_patient(), by_patient(5, "ward "), npz()):
         dataset_id = waiting(client, content=content)
         paths = ("", "/privacy", "/validation", "/preview")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from api_builders import work_off
+from api_builders import arrays, npz, send_images, work_off
 from sqlalchemy import update
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
@@ -41,45 +41,39 @@ STORED: Final[dict[str, dict[str, Any]]] = {
 """Methods of the same jobs as version 1.0 stored them."""
 
 
-@pytest.mark.parametrize("method", RIVALS)
-def test_a_job_of_a_former_method_is_read_found_run_and_cloned(
-    client: TestClient, services: Services, dataset_id: str, method: str
-) -> None:
-    spec = {"method": {"name": method, **JOBS[method]}, "epsilon": 4.0, "evaluation": {"enabled": False}}
-    asked = client.post("/v1/jobs", json={"dataset_id": dataset_id, "spec": spec}).json()
-    assert asked["spec"]["method"]["name"] == "datalens"
-    with services.database.transaction() as session:
-        stored = {**asked["spec"], "method": STORED[method]}
-        session.execute(update(JobRow).where(JobRow.id == asked["id"]).values(spec=stored))
-    work_off(services, asked["id"])
-    job = client.get(f"/v1/jobs/{asked['id']}").json()
-    assert job["state"] == "succeeded", job["error"]
-    assert job["spec"] == asked["spec"]
-    for name in (method, "datalens"):
-        found = client.get("/v1/jobs", params={"method": name}).json()
-        assert [one["id"] for one in found["items"]] == [asked["id"]]
-    copy = client.post(f"/v1/jobs/{asked['id']}:clone", json={"seed": 5})
-    assert copy.status_code == 202, copy.text
-    assert copy.json()["spec"]["method"] == asked["spec"]["method"]
-
-
 @pytest.mark.parametrize("method", JOBS)
-def test_the_release_of_a_rival_verifies(
+def test_a_job_of_a_rival_runs_also_as_it_was_stored_and_its_release_verifies(
     client: TestClient, services: Services, dataset_id: str, method: str, tmp_path: Path
 ) -> None:
     spec = {
         "method": {"name": method, **JOBS[method]}, "epsilon": 10.0, "synthetic_images": 8,
         "evaluation": {"enabled": False},
     }  # fmt: skip
-    reply = client.post("/v1/jobs", json={"dataset_id": dataset_id, "spec": spec})
-    assert reply.status_code == 202, reply.text
-    done = work_off(services, reply.json()["id"])
-    job = client.get(f"/v1/jobs/{done.id}").json()
+    asked = client.post("/v1/jobs", json={"dataset_id": dataset_id, "spec": spec}).json()
+    if method in RIVALS:
+        assert asked["spec"]["method"]["name"] == "datalens"
+        with services.database.transaction() as session:
+            stored = {**asked["spec"], "method": STORED[method]}
+            session.execute(update(JobRow).where(JobRow.id == asked["id"]).values(spec=stored))
+    work_off(services, asked["id"])
+    job = client.get(f"/v1/jobs/{asked['id']}").json()
     assert job["state"] == "succeeded", job["error"]
     assert 9.9 < job["privacy"]["epsilon_spent"] <= 10.0
+    assert job["spec"] == asked["spec"]
+    for name in (method, asked["spec"]["method"]["name"]):
+        found = client.get("/v1/jobs", params={"method": name}).json()
+        assert [one["id"] for one in found["items"]] == [asked["id"]]
+    copy = client.post(f"/v1/jobs/{asked['id']}:clone", json={"seed": 5, "dataset_id": send_others(client)})
+    assert copy.status_code == 202, copy.text
+    assert copy.json()["spec"]["method"] == asked["spec"]["method"]
 
     archive = tmp_path / "release.zip"
-    archive.write_bytes(client.get(f"/v1/jobs/{done.id}/dataset", params={"format": "npz"}).content)
+    archive.write_bytes(client.get(f"/v1/jobs/{asked['id']}/dataset", params={"format": "npz"}).content)
     verdict = CliRunner().invoke(app, ["verify", str(archive)])
     assert verdict.exit_code == 0, verdict.output
     assert "Everything above holds." in verdict.stdout
+
+
+def send_others(client: TestClient) -> str:
+    """A data set with a budget of its own."""
+    return str(send_images(client, npz(images=arrays(1)["images"])).json()["id"])

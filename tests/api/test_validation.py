@@ -4,7 +4,8 @@ import io
 import json
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 from api_builders import arrays, bearer, journal, npz, send_images, training, zipped
@@ -24,6 +25,7 @@ from tests.data.builders import grey
 
 SECRET = "patient-4711"  # noqa: S105
 PATIENCE = 120
+Found = TypeVar("Found")
 
 
 def uploaded(client: TestClient, content: bytes) -> str:
@@ -40,12 +42,24 @@ def register(client: TestClient, content: bytes, **form: Any) -> str:
     return str(reply.json()["id"])
 
 
-def settled(client: TestClient, dataset_id: str) -> dict[str, Any]:
-    until = time.monotonic() + PATIENCE
-    while (found := client.get(f"/v1/datasets/{dataset_id}").json())["state"] == "validating":
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return dict(found)
+def until(found: Callable[[], Found], settled: Callable[[Found], bool]) -> Found:
+    """What is found once it is settled."""
+    deadline = time.monotonic() + PATIENCE
+    while not settled(latest := found()):
+        assert time.monotonic() < deadline, latest
+        time.sleep(0.02)
+    return latest
+
+
+def settled(client: TestClient, dataset_id: str, part: str = "") -> dict[str, Any]:
+    """The data set, or a part of it, once its upload was read: `/validation` knows a moment later."""
+    path = f"/v1/datasets/{dataset_id}{part}"
+    return until(lambda: dict(client.get(path).json()), lambda one: one["state"] != "validating")
+
+
+def wait_until_removed(settings: Settings) -> None:
+    """Until nothing is left of the uploads: a moment after what came of them is noted."""
+    until(lambda: list(upload_sessions.partial_files(settings.data_dir).iterdir()), lambda left: not left)
 
 
 def folder(*damaged: int, images: int = 8) -> bytes:
@@ -55,27 +69,12 @@ def folder(*damaged: int, images: int = 8) -> bytes:
     })  # fmt: skip
 
 
-def validated(client: TestClient, dataset_id: str) -> dict[str, Any]:
-    """What the owner may know of an upload, once it is noted: a moment after the data set is there."""
-    while (report := client.get(f"/v1/datasets/{dataset_id}/validation").json())["state"] == "validating":
-        time.sleep(0.05)
-    return dict(report)
-
-
-def wait_until_removed(settings: Settings) -> None:
-    """Until nothing is left of the uploads: a moment after what came of them is noted."""
-    until = time.monotonic() + PATIENCE
-    while left := list(upload_sessions.partial_files(settings.data_dir).iterdir()):
-        assert time.monotonic() < until, left
-        time.sleep(0.01)
-
-
 def test_an_upload_in_pieces_says_which_account_it_joins(client: TestClient) -> None:
     first = register(client, npz())
     assert settled(client, first)["joined"] is None
     again = register(client, npz(), epsilon=None)
     settled(client, again)
-    report = validated(client, again)
+    report = settled(client, again, "/validation")
     assert (report["joined"]["known_records"], report["joined"]["dataset_ids"]) == (200, [first])
     assert client.get(f"/v1/datasets/{again}").json()["joined"] == report["joined"]
     client.delete(f"/v1/datasets/{again}")
@@ -87,7 +86,7 @@ def test_a_good_upload_becomes_a_data_set(client: TestClient, settings: Settings
     found = settled(client, dataset_id)
     assert (found["state"], found["name"], found["format"]) == ("ready", "Digits", "npz")
     assert found["privacy"]["epsilon_limit"] == 10
-    report = validated(client, dataset_id)
+    report = settled(client, dataset_id, "/validation")
     assert report["counts"] == {
         "train": 200,
         "test": 0,
