@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from datalens_service.data.dataset import Upload
 from datalens_service.data.digits import digits
 from datalens_service.proof import release_verification
 from tests.models.onnx_files import onnx_encoder, stored_encoder
-from tests.models.toy_models import MeanImage
 
 METHOD = {"name": "dp_sgd", "architecture": "linear", "steps": 12, "learning_rate": 2.0, "momentum": 0.5}
 SPEC = {"method": METHOD, "epsilon": 4.0}
@@ -125,23 +123,6 @@ def test_a_plan_of_a_classifier_reads_nothing_and_reserves_nothing(client: TestC
     plan = client.post("/v1/plans", json={"dataset_id": dataset_id, "spec": SPEC}).json()
     assert (plan["cost"]["steps"], plan["cost"]["images"]) == (METHOD["steps"], 0)
     assert client.get(f"/v1/datasets/{dataset_id}/privacy").json()["epsilon_reserved"] == 0
-
-
-def test_files_of_a_new_kind_of_model_are_downloadable(
-    client: TestClient, services: Services, data: Upload, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run(*arguments: Any, **named: Any) -> Any:
-        result = datalens.run(*arguments, **named)
-        return replace(result, model=MeanImage(result.model.schema))
-
-    monkeypatch.setattr(datalens_service.jobs.execute, "run", run)
-    spec = {"method": "moments", "epsilon": 1.0, "evaluation": {"enabled": False}}
-    job = done(client, services, uploaded(client, data), spec)
-    files = {one["name"]: one for one in client.get(job["links"]["files"]).json()["items"]}
-    assert {"mean.bin", "mean.txt", "README.md", "privacy.json"} <= files.keys()
-    assert client.get(files["mean.txt"]["url"]).text == "127"
-    for path in ("/v1/generators", "/v1/classifiers"):
-        assert client.get(path).json()["items"] == []
 
 
 def test_a_classifier_from_noisy_directions_is_planned_made_and_verified(

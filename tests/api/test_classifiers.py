@@ -1,6 +1,5 @@
 """Classifiers over REST: their files, their archive, and predictions on images that somebody sends."""
 
-import hashlib
 import io
 import zipfile
 from pathlib import Path
@@ -228,14 +227,3 @@ def test_what_is_said_of_images_is_refused_for_a_classifier(
         assert "does not apply" in reply.text
     monkeypatch.setattr(Moments, "result", "generator")
     assert client.post("/v1/plans", json=training(dataset_id, **said)).status_code == 200
-
-
-def test_the_sums_of_the_archive_name_every_file(client: TestClient, job_id: str) -> None:
-    content = client.get(f"/v1/jobs/{job_id}/classifier.zip").content
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    lines = [line.split("  ") for line in files["SHA256SUMS"].decode().splitlines()]
-
-    assert {name: digest for digest, name in lines} == {
-        name: hashlib.sha256(one).hexdigest() for name, one in files.items() if not name.startswith("SHA256SUMS")
-    }

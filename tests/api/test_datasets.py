@@ -68,25 +68,6 @@ def test_records_are_kept_as_they_came_and_the_upload_is_not(client: TestClient,
     assert list((services.settings.data_dir / "incoming").iterdir()) == []
 
 
-def test_same_records_again_keep_their_budget(client: TestClient, dataset_id: str) -> None:
-    refused = send_images(client, epsilon="20")
-    assert (refused.status_code, refused.json()["code"]) == (409, "state-conflict")
-    assert "leave epsilon out" in refused.json()["detail"]
-    again = client.post("/v1/datasets", files={"file": npz()}, data=CONFIRMED).json()
-    assert client.post("/v1/jobs", json=training(again["id"], epsilon=8)).status_code == 202
-    first = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
-    assert first["epsilon_remaining"] < 8
-    assert first["linked_datasets"] == [again["id"]]
-
-
-def test_deletion_waits_for_jobs(client: TestClient, dataset_id: str) -> None:
-    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    refused = client.delete(f"/v1/datasets/{dataset_id}")
-    assert (refused.status_code, refused.json()["code"]) == (409, "state-conflict")
-    client.post(f"/v1/jobs/{job_id}:cancel")
-    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 200
-
-
 def test_list_is_cut_into_portions(client: TestClient) -> None:
     ids = []
     for seed in range(3):

@@ -166,16 +166,6 @@ def test_cancel_gives_the_reservation_back_or_is_a_request(
     assert (asked["state"], asked["cancel_requested"]) == ("running", True)
 
 
-def test_idempotency_key_names_one_job(client: TestClient, services: Services, dataset_id: str) -> None:
-    headers = {"Idempotency-Key": "3f2a"}
-    first = client.post("/v1/jobs", json=training(dataset_id), headers=headers).json()
-    second = client.post("/v1/jobs", json=training(dataset_id), headers=headers).json()
-    assert first == second
-    assert len(jobs.list_jobs(services.database).items) == 1
-    other = client.post("/v1/jobs", json=training(dataset_id, epsilon=2), headers=headers)
-    assert (other.status_code, other.json()["code"]) == (409, "state-conflict")
-
-
 def test_priority_decides_which_job_is_next_and_changes_no_price(
     client: TestClient, services: Services, dataset_id: str
 ) -> None:
