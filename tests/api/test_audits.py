@@ -104,27 +104,32 @@ def test_a_network_without_privacy_is_caught_and_a_private_one_is_not(
     client: TestClient, services: Services, digits_id: str
 ) -> None:
     books = journal(client, digits_id)
+    groups = {"even": ["0", "2", "4", "6", "8"]}
     bare = worked_off(client, services, {**unprotected(digits_id), "references": 3})
-    private = worked_off(client, services, {**rehearsal(digits_id), "references": 3})
+    with structlog.testing.capture_logs() as lines:
+        private = worked_off(client, services, {**rehearsal(digits_id), "references": 3, "groups": groups})
     # 0.54 to 0.61 over six partitions.
     assert strongest(bare)["interval"][0] > 0.5
     assert bare["result"]["mu"] is None
     for one in private["result"]["attacks"]:
         assert one["figures"]["interval"][0] <= one["figures"]["auc_allowed"]
         assert one["figures"]["interval"][0] < 0.55
+    check_figures(private["result"], groups["even"])
     assert journal(client, digits_id) == books, "an audit charges and reserves nothing"
+    assert [line["event"] for line in lines], "what is captured has something to search"
+    # Without the time that a request took: it may have the digits of a figure.
+    text = json.dumps([{**line, "seconds": None} for line in lines], default=str)
+    figures = strongest(private)
+    told = (figures["auc"], *figures["interval"], *(one["success"] for one in private["result"]["classes"]))
+    assert not [number for number in told if str(number) in text]
 
 
-def test_figures_are_lower_bounds_with_intervals_and_the_curve_that_mu_allows(
-    client: TestClient, services: Services, digits_id: str
-) -> None:
-    groups = {"even": ["0", "2", "4", "6", "8"]}
-    audit = worked_off(client, services, {**rehearsal(digits_id), "attacks": ["loss_threshold"], "groups": groups})
-    result = audit["result"]
+def check_figures(result: dict[str, Any], even: list[str]) -> None:
+    """They are lower bounds with intervals, and beside each curve is the one that μ allows."""
     (group,) = result["groups"]
-    assert (group["group"], group["class_names"]) == ("even", groups["even"])
+    assert (group["group"], group["class_names"]) == ("even", even)
     assert group["interval"][0] < group["success"] < group["interval"][1]
-    assert (result["bound"], result["audience"], result["references"]) == ("lower_bound", "owner", 0)
+    assert (result["bound"], result["audience"], result["references"]) == ("lower_bound", "owner", 3)
     figures = result["attacks"][0]["figures"]
     assert figures["interval"][0] < figures["auc"] < figures["interval"][1]
     points = figures["curve"]
@@ -291,17 +296,6 @@ def test_the_owners_report_has_what_a_rehearsal_found_and_the_releasable_one_say
     assert "lies with the owner" in releasable["attacks"]["notice"]
     assert str(finding["auc"]) not in json.dumps(releasable)
     assert "attacks" not in client.get(f"/v1/jobs/{other}/report", params={"audience": "owner"}).json()
-
-
-def test_no_figure_is_logged(client: TestClient, services: Services, digits_id: str) -> None:
-    with structlog.testing.capture_logs() as lines:
-        audit = worked_off(client, services, {**rehearsal(digits_id), "attacks": ["loss_threshold"]})
-    figures = strongest(audit)
-    assert [line["event"] for line in lines], "what is captured has something to search"
-    # Without the time that a request took: it may have the digits of a figure.
-    text = json.dumps([{**line, "seconds": None} for line in lines], default=str)
-    private = (figures["auc"], *figures["interval"], *(one["success"] for one in audit["result"]["classes"]))
-    assert not [number for number in private if str(number) in text]
 
 
 def test_an_audit_cannot_charge_the_account(client: TestClient, services: Services, digits_id: str) -> None:

@@ -1,6 +1,7 @@
 """A format of output or of uploads is one module: nothing of it stands anywhere else."""
 
 import importlib
+import io
 import json
 import shutil
 import zipfile
@@ -78,21 +79,12 @@ def test_one_file_makes_a_format_that_can_be_downloaded(client: TestClient, job_
     assert json.loads(header)["shape"] == [3, 8, 8, 1]
     assert json.loads(header)["provenance"]["synthetic"] is True
     assert len(pixels) == 3 * 8 * 8
-
-
-@pytest.mark.usefixtures("added")
-def test_it_has_a_place_in_release_archives(client: TestClient, job_id: str, tmp_path: Path) -> None:
-    (tmp_path / "zip").write_bytes(downloaded(client, f"/v1/jobs/{job_id}/dataset").content)
-    with zipfile.ZipFile(tmp_path / "zip") as archive:
+    content = downloaded(client, f"/v1/jobs/{job_id}/dataset").content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert "data/synthetic.bin" in archive.namelist()
         distribution = json.loads(archive.read("croissant.json"))["distribution"]
     assert distribution[0]["encodingFormat"] == "application/x-raw-pixels"
-
-
-@pytest.mark.usefixtures("added")
-def test_it_is_a_choice_on_the_page_of_the_job(client: TestClient, job_id: str) -> None:
-    page = browser(client).get(f"/jobs/{job_id}")
-    assert '<option value="raw">Raw pixels</option>' in page.text
+    assert '<option value="raw">Raw pixels</option>' in browser(client).get(f"/jobs/{job_id}").text
 
 
 def test_client_and_command_line_know_the_formats_of_the_service() -> None:
@@ -186,10 +178,6 @@ def test_one_file_makes_a_format_that_is_accepted(client: TestClient) -> None:
     status, dataset = upload(client, pixels())
     assert status == 201, dataset
     assert dataset["format"] == "pixels"
-
-
-@pytest.mark.usefixtures("reader_added")
-def test_the_refusal_of_unknown_files_names_it(client: TestClient) -> None:
     status, problem = upload(client, b"nothing that anybody reads")
     assert (status, problem["code"]) == (422, "dataset-invalid")
     assert "nor a file of raw pixels." in str(problem["detail"])

@@ -166,17 +166,9 @@ def taken_for_another(field: Any) -> Iterator[Any]:
 FORMS = [
     ("epsilon", "1_0"),
     ("epsilon", " 10"),
-    ("epsilon", "1O"),
-    ("epsilon", "١٠"),
-    ("epsilon", "0x10"),
     ("epsilon", "1e999"),
     ("epsilon", "NaN"),
-    ("epsilon", "true"),
-    ("delta", "1e-0_6"),
     ("records_per_unit", "1_0"),
-    ("records_per_unit", "10.0"),
-    ("records_per_unit", "True"),
-    ("public_test", "1"),
     ("public_test", "yes"),
 ]
 
