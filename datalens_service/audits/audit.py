@@ -16,7 +16,6 @@ from datalens_service.audits.inversion_figures import InversionFigures
 from datalens_service.audits.membership import MembershipFigures, measure
 from datalens_service.audits.subgroups import ClassFigures, GroupFigures, measure_classes, measure_groups
 from datalens_service.data.dataset import Dataset, Split
-from datalens_service.errors import InvalidInput
 from datalens_service.evaluation.report.verdict import judge_attack, judge_inversion
 from datalens_service.models.released import ReleasedModel
 from datalens_service.strict import Frozen, Integer
@@ -37,6 +36,7 @@ class AuditSettings(Frozen):
     """What an audit of membership does.
 
     Attributes:
+        attacks: Names in `MEMBERSHIP`; whoever asks for an audit has checked them.
         references: Models trained without the candidates.
         candidates: Most members, and most others, that are scored.
         groups: Names of classes by the name of a group whose success is measured together.
@@ -57,18 +57,6 @@ class AuditSettings(Frozen):
     def models(self) -> int:
         """Reference models that are trained."""
         return self.references if self.needs_references else 0
-
-    def check_attacks(self) -> None:
-        """Refuse names that are not in the registry.
-
-        Raises:
-            InvalidInput: No attack on membership has such a name.
-        """
-        unknown = set(self.attacks) - set(MEMBERSHIP)
-        if unknown:
-            raise InvalidInput(
-                f"No attack on membership is named {min(unknown)}: choose among {', '.join(MEMBERSHIP)}."
-            )
 
 
 class AttackResult(BaseModel):

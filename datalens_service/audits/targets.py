@@ -54,9 +54,8 @@ def rehearse(dataset: Dataset, train: Train, mu: float | None, settings: AuditSe
         mu: Of one such model, for one record; None if it is not private.
 
     Raises:
-        InvalidInput: Too few units, or an attack that does not exist.
+        InvalidInput: Too few units.
     """
-    settings.check_attacks()
     if dataset.schema.num_units < FEWEST_UNITS:
         raise InvalidInput(f"A rehearsal needs at least {FEWEST_UNITS} units, of which a quarter trains each model.")
     parts = _Quarters(dataset, settings)
@@ -112,9 +111,8 @@ def attack_released_model(
         train: Trains a reference model of the same method; called only for attacks that compare with some.
 
     Raises:
-        InvalidInput: Too few test images, too few units for references, or an attack that does not exist.
+        InvalidInput: Too few test images, or too few units for references.
     """
-    settings.check_attacks()
     if dataset.test is None or len(dataset.test) < FEWEST_TEST_IMAGES:
         raise InvalidInput(f"This audit needs a test split of at least {FEWEST_TEST_IMAGES} images.")
     if settings.needs_references and dataset.schema.num_units < FEWEST_UNITS:

@@ -113,7 +113,7 @@ def test_candidates_of_an_upload_sorted_by_class_are_whole_units_of_all_classes(
     assert len(seen[0]) == 2 * 2 * 60
 
 
-def test_few_units_and_unknown_attacks_are_refused(digits: Dataset) -> None:
+def test_few_units_are_refused(digits: Dataset) -> None:
     small = Dataset(
         digits.schema.model_copy(update={"num_units": 100}),
         Split(digits.train.images[:100], digits.train.labels[:100]),
@@ -122,5 +122,3 @@ def test_few_units_and_unknown_attacks_are_refused(digits: Dataset) -> None:
     )
     with pytest.raises(InvalidInput, match="at least 400"):
         rehearse(small, lambda data, _seed: Copies(data), None, SETTINGS)
-    with pytest.raises(InvalidInput, match="guessing"):
-        rehearse(digits, lambda data, _seed: Copies(data), None, AuditSettings(attacks=("guessing",)))
