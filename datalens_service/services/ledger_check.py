@@ -36,10 +36,6 @@ class LedgerCheck:
         self._stopping.set()
         self._thread.join()
 
-    def wait(self) -> None:
-        """Until all accounts were checked."""
-        self._thread.join()
-
     def _run(self, log: LogIndex) -> None:
         while not self._stopping.is_set():
             try:

@@ -1,6 +1,6 @@
 """Every command of README, CONTRIBUTING and the pages runs as it is typed, or is listed with the reason why not.
 
-`rehearsal.py` has the rules for what a page leaves to its reader, `stand_ins.py` its files, `not_run.py` the list.
+`rehearsal.py` has the rules for what a page leaves to its reader, `stand_ins.py` its files, `commands.py` the list.
 """
 
 import json
@@ -20,15 +20,16 @@ from deployments.redis import Redis, redis_is_installed
 from tests.cli.service import RunningService
 from tests.docs.commands import (
     LANGUAGES,
+    NOT_RUN,
     ROOT,
     Command,
+    find_reason,
     find_syntax_error,
     list_pages,
     read_blocks,
     read_commands,
 )
 from tests.docs.known_words import find_unknown_words, lacks_arguments, list_benchmark_options, list_options
-from tests.docs.not_run import NOT_RUN, find_reason
 from tests.docs.rehearsal import SERVES, Access, Rehearsal
 from tests.extensions.installed import Installed
 

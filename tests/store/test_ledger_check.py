@@ -64,6 +64,6 @@ def test_the_background_tries_again_when_the_database_was_away(
     monkeypatch.setattr(ledger_check, "_RETRY_SECONDS", 0)
     audit = LedgerCheck(sqlite_database)
     audit.start()
-    audit.wait()
+    audit._thread.join()
     assert tries == [1, 1]
     assert sqlite_database.unaudited == {}
