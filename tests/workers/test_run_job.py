@@ -51,6 +51,7 @@ def test_held_or_ended_job_is_left_alone(local: Deployment, state: JobState) -> 
     assert not local.stored_steps(job)
 
 
-def test_unknown_job_is_nobodys_business(local: Deployment) -> None:
+def test_unknown_job_is_nobodys_business_whatever_the_environment_holds(local: Deployment) -> None:
+    local.changes |= {f"FILLER_{number}": 100_000 * "x" for number in range(10)}
     assert local.start_job("job_unknown").wait() == Exit.ENDED
     assert "there is no such job" in local.log.read_text()

@@ -61,9 +61,11 @@ class ForkServer:
     def fork(self, arguments: Sequence[str], environment: Mapping[str, str], output: int, errors: int) -> ForkedProcess:
         """Start `workers.run_job` in a process of its own."""
         ours, theirs = socket.socketpair()
-        with theirs, self._turn, suppress(OSError):
+        with suppress(OSError):
+            with theirs, self._turn:
+                socket.send_fds(self._control, [b"\n"], [theirs.fileno(), output, errors])
+            # Read by the process that was forked: the variables may be more than a socket holds.
             ours.sendall(json.dumps([[*arguments], {**environment}]).encode() + b"\n")
-            socket.send_fds(self._control, [b"\n"], [theirs.fileno(), output, errors])
         return ForkedProcess(ours)
 
     def close(self) -> None:
