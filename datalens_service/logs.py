@@ -55,17 +55,20 @@ def bind_job(job_id: str) -> None:
 
 
 class _StandardError(io.TextIOBase):
-    """Standard error without its errors: what cannot be written on a full disk is no reason to end a job or a loop."""
+    """Standard error without its errors: what cannot be written is no reason to end a job or a loop.
+
+    A disk may be full, a stream closed, and a process that began without the stream has None in its place.
+    """
 
     def write(self, text: str) -> int:
         """Characters that were taken."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError, AttributeError):
             return sys.stderr.write(text)
         return 0
 
     def flush(self) -> None:
         """Hand on what is held back."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError, AttributeError):
             sys.stderr.flush()
 
 

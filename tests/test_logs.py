@@ -48,12 +48,14 @@ def test_a_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(line)["job_id"] == "job_1"
 
 
-@pytest.mark.parametrize("buffering", [1, 4096])
-def test_a_log_without_room_ends_nothing(configured: None, monkeypatch: pytest.MonkeyPatch, buffering: int) -> None:
-    full = Path("/dev/full").open("w", buffering=buffering)  # noqa: SIM115 (it cannot be closed as others are)
+@pytest.mark.parametrize("buffering", [1, 4096, None])
+@pytest.mark.usefixtures("configured")
+def test_a_log_without_room_or_stream_ends_nothing(monkeypatch: pytest.MonkeyPatch, buffering: int | None) -> None:
+    # It cannot be closed as others are.
+    full = None if buffering is None else Path("/dev/full").open("w", buffering=buffering)  # noqa: SIM115
     monkeypatch.setattr(sys, "stderr", full)
     structlog.get_logger().error("job process ended early")
     logging.getLogger("library").error("a message")
     monkeypatch.undo()
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):
         full.close()
