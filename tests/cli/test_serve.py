@@ -212,6 +212,7 @@ def test_tenants_get_keys_of_their_own(service: RunningService, datalens: Run, d
     with Client(service.url, made["api_key"]) as client, pytest.raises(ClientError, match="scope"):
         list(client.jobs())
     assert datalens("keys", "create", "--name", "x", "--tenant", "nowhere", *where).exit_code == 4
+    assert datalens("keys", "create", "--name", "x", "--days", 10**7, *where).exit_code == 2
     assert not Path("nowhere").exists()
 
 
