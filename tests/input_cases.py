@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 FOLDER: Final = Path(__file__).parents[2] / "shared" / "cases"
+with_cases = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"{FOLDER} is absent")
 PREPARED: Final = {"prepare_size": "8"}
 WINDOW: Final = {**PREPARED, "prepare_window": "0 4000"}
 

@@ -74,7 +74,9 @@ def run_job(
     announce(lease)
     ended = _execute(database, settings, lease, stopping, ranks or StartedRanks(settings))
     if ended == Exit.CRASHED:
-        _give_up(database, lease)
+        # It is known that nobody renews it any more.
+        with suppress(StaleLease, StoreUnavailable):
+            leases.lose(database, lease)
     return ended
 
 
@@ -100,12 +102,6 @@ def _take_next(database: Database, settings: Settings, owner: str, stopping: thr
             return lease
         stopping.wait(_TURN_SECONDS)
     return None
-
-
-def _give_up(database: Database, lease: Lease) -> None:
-    """End the lease now: it is known that nobody renews it any more."""
-    with suppress(StaleLease, StoreUnavailable):
-        leases.lose(database, lease)
 
 
 def _execute(database: Database, settings: Settings, lease: Lease, stopping: threading.Event, ranks: Ranks) -> Exit:

@@ -29,7 +29,8 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
             yield Path(folder) / "new"
             _publish(Path(folder) / "new", path, force)
     except OSError as error:
-        if error.errno is None or _is_about_another(error):
+        is_about_another = error.filename is not None and _PREFIX not in str(error.filename)
+        if error.errno is None or is_about_another:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
 
@@ -67,8 +68,3 @@ def _link(written: Path, path: Path) -> None:
 
 def _taken(path: Path) -> ClientError:
     return ClientError("file", "File not usable", f"{path} exists: name another file, or replace it with --force.")
-
-
-def _is_about_another(error: OSError) -> bool:
-    """Whether an error names a file that is not one of those in between."""
-    return error.filename is not None and _PREFIX not in str(error.filename)

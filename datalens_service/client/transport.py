@@ -30,7 +30,9 @@ class Transport:
     def __init__(self, url: str, api_key: str, timeout: float, voice: Voice) -> None:
         self.url = url.rstrip("/")
         self._timeout = timeout
-        self._http = httpx2.Client(**build_http_options(self.url, api_key, voice))
+        headers = {HEADER: voice.value, **({"Authorization": f"Bearer {api_key}"} if api_key else {})}
+        # A proxy from the environment would resolve loopback to its own machine.
+        self._http = httpx2.Client(base_url=self.url, headers=headers, trust_env=not is_loopback(self.url))
 
     def close(self) -> None:
         """Close all connections."""
@@ -112,13 +114,3 @@ def is_loopback(url: str) -> bool:
         return ipaddress.ip_address(address.host).is_loopback
     except ValueError:
         return address.host == "localhost"
-
-
-def build_http_options(url: str, api_key: str, voice: Voice) -> dict[str, Any]:
-    """Keyword arguments of the HTTP client."""
-    return {
-        "base_url": url,
-        "headers": {HEADER: voice.value, **({"Authorization": f"Bearer {api_key}"} if api_key else {})},
-        # A proxy from the environment would resolve loopback to its own machine.
-        "trust_env": not is_loopback(url),
-    }

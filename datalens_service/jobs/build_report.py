@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
-from datalens_service.audits.audit import AttackResult, AuditResult
+from datalens_service.audits.audit import AuditResult
 from datalens_service.audits.request import AuditRequest
 from datalens_service.copies import copied
 from datalens_service.errors import DatalensError
@@ -196,19 +196,15 @@ def asks_for_members(audit: StoredAudit) -> bool:
 def list_findings(audits: Sequence[StoredAudit]) -> tuple[AttackFinding, ...]:
     """Every attack on membership of the audits that have a result, in their order."""
     return tuple(
-        _finding(audit, attack)
+        copied(
+            AttackFinding,
+            attack.figures,
+            audit=audit.job.id,
+            target=describe(AuditRequest.model_validate(audit.job.spec).target),
+            attack=attack.attack,
+            source=attack.source,
+        )
         for audit in audits
         if audit.result is not None
         for attack in AuditResult.model_validate(audit.result).attacks
-    )
-
-
-def _finding(audit: StoredAudit, attack: AttackResult) -> AttackFinding:
-    return copied(
-        AttackFinding,
-        attack.figures,
-        audit=audit.job.id,
-        target=describe(AuditRequest.model_validate(audit.job.spec).target),
-        attack=attack.attack,
-        source=attack.source,
     )

@@ -19,7 +19,9 @@ from datalens_service.settings import Settings
 from deployments.reverse_proxy import ReverseProxy, is_installed
 from in_process_service import InProcessService
 from tests.browser.visitor import ACTIONS, DESK, Visitor, after_the_scripts
-from tests.cli.service import RunningService
+from tests.cli.service import RunningService, service
+
+__all__ = ["service"]
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
@@ -51,14 +53,6 @@ def screenshots() -> Path:
     folder = ROOT / "build" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-@pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """`datalens serve`, as a person starts it."""
-    running = RunningService(tmp_path_factory.mktemp("service") / "data")
-    yield running
-    running.stop()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from child_programs import without_processes
-from cli.service import RunningService
+from cli.service import service
 from datalens_service.cli.app import app
 
-__all__ = ["without_processes"]
+__all__ = ["service", "without_processes"]
 
 Run = Callable[..., Result]
 
@@ -61,11 +61,3 @@ def npz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("upload") / "halves.npz"
     np.savez_compressed(path, **arrays)
     return path
-
-
-@pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """`datalens serve`, as a person starts it."""
-    running = RunningService(tmp_path_factory.mktemp("service") / "data")
-    yield running
-    running.stop()

@@ -4,10 +4,12 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from deployments.fork_servers import start_program
 from ports import free_port
@@ -68,3 +70,11 @@ class RunningService:
                 said: dict[str, Any] = json.loads("".join(lines))
                 return said
         raise AssertionError(f"serve ended early: {self.log.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """`datalens serve`, as a person starts it."""
+    running = RunningService(tmp_path_factory.mktemp("service") / "data")
+    yield running
+    running.stop()

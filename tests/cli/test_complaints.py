@@ -14,7 +14,7 @@ import pytest
 
 from datalens_service.cli.failures import ExitCode
 from datalens_service.voices import Voice, speak, spoken_to
-from tests.input_cases import FOLDER, RULES, Case, Refused
+from tests.input_cases import FOLDER, RULES, Case, Refused, with_cases
 
 Run = Callable[..., Any]
 
@@ -57,13 +57,6 @@ def test_a_request_that_cannot_be_right_is_answered_with_what_is_nearest(
 _MEMBER = re.compile(r"⟦|(?<![\w-])(?:prepare|records|label|group|skip|allow|ignore|class)_[a-z_]+")
 
 
-@pytest.fixture
-def folder() -> Path:
-    if not FOLDER.is_dir():
-        pytest.skip(f"{FOLDER} is absent")
-    return FOLDER
-
-
 def options(choices: dict[str, Any]) -> Iterator[str]:
     for name, value in choices.items():
         yield f"--{name.replace('_', '-')}"
@@ -71,9 +64,10 @@ def options(choices: dict[str, Any]) -> Iterator[str]:
             yield from str(value).split() if name == "prepare_window" else [str(value)]
 
 
-def test_the_answers_are_right(datalens: Callable[..., Any], folder: Path) -> None:
+@with_cases
+def test_the_answers_are_right(datalens: Callable[..., Any]) -> None:
     for case in RULES:
-        call = ("plan", "--epsilon", 1, "--method", "moments", "--json", "--data", folder / case.file)
+        call = ("plan", "--epsilon", 1, "--method", "moments", "--json", "--data", FOLDER / case.file)
         result = datalens(*call, *options(case.choices))
         with spoken_to(Voice.COMMAND_LINE):
             check(case, json.loads(result.stdout).get("error", {}))

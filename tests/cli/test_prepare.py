@@ -25,11 +25,6 @@ def _save(path: Path, mode: str = "RGB", seed: int = 0, size: tuple[int, int] = 
     Image.fromarray(pixels).convert(mode).save(path)
 
 
-def _sixteen_bit(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.array([[0, 1000], [2000, 60000]], dtype=np.uint16).repeat(8, 0).repeat(8, 1)).save(path)
-
-
 @pytest.mark.parametrize("colour", ["grey", "rgb"])
 def test_modes_formats_and_sizes_become_one(datalens_json: Run, tmp_path: Path, colour: str) -> None:
     for number, mode in enumerate(MODES):
@@ -47,8 +42,10 @@ def test_modes_formats_and_sizes_become_one(datalens_json: Run, tmp_path: Path, 
 
 
 def test_16_bit_needs_a_named_window(datalens: Run, datalens_json: Run, tmp_path: Path) -> None:
+    deep = np.array([[0, 1000], [2000, 60000]], dtype=np.uint16).repeat(8, 0).repeat(8, 1)
     for name in ("a/1.png", "b/2.png"):
-        _sixteen_bit(tmp_path / "in" / name)
+        (tmp_path / "in" / name).parent.mkdir(parents=True)
+        Image.fromarray(deep).save(tmp_path / "in" / name)
     call = ("prepare", tmp_path / "in", "--out", "o.npz", "--size", 16)
     refused = datalens(*call, "--json")
     assert refused.exit_code == 2

@@ -18,7 +18,10 @@ def test_a_lost_rank_ends_the_run_and_nothing_is_spent_twice(datalens_json: Call
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "d.npz", images=rng.integers(0, 256, (150, 8, 8), dtype=np.uint8), labels=np.arange(150) % 2)
     command = ["train", "--confirm-classes", "--data", str(tmp_path / "d.npz"), *VOTES]
-    assert _ends_without_its_second_rank([*TORCHRUN, "-m", "datalens_service.cli", *command], tmp_path) == 1
+    with held([*TORCHRUN, "-m", "datalens_service.cli", *command], tmp_path, 2) as torchrun:
+        [second] = [one for one in psutil.Process(torchrun.pid).children() if one.environ().get("RANK") == "1"]
+        second.kill()
+        assert torchrun.wait(PATIENCE) == 1
     job, _ = job_and_spends()
     assert not job.state.terminal
     before = job.charged_units
@@ -28,11 +31,3 @@ def test_a_lost_rank_ends_the_run_and_nothing_is_spent_twice(datalens_json: Call
     steps = [entry.step for entry in spends]
     assert 0 < before < job.charged_units
     assert len(steps) - len(set(steps)) <= 1, "only a step that was charged and not stored is charged again"
-
-
-def _ends_without_its_second_rank(command: list[str], folder: Path) -> int:
-    """Exit code of torchrun, whose rank 1 is killed after some charges."""
-    with held(command, folder, 2) as torchrun:
-        [second] = [one for one in psutil.Process(torchrun.pid).children() if one.environ().get("RANK") == "1"]
-        second.kill()
-        return torchrun.wait(PATIENCE)

@@ -40,16 +40,11 @@ def train(data: Path, *options: object, epsilon: float = 2) -> tuple[object, ...
 SECRET = "patient-4711"  # noqa: S105
 
 
-def secret_folders(path: Path) -> Path:
-    """Class folders beside a validation folder with a secret name."""
+def test_what_was_ignored_is_said_on_stderr_and_in_no_file(datalens: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
     images = [encoded(Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8))) for _ in range(40)]
     files = {f"train/{number % 2}/{number}.png": image for number, image in enumerate(images)}
-    return write_zip(path, {**files, f"val/{SECRET}/1.png": images[-1]})
-
-
-def test_what_was_ignored_is_said_on_stderr_and_in_no_file(datalens: Run, tmp_path: Path) -> None:
-    data = secret_folders(tmp_path / "folders.zip")
+    data = write_zip(tmp_path / "folders.zip", {**files, f"val/{SECRET}/1.png": images[-1]})
     result = datalens(*train(data, "--delta", 1e-3, "--json", *FAST))
     assert result.exit_code == 0, result.output
     assert f"Notice: ignored_split, 1 (val/{SECRET}/1.png)" in result.stderr

@@ -59,14 +59,9 @@ GRADIENTS: dict[str, Any] = {
 
 def test_a_killed_classifier_job_goes_on_without_a_second_charge(local: Deployment) -> None:
     job = local.submit(GRADIENTS)
-    with local.held(10, after="charge"):
-        killed = local.start_job(job.id)
-        local.wait(lambda: 10 in local.charged_steps(job))
-        killed.kill()
-        killed.wait()
+    kill_behind(local, job, 10, "charge")
     before = local.stored_steps(job)
     assert sorted(before) == list(range(10))
-    local.lose_lease(job)
 
     assert local.start_job(job.id).wait() == Exit.ENDED
 

@@ -110,7 +110,8 @@ def test_the_card_of_a_classifier_is_a_model_index_without_private_figures(
     local: Deployment, releasing: Callable[..., Job]
 ) -> None:
     private, public = releasing(Brightness), releasing(Brightness, test_is_public=True)
-    index = {job.id: front_matter(local, job)["model-index"][0]["results"][0] for job in (private, public)}
+    texts = {job.id: local.read(job, "README.md").decode().split("---\n")[1] for job in (private, public)}
+    index = {job_id: yaml.safe_load(text)["model-index"][0]["results"][0] for job_id, text in texts.items()}
     assert [one["type"] for one in index[private.id]["metrics"]] == ["epsilon", "delta"]
     assert [one["type"] for one in index[public.id]["metrics"]] == ["accuracy", "epsilon", "delta"]
     assert index[public.id]["task"]["type"] == "image-classification"
@@ -130,11 +131,6 @@ def test_a_classifier_is_counted_on_a_set_that_was_set_aside(
     assert "synthetic" not in measure.protocol
     with local.database.session() as session:
         assert summarize_account(session, aside.id).charged_units > 0
-
-
-def front_matter(local: Deployment, job: Job) -> dict[str, Any]:
-    text = local.read(job, "README.md").decode()
-    return dict(yaml.safe_load(text.split("---\n")[1]))
 
 
 def test_few_grids_stay_however_often_they_are_drawn(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:

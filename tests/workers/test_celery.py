@@ -28,11 +28,12 @@ def start_worker(deployment: Deployment, name: str = "worker") -> Process:
     return deployment.start_warm("celery", *WORKER, "-n", f"{name}@%h")
 
 
-def send(deployment: Deployment, *job_ids: str) -> None:
+def send(deployment: Deployment, *job_ids: object, serializer: str = "json") -> None:
     """As the API does: by name, without importing the workers."""
     with Celery(broker=deployment.changes["DATALENS_BROKER_URL"], set_as_current=False) as producer:
         for job_id in job_ids:
-            producer.send_task("datalens.run_job", [job_id], queue=deployment.changes["DATALENS_QUEUE"])
+            queue = deployment.changes["DATALENS_QUEUE"]
+            producer.send_task("datalens.run_job", [job_id], queue=queue, serializer=serializer)
 
 
 class Payload:
@@ -45,16 +46,10 @@ class Payload:
         return Path.touch, (self.path,)
 
 
-def send_pickle(deployment: Deployment, payload: Payload) -> None:
-    with Celery(broker=deployment.changes["DATALENS_BROKER_URL"], set_as_current=False) as producer:
-        queue = deployment.changes["DATALENS_QUEUE"]
-        producer.send_task("datalens.run_job", [payload], queue=queue, serializer="pickle")
-
-
 def test_messages_that_are_no_jobs_stop_no_worker_and_run_no_code(celery: Deployment) -> None:
     messages = ["job_unknown", "--help"]
     executed = celery.folder / "executed"
-    send_pickle(celery, Payload(executed))
+    send(celery, Payload(executed), serializer="pickle")
     send(celery, *messages)
 
     start_worker(celery)

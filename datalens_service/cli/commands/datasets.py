@@ -12,7 +12,7 @@ from datalens_service.cli.options import parse_number
 from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import SERVICE, Service, find_dataset
 from datalens_service.cli.specs import ReadingOptions, parse_class_names
-from datalens_service.client import Budget, Client, DatasetInfo, ImageSchema, Joined, ReviewInfo
+from datalens_service.client import Budget, Client, DatasetInfo, Joined, ReviewInfo
 
 app = Commands(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
 
@@ -211,13 +211,10 @@ def _format_budget(privacy: Budget | None) -> tuple[object, object]:
 
 def _describe(dataset: DatasetInfo) -> dict[str, object]:
     lines: dict[str, object] = {"data set": dataset.id, "name": dataset.name, "state": dataset.state}
-    if dataset.image_schema is None or dataset.privacy is None:
+    schema, privacy = dataset.image_schema, dataset.privacy
+    if schema is None or privacy is None:
         return lines
-    return lines | _describe_public(dataset, dataset.image_schema, dataset.privacy)
-
-
-def _describe_public(dataset: DatasetInfo, schema: ImageSchema, privacy: Budget) -> dict[str, object]:
-    return {
+    return lines | {
         **review.describe(schema),
         "classes": ", ".join(schema.class_names),
         "test split": "yes" if dataset.has_test_split else "no",

@@ -42,7 +42,9 @@ def submit(
         dataset_id = find_dataset(client, dataset_id)
         if public_data is not None:
             spec_options = replace(spec_options, public_data=find_dataset(client, public_data))
-        spec = _build_request(client, dataset_id, spec_options.with_encoders(client.upload_encoder))
+        asked = spec_options.with_encoders(client.upload_encoder)
+        # A preset goes by its name, unless parameters of what it chooses are changed here.
+        spec: Spec = build_spec(client, dataset_id, asked) if asked.changes_preset else asked.build_request()
         if dry_run:
             _show_plan(client.plan(dataset_id, spec), service)
             return
@@ -129,13 +131,6 @@ def build_spec(client: Client, dataset_id: str, spec_options: SpecOptions) -> Tr
         )
         raise ClientError("state-conflict", "The object's state forbids this", detail)
     return spec_options.build_spec(Schema.model_validate(dataset.image_schema.model_dump()))
-
-
-def _build_request(client: Client, dataset_id: str, spec_options: SpecOptions) -> Spec:
-    """What is sent: a preset goes by its name, unless parameters of what it chooses are changed here."""
-    if spec_options.changes_preset:
-        return build_spec(client, dataset_id, spec_options)
-    return spec_options.build_request()
 
 
 def _follow(client: Client, job_id: str) -> JobHandle:

@@ -13,7 +13,7 @@ from datalens_service.cli.service import SERVICE, Service, find_job
 from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from datalens_service.client import Client, IndividualEpsilon, PredictionsInfo
+    from datalens_service.client import IndividualEpsilon, PredictionsInfo
     from datalens_service.programs.individual_epsilon import RealisedEpsilon
 
 _LARGEST = 100_000
@@ -53,13 +53,9 @@ def _predict_remotely(model: str, images: Path, service: Service) -> Predictions
     if images.is_dir():
         raise InvalidInput("Zip the folder to send it to a service.")
     with service.connect() as client:
-        return client.predict(_classifier_id(client, model), images)
-
-
-def _classifier_id(client: Client, model: str) -> str:
-    if model.startswith(_PER_CLASSIFIER):
-        return model
-    return f"{_PER_CLASSIFIER}{find_job(client, model).removeprefix(_PER_JOB)}"
+        if not model.startswith(_PER_CLASSIFIER):
+            model = f"{_PER_CLASSIFIER}{find_job(client, model).removeprefix(_PER_JOB)}"
+        return client.predict(model, images)
 
 
 def _predict_locally(path: Path, images: Path) -> PredictionsInfo:
