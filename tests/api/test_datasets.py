@@ -23,11 +23,7 @@ from datalens_service.store.jobs.jobs import JobState
 
 
 def test_upload_answers_with_the_public_part(client: TestClient) -> None:
-    reply = client.post(
-        "/v1/datasets",
-        files={"file": npz()},
-        data={"confirm_classes": "true", "epsilon": "10", "name": " ward ", "class_names": "a, b,c,d"},
-    )
+    reply = send_images(client, name=" ward ", class_names="a, b,c,d")
     body = reply.json()
     assert reply.status_code == 201
     assert reply.headers["Location"] == f"/v1/datasets/{body['id']}"
@@ -100,11 +96,7 @@ def test_units_of_several_records_are_declared_and_shown(client: TestClient) -> 
     assert (schema["unit"], schema["num_units"]) == ("patient", 50)
     assert (schema["records_per_unit"], schema["classes_per_unit"]) == (4, 4)
     assert reply.json()["privacy"]["delta"] == default_delta(50)
-    single = client.post(
-        "/v1/datasets",
-        files={"file": npz(images=arrays(1)["images"])},
-        data={"confirm_classes": "true", "epsilon": "10"},
-    )
+    single = send_images(client, npz(images=arrays(1)["images"]))
     costs = []
     for dataset in (single, reply):
         body = training(dataset.json()["id"], delta=1e-5)

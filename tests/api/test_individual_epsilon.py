@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, NUM_CLASSES, SIDE, a_classifier, arrays, bearer, npz, npz_of, training
+from api_builders import NUM_CLASSES, SIDE, a_classifier, arrays, bearer, npz, npz_of, send_images, training
 from PIL import Image
 from starlette.testclient import TestClient
 from test_two_worlds import freeze, train, upload
@@ -129,8 +129,7 @@ def test_a_job_that_kept_no_iterates_says_how_to_have_them(client: TestClient, s
 
 def test_units_of_several_records_have_no_epsilon_of_one_record(client: TestClient) -> None:
     groups = np.repeat(np.arange(100), 2)
-    form = {**CONFIRMED, "epsilon": "10", "records_per_unit": "2", "classes_per_unit": "2"}
-    reply = client.post("/v1/datasets", files={"file": npz(groups=groups)}, data=form)
+    reply = send_images(client, npz(groups=groups), records_per_unit="2", classes_per_unit="2")
     assert reply.status_code == 201, reply.text
     job = train(client, reply.json()["id"], SPEC)
     refused = client.post(f"/v1/jobs/{job}/individual-epsilon", json={"image": IN_ONE.tolist(), "label": 0})

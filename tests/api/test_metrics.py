@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from api_builders import another_caller, claimed, npz, training
+from api_builders import another_caller, claimed, send_images, training
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
@@ -107,9 +107,7 @@ def test_metrics_are_for_keys_of_the_tenant_that_runs_the_service(
     def caller(tenant_id: str, role: Role, scopes: list[Scope] | None = None) -> TestClient:
         return another_caller(client, KeyRequest("x", tenant_id=tenant_id, role=role, scopes=scopes))
 
-    theirs = caller(other.id, Role.OWNER).post(
-        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "3"}
-    )
+    theirs = send_images(caller(other.id, Role.OWNER), epsilon="3")
     assert theirs.status_code == 201
     both = {("datalens_epsilon_limit", dataset_id), ("datalens_epsilon_limit", theirs.json()["id"])}
     for role, scopes in ((Role.OWNER, None), (Role.OPERATOR, None), (Role.OPERATOR, [Scope.USAGE_READ])):

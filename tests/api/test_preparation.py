@@ -1,7 +1,5 @@
 """Images of many sizes and kinds go in as they are, where their owner asks for one size."""
 
-from typing import Any
-
 import numpy as np
 from api_builders import CONFIRMED, browser, npz_of, send_images, zipped
 from PIL import Image
@@ -24,13 +22,10 @@ def mixed(records: int = 12) -> bytes:
     return zipped({**files, "a/p99/scan.dcm": dicom(scan, WindowCenter="2048", WindowWidth="4096")})
 
 
-def upload(client: TestClient, **form: Any) -> Any:
-    files = {"file": ("images.zip", mixed(), "application/zip")}
-    return client.post("/v1/datasets", files=files, data={"confirm_classes": "true", "epsilon": "10", **form})
-
-
 def test_mixed_images_become_one_size_and_the_answer_says_what_was_changed(client: TestClient) -> None:
-    reply = upload(client, prepare_size="24x16", prepare_colour="rgb", records_per_unit="2", unit="patient")
+    reply = send_images(
+        client, mixed(), prepare_size="24x16", prepare_colour="rgb", records_per_unit="2", unit="patient"
+    )
     assert reply.status_code == 201, reply.text
     schema = reply.json()["schema"]
     assert (schema["height"], schema["width"], schema["channels"], schema["num_units"]) == (16, 24, 3, 7)
@@ -73,10 +68,7 @@ def test_the_patient_id_of_a_dicom_file_becomes_its_group(client: TestClient) ->
 
 
 def test_a_refusal_names_the_setting(client: TestClient) -> None:
-    files = {"file": ("images.zip", mixed(), "application/zip")}
-    reply = client.post(
-        "/v1/datasets", files=files, data={"confirm_classes": "true", "epsilon": "10", "records_per_unit": "2"}
-    )
+    reply = send_images(client, mixed(), records_per_unit="2")
     assert reply.status_code == 422
     assert "prepare_size" in reply.json()["detail"]
     assert {file["name"] for file in reply.json()["bad_files"]} >= {"a/p1/2.tif", "a/p99/scan.dcm"}
@@ -87,7 +79,7 @@ def test_a_refusal_names_the_setting(client: TestClient) -> None:
 
 def test_settings_that_make_no_sense_are_refused(client: TestClient) -> None:
     for form in [{"prepare_fit": "crop"}, {"prepare_size": "96x300"}, {"prepare_size": "16", "prepare_window": "5 5"}]:
-        assert upload(client, **form).status_code == 422, form
+        assert send_images(client, mixed(), **form).status_code == 422, form
 
 
 def test_arrays_are_prepared_too(client: TestClient) -> None:

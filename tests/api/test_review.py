@@ -113,12 +113,7 @@ def test_names_that_are_declared_or_confirmed_with_the_upload_open_it_at_once(cl
             continue
         reply = client.post("/v1/datasets", files={"file": by_patient(seed)}, data={"epsilon": "10", **given})
         assert (reply.status_code, reply.json()["state"], reply.json()["review"]) == (201, "ready", None)
-    assert (
-        client.post(
-            "/v1/datasets", files={"file": by_patient(7)}, data={"epsilon": "10", "confirm_classes": "false"}
-        ).json()["state"]
-        == "review"
-    )
+    assert send_images(client, by_patient(7), confirm_classes="false").json()["state"] == "review"
 
 
 def test_public_records_wait_as_well(client: TestClient) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, another_caller, arrays, bearer, claimed, description, npz, training, work_off
+from api_builders import another_caller, arrays, bearer, claimed, description, npz, send_images, training, work_off
 from starlette.testclient import TestClient
 
 from api.application import create_app
@@ -38,7 +38,6 @@ QUICK = {
     "method": {"name": "moments", "subspace_dimensions": 4},
     "evaluation": {"enabled": False},
 }
-FORM = {**CONFIRMED, "epsilon": "10"}
 
 OF_THE_MOMENT = {"last-modified", "ratelimit", "ratelimit-policy"}
 OF_A_CONSUMER = {name for name, rule in RULES.items() if rule.scope in SCOPES[Role.CONSUMER]}
@@ -62,7 +61,7 @@ class World:
 
 
 def upload(client: TestClient, images: np.ndarray) -> str:
-    reply = client.post("/v1/datasets", files={"file": npz(images=images)}, data=FORM)
+    reply = send_images(client, npz(images=images))
     assert reply.status_code == 201, reply.text
     return str(reply.json()["id"])
 
