@@ -1,6 +1,6 @@
 """Every type of problem the API answers with: its status, what it means and what to do about it.
 
-`/problems/{slug}`, a page of the site (`scripts/site_hooks.py`) and the OpenAPI document are made from this list.
+`/problems/{slug}`, a page of the site and the OpenAPI document are made from this list.
 """
 
 from collections.abc import Iterator
