@@ -59,13 +59,6 @@ def test_every_mechanism_has_a_proof_page(mechanism):
     assert all("## Claim" in text and "## Proof" in text for text in pages)
 
 
-def test_the_code_and_tests_that_proof_pages_name_exist():
-    for page in PROOFS.glob("*.md"):
-        anchors = re.findall(r"`((?:datalens_service|tests)/[\w./]+\.py)`", page.read_text())
-        assert anchors, page.name
-        assert [anchor for anchor in anchors if not (ROOT / anchor).is_file()] == [], page.name
-
-
 @each_case
 def test_a_mechanism_says_which_units_it_is_priced_for(case):
     fields = type(case.mechanism).model_fields

@@ -1,4 +1,4 @@
-"""docs/privacy.md and docs/defects.md name code, tests and planted bugs that exist, and figures that are right."""
+"""Pages of privacy, defects and proofs name code, tests and planted bugs that exist, and figures that are right."""
 
 import re
 from pathlib import Path
@@ -11,14 +11,18 @@ from datalens_service.privacy.accounting import epsilon_for_mu, mu_for_epsilon, 
 from .gate import PLANTS
 
 ROOT = Path(__file__).parents[2]
-PRIVACY = (ROOT / "docs" / "privacy.md").read_text()
-DEFECTS = (ROOT / "docs" / "defects.md").read_text()
+PAGES = [
+    ROOT / "docs" / "privacy.md",
+    ROOT / "docs" / "defects.md",
+    *sorted((ROOT / "docs" / "mechanisms").glob("*.md")),
+]
+PRIVACY, DEFECTS = (page.read_text() for page in PAGES[:2])
 
 
-@pytest.mark.parametrize("page", [PRIVACY, DEFECTS], ids=["privacy", "defects"])
-def test_every_anchor_exists(page: str):
-    anchors = re.findall(r"`((?:datalens_service|workers|tests)/[\w./]+\.py)`", page)
-    assert len(anchors) > 10
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_anchor_exists(page: Path):
+    anchors = re.findall(r"`((?:datalens_service|workers|tests)/[\w./]+\.py)`", page.read_text())
+    assert anchors
     assert [anchor for anchor in anchors if not (ROOT / anchor).is_file()] == []
 
 
