@@ -3,13 +3,14 @@
 import difflib
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, get_args
 
 from fastapi import Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 
@@ -63,6 +64,20 @@ def parsed(content: bytes) -> Any:
     except RefusedMember as refused:
         errors = [{"type": refused.code, "loc": ("body", *refused.path), "msg": str(refused)}]
         raise RequestValidationError(errors, body=json.loads(content)) from None
+
+
+@contextmanager
+def as_request_errors(body: Any) -> Iterator[None]:
+    """Within the block, a model that does not hold is made of this body.
+
+    Raises:
+        RequestValidationError: It does not hold; the places are those in the body.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_input=False)
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors], body=body) from None
 
 
 def typed(model: type[BaseModel], fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Body, Header, Query, Response, status
 
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
-from api.http.strictness import StrictRoute
+from api.http.strictness import StrictRoute, as_request_errors
 from api.openapi import examples
 from api.openapi.document import ok, problems
 from api.schemas.common import Page, TrainingRequest
@@ -193,7 +193,10 @@ def clone_job(
     idempotency_key: IdempotencyKey = None,
 ) -> JobRead:
     """A new job with a reservation of its own: what it releases is new, and costs again."""
-    request = (changes or CloneRequest()).applied_to(jobs.get(services.database, job_id))
+    changes, job = changes or CloneRequest(), jobs.get(services.database, job_id)
+    with as_request_errors(changes.model_dump(exclude_none=True)):
+        # A method takes no members of another kind of result.
+        request = changes.applied_to(job)
     return _submitted(services, key, response, request, idempotency_key)
 
 

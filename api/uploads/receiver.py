@@ -19,11 +19,10 @@ from urllib.parse import unquote
 
 import anyio.to_thread
 from fastapi import Depends, Request
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from api.deps import ServicesDep, caller
-from api.http.strictness import no_json, parsed, typed
+from api.http.strictness import as_request_errors, no_json, parsed, typed
 from api.schemas.classifiers import (
     EncoderForm,
     IndividualEpsilonForm,
@@ -138,11 +137,8 @@ async def _request(model: type[Form], request: Request) -> Form:
 
 
 def _checked(model: type[Form], fields: Any) -> Form:
-    try:
+    with as_request_errors(fields):
         return model.model_validate(fields)
-    except ValidationError as error:
-        errors = error.errors(include_url=False, include_input=False)
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors], body=fields) from None
 
 
 LONGEST: Final = 200

@@ -225,5 +225,9 @@ def test_what_is_said_of_images_is_refused_for_a_classifier(
         reply = client.post(path, json=training(dataset_id, **said))
         assert reply.status_code == 422, reply.text
         assert "does not apply" in reply.text
+    job = client.post("/v1/jobs", json=training(dataset_id)).json()
+    copy = client.post(job["links"]["clone"], json={**said, "accept_low_utility": True})
+    assert (copy.status_code, copy.json()["code"]) == (422, "invalid-input")
+    assert "does not apply" in copy.text
     monkeypatch.setattr(Moments, "result", "generator")
     assert client.post("/v1/plans", json=training(dataset_id, **said)).status_code == 200
