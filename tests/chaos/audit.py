@@ -56,9 +56,8 @@ def _under_counts(stack: Stack, job: Job) -> int:
 
 
 def _recomputes(stack: Stack, job: Job) -> bool:
-    headers = {"Authorization": f"Bearer {stack.key}"}
     for path in ("bundle", "artifacts/account-proof.json"):
-        reply = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/{path}", headers=headers, timeout=60)
+        reply = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/{path}", headers=stack.headers, timeout=60)
         if reply.status_code != 200 or not verify(reply.content).holds:
             return False
     return True

@@ -37,11 +37,10 @@ def served(folder: Path, log: Path | None = None, **variables: str) -> Iterator[
 def ask(stack: Stack, paths: tuple[str, ...], seconds: float) -> list[tuple[int, float]]:
     """Status (0: none) and seconds of each answer to many clients, each of which asks again at once."""
     until = time.monotonic() + seconds
-    headers = {"Authorization": f"Bearer {stack.key}"}
 
     def client(path: str) -> list[tuple[int, float]]:
         found = []
-        with httpx2.Client(base_url=stack.url, headers=headers, timeout=60) as http:
+        with httpx2.Client(base_url=stack.url, headers=stack.headers, timeout=60) as http:
             while (began := time.monotonic()) < until:
                 try:
                     status = http.get(path).status_code
@@ -57,16 +56,14 @@ def ask(stack: Stack, paths: tuple[str, ...], seconds: float) -> list[tuple[int,
 
 
 def read(stack: Stack, path: str) -> dict[str, Any]:
-    headers = {"Authorization": f"Bearer {stack.key}"}
-    found: dict[str, Any] = httpx2.get(f"{stack.url}{path}", headers=headers, timeout=60).json()
+    found: dict[str, Any] = httpx2.get(f"{stack.url}{path}", headers=stack.headers, timeout=60).json()
     return found
 
 
 def submit(stack: Stack, dataset_id: str) -> str:
     """The code of the problem that answers a submission; empty for one that is accepted."""
-    headers = {"Authorization": f"Bearer {stack.key}"}
     body = {"dataset_id": dataset_id, "spec": QUICK, "accept_low_utility": True}
-    return str(httpx2.post(f"{stack.url}/v1/jobs", json=body, headers=headers, timeout=60).json().get("code", ""))
+    return str(httpx2.post(f"{stack.url}/v1/jobs", json=body, headers=stack.headers, timeout=60).json().get("code", ""))
 
 
 def summarize(answers: list[tuple[int, float]]) -> Figures:

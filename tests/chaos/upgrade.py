@@ -91,7 +91,7 @@ class _Installation:
             files = client.files(ended)
         job = f"/v1/jobs/{ended}"
         signing = f"{job}/artifacts/{next(file.name for file in files if file.audience == 'anyone')}:sign"
-        signed = httpx2.post(f"{stack.url}{signing}", headers=self._key(), timeout=60).json()["url"]
+        signed = httpx2.post(f"{stack.url}{signing}", headers=stack.headers, timeout=60).json()["url"]
         self._addresses = [job, f"/v1/datasets/{dataset}", f"/v1/datasets/{dataset}/privacy", signed]
         self._addresses += [f"{job}/bundle", *(f"{job}/artifacts/{file.name}" for file in files)]
         stack.wait(lambda: read(stack, f"/v1/jobs/{self.job_ids[1]}")["state"] == "running")
@@ -108,16 +108,13 @@ class _Installation:
         return {address: self._read(address) for address in self._addresses}
 
     def _read(self, address: str) -> dict[str, Any]:
-        headers = {} if "signature=" in address else self._key()
+        headers = {} if "signature=" in address else self._stack.headers
         answer = httpx2.get(f"{self._stack.url}{address}", headers=headers, timeout=60)
         if address.endswith("/bundle"):
             return {"holds": verify(answer.content).holds}
         if answer.headers["Content-Type"] == "application/json" and "/artifacts/" not in address:
             return dict(answer.json())
         return {"status": answer.status_code, "sha256": hashlib.sha256(answer.content).hexdigest()}
-
-    def _key(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._stack.key}"}
 
 
 def _has(now: Any, was: Any) -> bool:
@@ -137,7 +134,7 @@ def _run_both(stack: OlderStack) -> Figures:
     until = time.monotonic() + _BESIDE_SECONDS
     while time.monotonic() < until:
         for name, url in (("older", older), ("newer", stack.url)):
-            answers[name].update(_ask(url, stack.key))
+            answers[name].update(_ask(url, stack.headers))
     stack.kill_worker(stack.workers[0])
     stack.start_worker()
     written = stack.log.stat().st_size
@@ -151,8 +148,7 @@ def _run_both(stack: OlderStack) -> Figures:
     }
 
 
-def _ask(url: str, key: str) -> list[str]:
-    headers = {"Authorization": f"Bearer {key}"}
+def _ask(url: str, headers: dict[str, str]) -> list[str]:
     return [str(httpx2.get(f"{url}{path}", headers=headers, timeout=60).status_code) for path in _PATHS]
 
 

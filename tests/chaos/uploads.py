@@ -105,5 +105,4 @@ def _send_form(stack: CeleryStack) -> int:
 
 
 def _client(stack: CeleryStack) -> httpx2.Client:
-    headers = {"Authorization": f"Bearer {stack.key}", "Tus-Resumable": VERSION}
-    return httpx2.Client(base_url=stack.url, headers=headers, timeout=600)
+    return httpx2.Client(base_url=stack.url, headers=stack.headers | {"Tus-Resumable": VERSION}, timeout=600)

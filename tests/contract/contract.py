@@ -25,8 +25,7 @@ class Contract:
         job = stack.order(QUICK)
         assert succeeded(stack, job).lease_token == 1
         with stack.client() as client:
-            headers = {"Authorization": f"Bearer {stack.key}"}
-            bundle = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/bundle", headers=headers, timeout=60).content
+            bundle = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/bundle", headers=stack.headers, timeout=60).content
             assert client.get_job(job.id).state == "succeeded"
         assert verify(bundle).holds
 
@@ -129,8 +128,7 @@ class Contract:
         stack.workers.remove(second)
 
     def test_logs_and_metrics_hold_nothing_private(self, stack: Stack) -> None:
-        headers = {"Authorization": f"Bearer {stack.key}"}
-        metrics = httpx2.get(f"{stack.url}/metrics", headers=headers, timeout=60).text
+        metrics = httpx2.get(f"{stack.url}/metrics", headers=stack.headers, timeout=60).text
         assert "datalens_jobs" in metrics
         stack.assert_nothing_private_in(metrics)
         logged = stack.log.read_text()
@@ -141,8 +139,7 @@ class Contract:
 
 
 def asked(stack: Stack, job: Job, verb: str) -> None:
-    headers = {"Authorization": f"Bearer {stack.key}"}
-    reply = httpx2.post(f"{stack.url}/v1/jobs/{job.id}:{verb}", headers=headers, timeout=60)
+    reply = httpx2.post(f"{stack.url}/v1/jobs/{job.id}:{verb}", headers=stack.headers, timeout=60)
     assert reply.is_success, reply.text
 
 

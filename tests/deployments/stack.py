@@ -107,6 +107,11 @@ class Stack(Deployment):
         except httpx2.HTTPError:
             return False
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of a request of its owner."""
+        return {"Authorization": f"Bearer {self.key}"}
+
     def client(self) -> Client:
         return Client(self.url, self.key, timeout=PATIENCE)
 

@@ -112,12 +112,12 @@ def second_charge_skipped(charge, session, job_id, lease_token, step, label, uni
 
 
 @around("refund after draw", "R45", ledger, "settle")
-def refund_after_the_draw(settle, session, job_id, lease_token):
+def refund_after_the_draw(settle, session, job_id):
     """A job that fails gets everything back."""
     account, job = ledger.lock(session, job_id)
     account.charged_units -= job.charged_units
     job.reservation.charged_units = 0
-    return settle(session, job_id, lease_token)
+    return settle(session, job_id)
 
 
 @around("spends not booked as charged", "R39", ledger, "spend")

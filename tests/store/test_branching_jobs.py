@@ -101,7 +101,7 @@ def test_what_is_left_goes_back_without_the_slack(sqlite_database: Database, pla
     lease = claimed(sqlite_database, job.id)
     run(SPEC, OBJECTS, account=read_account(sqlite_database, lease), plan=plan)
     with sqlite_database.transaction() as session:
-        left = ledger.settle(session, job.id, lease.token)
+        left = ledger.settle(session, job.id)
     assert left == plan.cost() - plan.along("objects").cost() > 0
     state = state_of(sqlite_database, job.dataset_id)
     assert (state.reserved_units, state.reserved_slack, state.charged_slack) == (0, 0, plan.slack)

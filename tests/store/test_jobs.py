@@ -77,20 +77,12 @@ def test_the_same_key_with_another_request_is_refused(database: Database, change
     assert len(jobs.list_jobs(database).items) == 1
 
 
-def test_cancelling_a_queued_job_ends_it_at_once_and_returns_everything(database: Database) -> None:
-    dataset = new_dataset(database)
-    job = jobs.request_cancel(database, new_job(database, dataset.id, 500).id)
-    assert (job.state, job.reserved_units) == (JobState.CANCELLED, 0)
-    assert job.finished_at is not None
-    assert state_of(database, dataset.id).reserved_units == 0
-    verified(database, dataset.id)
-
-
-def test_cancelling_a_job_that_went_back_to_the_queue_keeps_its_charges(database: Database) -> None:
+def test_cancelling_a_job_that_went_back_to_the_queue_ends_it_at_once_and_keeps_its_charges(database: Database) -> None:
     dataset, lease, account = running_job(database, units=500)
     account.charge(0, "votes", 100)
     leases.release(database, lease)
-    assert jobs.request_cancel(database, lease.job_id).state == JobState.CANCELLED
+    job = jobs.request_cancel(database, lease.job_id)
+    assert (job.state, job.reserved_units, job.finished_at is None) == (JobState.CANCELLED, 0, False)
     found = state_of(database, dataset.id)
     assert (found.reserved_units, found.charged_units) == (0, 100)
 
@@ -176,7 +168,7 @@ def told(database: Database, job_id: str) -> list[EventType]:
     return [event.type for event in found]
 
 
-def test_a_queued_job_pauses_at_once_and_keeps_its_reservation(database: Database) -> None:
+def test_a_queued_job_pauses_at_once_and_keeps_its_reservation_until_it_is_cancelled(database: Database) -> None:
     dataset = new_dataset(database)
     job = pausing.request_pause(database, new_job(database, dataset.id, 500).id)
     assert (job.state, job.reserved_units) == (JobState.PAUSED, 500)
@@ -184,9 +176,13 @@ def test_a_queued_job_pauses_at_once_and_keeps_its_reservation(database: Databas
     assert leases.next_queued(database) == ()
     assert state_of(database, dataset.id).reserved_units == 500
     verified(database, dataset.id)
+    assert pausing.request_pause(database, job.id) == job
+    assert told(database, job.id) == [EventType.CREATED, EventType.PAUSED]
+    assert jobs.request_cancel(database, job.id).state == JobState.CANCELLED
+    assert state_of(database, dataset.id).reserved_units == 0
 
 
-def test_a_running_job_is_asked_and_pauses_when_it_is_given_back(database: Database) -> None:
+def test_a_running_job_pauses_when_it_is_given_back_and_goes_on_under_a_new_lease(database: Database) -> None:
     dataset, lease, account = running_job(database, units=500)
     account.charge(0, "votes", 100)
     job = pausing.request_pause(database, lease.job_id)
@@ -195,14 +191,6 @@ def test_a_running_job_is_asked_and_pauses_when_it_is_given_back(database: Datab
     assert (paused.state, paused.reserved_units, paused.charged_units) == (JobState.PAUSED, 400, 100)
     with pytest.raises(StaleLease):
         account.charge(1, "votes", 100)
-    assert state_of(database, dataset.id).charged_units == 100
-
-
-def test_a_resumed_job_goes_on_under_a_new_lease(database: Database) -> None:
-    dataset, lease, account = running_job(database, units=500)
-    account.charge(0, "votes", 100)
-    pausing.request_pause(database, lease.job_id)
-    leases.release(database, lease)
     assert pausing.resume(database, lease.job_id).state == JobState.QUEUED
     again = claimed(database, lease.job_id)
     assert again.token > lease.token
@@ -231,20 +219,6 @@ def test_a_pause_that_has_not_begun_is_called_off(database: Database) -> None:
     job = pausing.resume(database, lease.job_id)
     assert (job.state, job.pause_requested) == (JobState.RUNNING, False)
     assert leases.release(database, lease).state == JobState.QUEUED
-
-
-def test_a_paused_job_is_cancelled_at_once(database: Database) -> None:
-    dataset = new_dataset(database)
-    job = pausing.request_pause(database, new_job(database, dataset.id, 500).id)
-    assert jobs.request_cancel(database, job.id).state == JobState.CANCELLED
-    assert state_of(database, dataset.id).reserved_units == 0
-
-
-def test_asking_twice_is_asking_once(database: Database) -> None:
-    dataset = new_dataset(database)
-    job = pausing.request_pause(database, new_job(database, dataset.id, 500).id)
-    assert pausing.request_pause(database, job.id) == job
-    assert told(database, job.id) == [EventType.CREATED, EventType.PAUSED]
 
 
 def test_what_cannot_pause_or_resume_is_refused(database: Database) -> None:

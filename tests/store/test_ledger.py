@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,27 +154,18 @@ def test_a_stored_step_is_replayed_and_never_charged_again(database: Database) -
     assert state_of(database, dataset.id).charged_units == 100
 
 
-@pytest.mark.parametrize("units", [0, -1, -(10**12)])
-def test_a_charge_that_would_refund_is_refused(database: Database, units: int) -> None:
+@pytest.mark.parametrize(("step", "units"), [(0, 0), (0, -1), (0, -(10**12)), (-1, 1), (0, 1.5), (0.5, 1)])
+def test_a_charge_that_would_refund_or_counts_no_whole_numbers_is_refused(
+    database: Database, step: Any, units: Any
+) -> None:
     dataset, _, account = running_job(database)
-    before = state_of(database, dataset.id)
-    with pytest.raises(InvalidInput):
-        account.charge(0, "votes", units)
-    with pytest.raises(InvalidInput):
-        new_job(database, dataset.id, units)
-    assert state_of(database, dataset.id) == before
-
-
-def test_a_charge_that_is_not_a_whole_number_is_refused(database: Database) -> None:
-    _, _, account = running_job(database)
-    with pytest.raises(TypeError):
-        account.charge(0, "votes", 1.5)  # type: ignore[arg-type]
-
-
-def test_a_negative_step_is_refused(database: Database) -> None:
-    _, _, account = running_job(database)
-    with pytest.raises(InvalidInput):
-        account.charge(-1, "votes", 1)
+    before = journal_of(database, dataset.id)
+    with pytest.raises((InvalidInput, TypeError)):
+        account.charge(step, "votes", units)
+    if step == 0:
+        with pytest.raises((InvalidInput, TypeError)):
+            new_job(database, dataset.id, units)
+    assert journal_of(database, dataset.id) == before
 
 
 def test_a_job_that_nobody_claimed_cannot_charge(database: Database) -> None:
@@ -187,17 +179,9 @@ def test_settling_twice_returns_nothing_the_second_time(database: Database) -> N
     new_job(database, dataset.id, 50)
     for expected in (1000, 0):
         with database.transaction() as session:
-            assert ledger.settle(session, lease.job_id, lease.token) == expected
+            assert ledger.settle(session, lease.job_id) == expected
     assert state_of(database, dataset.id).reserved_units == 50
     assert [entry.kind for entry in journal_of(database, dataset.id)].count("settle") == 1
-
-
-def test_a_stale_worker_cannot_settle(database: Database) -> None:
-    dataset, lease, _ = running_job(database, units=1000)
-    claimed(database, lease.job_id, now=later())
-    with database.transaction() as session, pytest.raises(StaleLease):
-        ledger.settle(session, lease.job_id, lease.token)
-    assert state_of(database, dataset.id).reserved_units == 1000
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.SUCCEEDED])

@@ -211,6 +211,7 @@ def test_a_database_without_a_log_charges_as_before(database: Database) -> None:
     backup = back_up(database)
     account.charge(0, "votes", 10)
     backup.restore()
+    assert check_against_log(database) == ()
     account.charge(0, "votes", 10)
     assert state_of(database, dataset.id).charged_units == 10
 

@@ -1,7 +1,5 @@
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ from datalens_service.errors import StoreUnavailable
 from datalens_service.gateways import startup
 from datalens_service.settings import Settings
 
+from .backups import back_up
 from .books import running_job, state_of
 
 
@@ -26,11 +25,6 @@ def test_an_empty_folder_becomes_a_store(settings: Settings) -> None:
     assert state_of(startup.connect(settings), dataset.id).charged_units == 10
 
 
-def test_the_folder_is_for_its_owner_only(settings: Settings) -> None:
-    startup.start(settings)
-    assert settings.data_dir.stat().st_mode & 0o077 == 0
-
-
 def test_a_job_process_does_not_make_a_store(settings: Settings) -> None:
     with pytest.raises(StoreUnavailable, match="migrate"):
         startup.connect(settings)
@@ -39,15 +33,9 @@ def test_a_job_process_does_not_make_a_store(settings: Settings) -> None:
 def test_a_later_start_recovers_from_the_log(settings: Settings) -> None:
     database = startup.start(settings)
     dataset, _, account = running_job(database)
-    copy = (settings.data_dir / "datalens.db").with_suffix(".old")
-    path = settings.data_dir / "datalens.db"
-    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
-        source.backup(target)
+    backup = back_up(database)
     account.charge(0, "votes", 10)
-    database.dispose()
-    for path in settings.data_dir.glob("datalens.db*"):
-        path.unlink()
-    copy.rename(settings.data_dir / "datalens.db")
+    backup.restore()
     assert state_of(startup.start(settings), dataset.id).charged_units == 10
 
 

@@ -233,7 +233,7 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
     """
     if row.released_at is not None:
         state, error = JobState.SUCCEEDED, None
-    ledger.settle(session, row.id, None)
+    ledger.settle(session, row.id)
     released_states.discard_iterates(session, row.id)
     row.state = state
     row.error = error

@@ -228,18 +228,9 @@ def lock_for_charge(session: Session, job_id: str, lease_token: int, step: int) 
     return account, job
 
 
-def settle(session: Session, job_id: str, lease_token: int | None) -> int:
-    """Return what the job reserved and did not spend, in units; its charges stay. A second call changes nothing.
-
-    Args:
-        lease_token: Of the worker that ends it; None when no worker holds it.
-
-    Raises:
-        StaleLease: `lease_token` is given and not current.
-    """
+def settle(session: Session, job_id: str) -> int:
+    """Return what the job reserved and did not spend, in units; its charges stay. A second call changes nothing."""
     account, job = lock(session, job_id)
-    if lease_token is not None:
-        check_lease(job, lease_token)
     reservation = job.reservation
     if reservation.settled:
         return 0
@@ -249,16 +240,7 @@ def settle(session: Session, job_id: str, lease_token: int | None) -> int:
     hold_for_slack(account)
     reservation.reserved_units = 0
     reservation.settled = True
-    append(
-        session,
-        account,
-        EntryKind.SETTLE,
-        dataset_id=job.dataset_id,
-        job_id=job_id,
-        units=remainder,
-        slack=slack,
-        lease_token=lease_token,
-    )
+    append(session, account, EntryKind.SETTLE, dataset_id=job.dataset_id, job_id=job_id, units=remainder, slack=slack)
     return remainder
 
 
