@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -104,3 +105,24 @@ def test_every_setting_is_in_the_table_and_every_variable_is_a_setting() -> None
 def test_numbers_in_the_table_are_the_defaults() -> None:
     for name in ("max_running_jobs", "lease_seconds", "max_attempts"):
         assert f"| `DATALENS_{name.upper()}` | {FIELDS[name].default} |" in table()
+
+
+MAIL = {"smtp_url": "smtp://m", "public_url": "https://d.example", "mail_sender": "d@d", "mail_domains": "d"}
+SIGN_ON = {
+    "oidc_issuer": "https://login.example.org", "public_url": "https://d.example", "oidc_client_id": "d",
+    "oidc_scopes": {"lab": "owner"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("whole", "missing"), [(whole, name) for whole in (MAIL, SIGN_ON) for name in list(whole)[1:]], ids=str
+)
+def test_half_a_configuration_is_refused(whole: dict[str, Any], missing: str) -> None:
+    assert Settings(**whole).public_url == whole["public_url"]
+    with pytest.raises(ValueError, match=f"also needs DATALENS_{missing.upper()}"):
+        Settings(**{name: value for name, value in whole.items() if name != missing})
+
+
+def test_mail_goes_to_a_mail_server() -> None:
+    with pytest.raises(ValueError, match="smtp:// or smtps://"):
+        Settings(**{**MAIL, "smtp_url": "http://m"})

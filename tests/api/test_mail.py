@@ -199,13 +199,3 @@ def test_only_one_person_of_an_allowed_domain_gets_mail(url: str) -> None:
 def test_without_a_mail_server_the_api_refuses_mail_addresses(client: TestClient) -> None:
     answer = client.post("/v1/webhooks", json={"url": RECIPIENT})
     assert (answer.status_code, "sends no mail" in answer.json()["detail"]) == (422, True)
-
-
-@pytest.mark.parametrize("missing", ["public_url", "mail_sender", "mail_domains"])
-def test_half_a_configuration_is_refused(missing: str) -> None:
-    whole: dict[str, Any] = {"public_url": "https://d.example", "mail_sender": "d@d", "mail_domains": "d"}
-    del whole[missing]
-    with pytest.raises(ValueError, match=f"also needs DATALENS_{missing.upper()}"):
-        Settings(smtp_url=SecretStr("smtp://m"), **whole)
-    with pytest.raises(ValueError, match="smtp:// or smtps://"):
-        Settings(smtp_url=SecretStr("http://m"))

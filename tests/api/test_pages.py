@@ -3,7 +3,6 @@
 import html
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from api_builders import CONFIRMED, arrays, claimed, journal, npz, send_images, sign_in, succeed, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
+from test_validation import register, settled
 
 from api.deps import Services
 from api.pages.views.journal import _MEANINGS, build_table
@@ -220,23 +220,17 @@ def test_a_long_ledger_comes_in_pages_with_the_receipt_on_each(visitor: TestClie
 
 
 def test_an_upload_that_cannot_be_used_says_why(visitor: TestClient) -> None:
-    made = visitor.post("/v1/uploads", headers={"Tus-Resumable": "1.0.0", "Upload-Length": "9"}).json()["id"]
-    piece = {"Tus-Resumable": "1.0.0", "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
-    assert visitor.patch(f"/v1/uploads/{made}", content=b"no images", headers=piece).status_code == 204
-    begun = visitor.post("/v1/datasets", json={"upload_id": made, "epsilon": 1, "name": HOSTILE}).json()
-    page = visitor.get(f"/datasets/{begun['id']}").text
+    begun = register(visitor, b"no images", name=HOSTILE)
+    page = visitor.get(f"/datasets/{begun}").text
     assert "being read" in page or "cannot be used" in page
-    deadline = time.monotonic() + 240
-    while visitor.get(f"/v1/datasets/{begun['id']}").json()["state"] == "validating":
-        assert time.monotonic() < deadline, "was not read in time"
-        time.sleep(0.05)
-    page = visitor.get(f"/datasets/{begun['id']}").text
+    settled(visitor, begun)
+    page = visitor.get(f"/datasets/{begun}").text
     assert "This upload cannot be used" in page
     assert "data-again" not in page
     assert "<script>alert" not in page
     assert "Not usable" in visitor.get("/").text
-    visitor.delete(f"/v1/datasets/{begun['id']}")
-    assert "were deleted" in visitor.get(f"/datasets/{begun['id']}").text
+    visitor.delete(f"/v1/datasets/{begun}")
+    assert "were deleted" in visitor.get(f"/datasets/{begun}").text
 
 
 def test_what_was_found_in_the_records_is_not_in_the_page(visitor: TestClient, dataset_id: str) -> None:

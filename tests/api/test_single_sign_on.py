@@ -347,17 +347,3 @@ def test_without_the_setting_there_is_no_such_page(settings: Settings) -> None:
     with TestClient(create_app(plain), base_url="http://service") as browser:
         assert browser.get("/sign-in/oidc", follow_redirects=False).status_code == 404
         assert "oidc" not in browser.get("/sign-in").text
-
-
-@pytest.mark.parametrize("missing", ["public_url", "oidc_client_id", "oidc_scopes"])
-def test_half_a_configuration_is_refused(missing: str) -> None:
-    whole: dict[str, Any] = {
-        "public_url": "https://datalens.example.org",
-        "oidc_issuer": ISSUER,
-        "oidc_client_id": CLIENT,
-        "oidc_scopes": GRANTS,
-    }
-    assert Settings(**whole).oidc_issuer == ISSUER
-    del whole[missing]
-    with pytest.raises(ValueError, match=f"also needs DATALENS_{missing.upper()}"):
-        Settings(**whole)
