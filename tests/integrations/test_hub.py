@@ -49,7 +49,7 @@ def test_a_folder_is_a_data_set_that_hugging_face_loads_and_that_verifies(tmp_pa
 
     folder = save_release(released.client, released.job.id, tmp_path / "release", ReleaseOptions(title="Halves"))
     loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"), split="train")
-    assert (len(loaded), loaded.features["label"].names) == (50, ["0", "1"])
+    assert (len(loaded), loaded.features["label"].names) == (50, ["0", "1", "2", "3"])
     assert verify_path(folder).holds
     assert "# Halves" in (folder / "README.md").read_text()
 

@@ -69,7 +69,7 @@ def test_a_transform_takes_the_place_of_the_tensor() -> None:
 
 def test_a_job_is_loaded_without_a_file_of_ones_own(released: Released) -> None:
     dataset = from_job(released.client, released.job.id, n=12)
-    assert (dataset.images.shape, dataset.classes) == ((12, 8, 8, 1), ["0", "1"])
+    assert (dataset.images.shape, dataset.classes) == ((12, 8, 8, 1), ["0", "1", "2", "3"])
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:
