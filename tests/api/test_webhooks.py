@@ -259,12 +259,20 @@ def test_the_operator_can_allow_private_addresses() -> None:
         check_address("ftp://127.0.0.1/", allow_private=True)
 
 
-def test_a_disabled_webhook_is_told_nothing(client: TestClient, dataset_id: str) -> None:
+def test_a_disabled_webhook_is_told_nothing(client: TestClient, services: Services, dataset_id: str) -> None:
+    """Neither of what happens, nor of what happened before and was not sent yet."""
     hook = made(client, events=["job.created"])
     path = f"/v1/webhooks/{hook['webhook']['id']}"
+    client.post("/v1/jobs", json=training(dataset_id))
+    [waiting] = deliveries(client, hook)
     assert client.patch(path, json={"enabled": False}).json()["enabled"] is False
     client.post("/v1/jobs", json=training(dataset_id))
-    assert deliveries(client, hook) == []
+    assert deliveries(client, hook) == [waiting]
+    assert webhooks.claim_due(services.database) == ()
+    trial = client.post(f"{path}:test").json()
+    assert [due.delivery.id for due in webhooks.claim_due(services.database)] == [trial["id"]]
+    client.patch(path, json={"enabled": True})
+    assert [due.delivery.id for due in webhooks.claim_due(services.database)] == [waiting["id"]]
     assert client.get(path).json()["events"] == ["job.created"]
     assert client.patch(path, json={"url": "https://10.0.0.1/"}).status_code == 422
 

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import select, update
+from sqlalchemy import exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
@@ -204,9 +204,17 @@ def list_deliveries(
 
 
 def claim_due(database: Database, limit: int = 20, *, now: datetime | None = None) -> tuple[Claimed, ...]:
-    """Messages whose time has come; for a minute no other process gets them."""
+    """Messages whose time has come; for a minute no other process gets them.
+
+    Those to a webhook that was switched off since wait until it is on again, but for tests, which somebody asks for.
+    """
     now = now or utc_now()
-    due = (DeliveryRow.state == "pending", DeliveryRow.next_attempt_at <= now)
+    wanted = exists().where(WebhookRow.id == DeliveryRow.webhook_id, WebhookRow.enabled)
+    due = (
+        DeliveryRow.state == "pending",
+        DeliveryRow.next_attempt_at <= now,
+        or_(DeliveryRow.event == TEST_EVENT, wanted),
+    )
     with database.session() as session:
         ids = session.scalars(
             select(DeliveryRow.id).where(*due).order_by(DeliveryRow.next_attempt_at).limit(limit)
