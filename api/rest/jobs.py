@@ -21,7 +21,7 @@ from datalens_service.services.submit_job import submit_job
 from datalens_service.services.waiting import explain_waiting, list_busy_queues
 from datalens_service.store import labels
 from datalens_service.store.access.keys import ApiKey
-from datalens_service.store.jobs import jobs, pausing
+from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.strict import Moment
@@ -157,7 +157,7 @@ def cancel_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
 )
 def pause_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """Reservation, checkpoint and released sums stay; ε does not depend on how often a job was paused."""
-    return JobRead.from_job(pausing.request_pause(services.database, job_id))
+    return JobRead.from_job(jobs.request_pause(services.database, job_id))
 
 
 @router.post(
@@ -169,7 +169,7 @@ def pause_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
 )
 def resume_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """What was drawn is replayed, not drawn again. A pause that has not begun yet is called off."""
-    job = pausing.resume(services.database, job_id)
+    job = jobs.resume(services.database, job_id)
     services.dispatcher.submitted(job.id, job.queue)
     return read_jobs(services, [job])[0]
 

@@ -21,7 +21,7 @@ from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.phases import Phase
 from datalens_service.proof.proof_verification import verify
-from datalens_service.store.jobs import jobs, leases, pausing
+from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account_summary import journal, read_account
 from datalens_service.store.tables import DatasetRow, JobRow
@@ -242,10 +242,10 @@ def test_checkpoint_of_another_version_is_dropped(local: Deployment) -> None:
 
 def test_job_that_is_to_pause_is_given_back_before_its_next_step(local: Deployment) -> None:
     job = local.submit(QUICK)
-    pausing.request_pause(local.database, job.id)
-    pausing.resume(local.database, job.id)
+    jobs.request_pause(local.database, job.id)
+    jobs.resume(local.database, job.id)
     lease = local.claim(job)
-    pausing.request_pause(local.database, job.id)
+    jobs.request_pause(local.database, job.id)
 
     with pytest.raises(PauseRequested):
         local.execute(job, lease=lease)

@@ -17,7 +17,7 @@ from datalens_service.jobs.job_watch import GRACE_SECONDS, JobWatch
 from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.phases import Phase
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import jobs, leases, pausing
+from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease, Requests
 from datalens_service.store.ledger import aggregates
@@ -102,7 +102,7 @@ def watched(local: Deployment, exits: list[int], looks: list[None], monkeypatch:
             observe(*phase)
             if phase[0] in (Phase.EVALUATING, Phase.REPORTING):
                 leases.mark_released(local.database, lease, "generator")
-            ask = jobs.request_cancel if request == "cancel" else pausing.request_pause
+            ask = jobs.request_cancel if request == "cancel" else jobs.request_pause
             ask(local.database, job.id)
             # Of these looks, the last comes more than the grace period after the first.
             enough = len(looks) + 10
@@ -177,7 +177,7 @@ def test_a_step_that_was_charged_is_drawn_before_the_process_ends(
     account.charge(0, "counts", 1)
     with watch_of(local, lease) as observe:
         observe(Phase.TRAINING, 0, 3)
-        pausing.request_pause(local.database, job.id)
+        jobs.request_pause(local.database, job.id)
         enough = len(looks) + 3
         local.wait(lambda: len(looks) >= enough)
         assert exits == []
@@ -211,7 +211,7 @@ def test_no_step_is_charged_between_the_look_and_the_end(
     monkeypatch.setattr(aggregates, "is_draw_pending", look_while_the_job_charges)
     with watch_of(local, lease) as observe:
         observe(Phase.TRAINING, 0, 3)
-        pausing.request_pause(local.database, job.id)
+        jobs.request_pause(local.database, job.id)
         local.wait(lambda: exits != [])
     training.join()
     assert len(refused) == 1
@@ -225,7 +225,7 @@ def test_a_job_that_hears_the_request_itself_is_left_alone(
     monkeypatch.setattr(job_watch, "GRACE_SECONDS", 60.0)
     lease = local.claim(job := local.submit(MOMENTS))
     with watch_of(local, lease):
-        pausing.request_pause(local.database, job.id)
+        jobs.request_pause(local.database, job.id)
         leases.release(local.database, lease)
         enough = len(looks) + 2
         local.wait(lambda: len(looks) >= enough)
@@ -238,7 +238,7 @@ def test_a_process_that_packs_for_an_hour_pauses_within_ten_seconds(local: Deplo
     slowed = ("datalens_service.jobs.release_files", "_pack_images", job.id)
     worker = local.start("-c", SLOWED, *slowed)
     local.wait(lambda: local.job(job).progress.phase == "drawing")
-    pausing.request_pause(local.database, job.id)
+    jobs.request_pause(local.database, job.id)
     local.wait(lambda: local.job(job).state == JobState.PAUSED)
     # The request is seen at the next look, and the period over at the first look after it.
     assert GRACE_SECONDS + 2 * job_watch._LOOK_SECONDS < 10

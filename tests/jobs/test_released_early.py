@@ -14,7 +14,7 @@ from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
-from datalens_service.store.jobs import jobs, leases, pausing, released_models
+from datalens_service.store.jobs import jobs, leases, released_models
 from datalens_service.store.jobs.events import EventType, list_events
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import MOMENTS, QUICK, Deployment
@@ -101,7 +101,7 @@ def test_cancelling_a_job_that_pauses_in_its_evaluation_keeps_the_images(local: 
     job = local.submit(MOMENTS)
     lease = local.claim(job)
 
-    pause = partial(pausing.request_pause, local.database, job.id)
+    pause = partial(jobs.request_pause, local.database, job.id)
     with pytest.raises(ShutdownRequested):
         local.execute(job, once_in("evaluating", pause), lease)
     assert leases.release(local.database, lease).state == JobState.PAUSED

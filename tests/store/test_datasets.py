@@ -14,7 +14,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.fingerprints import fingerprints
 from datalens_service.store.datasets.validations import Joined, find_joined
-from datalens_service.store.jobs import jobs, leases, pausing
+from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import AccountRow, RecordFingerprintRow
 from datalens_service.voices import Voice, spoken_to
@@ -295,7 +295,7 @@ def test_deleting_twice_is_deleting_once(database: Database) -> None:
     assert [entry.kind for entry in journal_of(database, dataset.id)] == ["open", "delete"]
 
 
-@pytest.mark.parametrize("advance", [jobs.get, claimed, pausing.request_pause], ids=["queued", "running", "paused"])
+@pytest.mark.parametrize("advance", [jobs.get, claimed, jobs.request_pause], ids=["queued", "running", "paused"])
 def test_a_data_set_with_unfinished_jobs_is_not_deleted(database: Database, advance: Callable[..., object]) -> None:
     dataset = new_dataset(database)
     advance(database, new_job(database, dataset.id, 10).id)

@@ -8,7 +8,7 @@ import pytest
 from datalens_service.errors import InvalidInput, NotFound, StaleLease, StateConflict
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import events, jobs, leases, pausing
+from datalens_service.store.jobs import events, jobs, leases
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import JobState
@@ -110,7 +110,7 @@ def test_a_job_that_has_ended_cannot_be_cancelled(database: Database, state: Job
 
 
 def test_unknown_jobs_are_not_found(database: Database) -> None:
-    for operation in (jobs.get, jobs.request_cancel, pausing.request_pause, pausing.resume):
+    for operation in (jobs.get, jobs.request_cancel, jobs.request_pause, jobs.resume):
         with pytest.raises(NotFound):
             operation(database, "job_of_nobody")
 
@@ -170,13 +170,13 @@ def told(database: Database, job_id: str) -> list[EventType]:
 
 def test_a_queued_job_pauses_at_once_and_keeps_its_reservation_until_it_is_cancelled(database: Database) -> None:
     dataset = new_dataset(database)
-    job = pausing.request_pause(database, new_job(database, dataset.id, 500).id)
+    job = jobs.request_pause(database, new_job(database, dataset.id, 500).id)
     assert (job.state, job.reserved_units) == (JobState.PAUSED, 500)
     assert leases.claim(database, job.id, "worker", 30) is None
     assert leases.next_queued(database) == ()
     assert state_of(database, dataset.id).reserved_units == 500
     verified(database, dataset.id)
-    assert pausing.request_pause(database, job.id) == job
+    assert jobs.request_pause(database, job.id) == job
     assert told(database, job.id) == [EventType.CREATED, EventType.PAUSED]
     assert jobs.request_cancel(database, job.id).state == JobState.CANCELLED
     assert state_of(database, dataset.id).reserved_units == 0
@@ -185,13 +185,13 @@ def test_a_queued_job_pauses_at_once_and_keeps_its_reservation_until_it_is_cance
 def test_a_running_job_pauses_when_it_is_given_back_and_goes_on_under_a_new_lease(database: Database) -> None:
     dataset, lease, account = running_job(database, units=500)
     account.charge(0, "votes", 100)
-    job = pausing.request_pause(database, lease.job_id)
+    job = jobs.request_pause(database, lease.job_id)
     assert (job.state, job.pause_requested) == (JobState.RUNNING, True)
     paused = leases.release(database, lease)
     assert (paused.state, paused.reserved_units, paused.charged_units) == (JobState.PAUSED, 400, 100)
     with pytest.raises(StaleLease):
         account.charge(1, "votes", 100)
-    assert pausing.resume(database, lease.job_id).state == JobState.QUEUED
+    assert jobs.resume(database, lease.job_id).state == JobState.QUEUED
     again = claimed(database, lease.job_id)
     assert again.token > lease.token
     read_account(database, again).charge(1, "votes", 400)
@@ -208,15 +208,15 @@ def test_a_running_job_pauses_when_it_is_given_back_and_goes_on_under_a_new_leas
 
 def test_a_job_whose_worker_is_lost_after_the_wish_pauses(database: Database) -> None:
     _, lease, _ = running_job(database)
-    pausing.request_pause(database, lease.job_id)
+    jobs.request_pause(database, lease.job_id)
     [job] = leases.expire_leases(database, now=later())
     assert job.state == JobState.PAUSED
 
 
 def test_a_pause_that_has_not_begun_is_called_off(database: Database) -> None:
     _, lease, _ = running_job(database)
-    pausing.request_pause(database, lease.job_id)
-    job = pausing.resume(database, lease.job_id)
+    jobs.request_pause(database, lease.job_id)
+    job = jobs.resume(database, lease.job_id)
     assert (job.state, job.pause_requested) == (JobState.RUNNING, False)
     assert leases.release(database, lease).state == JobState.QUEUED
 
@@ -225,11 +225,11 @@ def test_what_cannot_pause_or_resume_is_refused(database: Database) -> None:
     dataset = new_dataset(database)
     job = new_job(database, dataset.id, 500)
     with pytest.raises(StateConflict):
-        pausing.resume(database, job.id)
+        jobs.resume(database, job.id)
     claimed(database, job.id)
     jobs.request_cancel(database, job.id)
     with pytest.raises(StateConflict):
-        pausing.request_pause(database, job.id)
+        jobs.request_pause(database, job.id)
 
 
 def test_progress_is_told_at_every_percent_and_at_both_ends(database: Database) -> None:
@@ -291,7 +291,7 @@ def test_times_of_a_stream_never_go_back(
         clock.seconds = seconds
         leases.progress(database, lease, "training", value, 100)
     clock.seconds = steps[4]
-    pausing.request_pause(database, job_id)
+    jobs.request_pause(database, job_id)
     clock.seconds = steps[5]
     leases.release(database, lease)
     found = events.list_events(database, job_id)

@@ -27,7 +27,7 @@ from datalens_service.services import budgets
 from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import jobs, leases, pausing
+from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
@@ -191,7 +191,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(which=RECENT, wish=st.sampled_from(["cancel", "pause", "resume"]))
     def ask(self, which: int, wish: str) -> None:
         job_id = chosen(self.job_ids, which)
-        asking = {"cancel": jobs.request_cancel, "pause": pausing.request_pause, "resume": pausing.resume}[wish]
+        asking = {"cancel": jobs.request_cancel, "pause": jobs.request_pause, "resume": jobs.resume}[wish]
         self.compare(getattr(self.books, wish)(job_id), lambda: asking(self.database, job_id))
 
     @rule(swept=FLAG)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple, cast
+from typing import cast
 
-from sqlalchemy import Table, insert, or_, select
+from sqlalchemy import Row, Table, insert, or_, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import entry_time, to_second, utc_now
@@ -88,11 +88,6 @@ class Event:
         return public_part(copied(cls, row, type=EventType(row.type)))
 
 
-class _Told(NamedTuple):
-    seq: int
-    created_at: datetime
-
-
 def record(session: Session, job: JobRow, kind: EventType) -> None:
     """Tell of a change of `job` (locked) in the transaction that makes it; call it after the change.
 
@@ -123,11 +118,10 @@ def record(session: Session, job: JobRow, kind: EventType) -> None:
         webhooks.tell(session, job, kind, created_at)
 
 
-def _last(session: Session, job: JobRow) -> _Told | None:
-    """The last event told."""
+def _last(session: Session, job: JobRow) -> Row[int, datetime] | None:
+    """Number and time of the last event told."""
     query = select(JobEventRow.seq, JobEventRow.created_at).where(JobEventRow.job_id == job.id)
-    row = session.execute(query.order_by(JobEventRow.seq.desc()).limit(1)).first()
-    return None if row is None else _Told(*row)
+    return session.execute(query.order_by(JobEventRow.seq.desc()).limit(1)).first()
 
 
 def list_events(database: Database, job_id: str, *, after: int = 0, limit: int = 100) -> tuple[Event, ...]:

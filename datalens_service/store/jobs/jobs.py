@@ -19,7 +19,7 @@
     g  the lease ran out and another worker took it over with a higher token
     h  paused before a worker claimed it; the reservation stays
     i  the wish to pause was seen between two steps, or the worker was lost; reservation and checkpoint stay
-    j  resumed (pausing.py); the next worker replays what is stored
+    j  resumed; the next worker replays what is stored
 
 The database is the truth; a message to a worker carries the id and nothing else.
 """
@@ -222,6 +222,44 @@ def request_cancel(database: Database, job_id: str) -> Job:
             events.record(session, row, EventType.CANCEL_REQUESTED)
         else:
             end(session, row, JobState.CANCELLED, None)
+        return Job.from_row(row)
+
+
+def request_pause(database: Database, job_id: str) -> Job:
+    """Pause a queued job at once (h), or ask the worker of a running one to stop between two steps (i). Repeatable.
+
+    Neither this nor `resume` changes what the job reserved, charged or stored.
+
+    Raises:
+        StateConflict: The job has ended, or is being cancelled.
+    """
+    with database.transaction() as session:
+        _, row = ledger.lock(session, job_id)
+        if JobState(row.state).terminal or row.cancel_requested:
+            raise StateConflict("A job that has ended or is being cancelled does not pause.")
+        if row.pause_requested:
+            return Job.from_row(row)
+        row.pause_requested = True
+        if row.state == JobState.QUEUED:
+            row.state = JobState.PAUSED
+        events.record(session, row, EventType.PAUSED if row.state == JobState.PAUSED else EventType.PAUSE_REQUESTED)
+        return Job.from_row(row)
+
+
+def resume(database: Database, job_id: str) -> Job:
+    """Put a paused job back into the queue (j), or call off a pause that has not begun.
+
+    Raises:
+        StateConflict: Nobody asked the job to pause.
+    """
+    with database.transaction() as session:
+        _, row = ledger.lock(session, job_id)
+        if JobState(row.state).terminal or not row.pause_requested:
+            raise StateConflict(f"The job is {row.state} and not paused.")
+        row.pause_requested = False
+        if row.state == JobState.PAUSED:
+            row.state = JobState.QUEUED
+        events.record(session, row, EventType.RESUMED)
         return Job.from_row(row)
 
 
