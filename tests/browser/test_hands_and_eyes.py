@@ -53,12 +53,17 @@ def test_a_lost_connection_is_said_and_the_next_try_works(owner: Visitor, upload
     page = owner.page
     page.goto(f"/datasets/{owner.upload(upload)}/new-job")
     owner.priced()
+    offer = page.locator('[data-offer="classifier"] td').first
+    expect(offer).to_contain_text("%")
     page.context.set_offline(True)
     page.get_by_label("ε this job may spend", exact=True).fill("0.5")
     expect(page.locator("#price-part")).to_contain_text("The service cannot be reached")
+    expect(page.locator("#verdict")).to_have_count(0)
+    expect(offer).to_be_empty()
     page.context.set_offline(False)
     page.get_by_label("ε this job may spend", exact=True).fill("0.6")
     expect(page.locator(".leaves")).to_be_visible()
+    expect(offer).to_contain_text("%")
 
 
 # Lets the test know when the page has read an answer.

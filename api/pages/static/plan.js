@@ -39,7 +39,7 @@ export function startPlan() {
   async function ask() {
     const number = ++latest;
     document.getElementById("epsilon-tier").textContent = epsilonTier(Number(epsilon.value));
-    if (!form.checkValidity()) return show(price, sentence(firstInvalid(form)));
+    if (!form.checkValidity()) return refuse(price, firstInvalid(form));
     try {
       const body = JSON.stringify(Object.fromEntries(new FormData(form)));
       const found = await part(form.dataset.price, body);
@@ -49,12 +49,25 @@ export function startPlan() {
         show(price, ...found.body.childNodes);
       }
     } catch (error) {
-      if (number === latest) show(price, sentence(error.message));
+      if (number === latest) refuse(price, error.message);
     }
   }
 }
 
+/** What was said of the form as it was before. */
+function forget() {
+  document.getElementById("verdict-part").replaceChildren();
+  document.getElementById("default-reason").textContent = "";
+  for (const cell of document.querySelectorAll("#plan [data-offer] td")) cell.replaceChildren();
+}
+
+function refuse(price, text) {
+  forget();
+  show(price, sentence(text));
+}
+
 function compare(found) {
+  forget();
   document.getElementById("verdict-part").replaceChildren(...found.querySelectorAll("#verdict"));
   for (const offer of found.querySelectorAll("#offers tr")) {
     const cells = document.querySelectorAll(`#plan [data-offer="${offer.dataset.offer}"] td`);
