@@ -2,7 +2,7 @@
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,16 @@ def npy_bytes(values: np.ndarray[Any, Any]) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, values)
     return buffer.getvalue()
+
+
+def damaged_copies(whole: bytes, copies: int) -> Iterator[bytes]:
+    """The same bytes with one to three of them changed."""
+    rng = np.random.default_rng(0)
+    for _ in range(copies):
+        data = bytearray(whole)
+        for position in rng.integers(0, len(data), rng.integers(1, 4)):
+            data[position] = rng.integers(0, 256)
+        yield bytes(data)
 
 
 def encoded(image: Image.Image, file_format: str = "PNG", **options: Any) -> bytes:

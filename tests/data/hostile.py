@@ -216,6 +216,7 @@ ZIPS = {
     "device": Hostile(lambda: zipped({"0/a.png": b""}, mode=0o020666), PATH),
     "same name twice": Hostile(duplicated, "occurs twice"),
     "names that differ in case": Hostile(lambda: twice("a/1.png", "A/1.PNG"), "occurs twice"),
+    "folder and file of one name": Hostile(lambda: zipped({"a/": b"", "a": PNGS[0]}), "occurs twice"),
 }
 
 TARS = {
@@ -245,6 +246,7 @@ TARS = {
 
 PICTURES = {
     "pixel flood": Hostile(lambda: with_image(png(10_000, 10_000, 8, 0, b"")), "more than 1,048,576 pixels"),
+    "pixel flood beyond Pillow's own cap": Hostile(lambda: with_image(png(20_000, 20_000, 8, 0, b"")), UNDECODABLE),
     "pixel flood of 2^31 rows": Hostile(lambda: with_image(png(2**31 - 1, 2**31 - 1, 8, 0, b"")), UNDECODABLE),
     "pixels that inflate": Hostile(
         lambda: with_image(png(1025, 1024, 8, 0, zlib.compress(bytes(64 * 2**20)))), "more than 1,048,576 pixels"
@@ -266,9 +268,13 @@ PICTURES = {
     ),
     "16-bit grey": Hostile(lambda: with_image(encoded(Image.fromarray(np.zeros((8, 8), np.uint16)))), KIND),
     "16-bit colour": Hostile(lambda: with_image(png(8, 8, 16, 2, zlib.compress((b"\0" + bytes(48)) * 8))), KIND),
+    "4-bit grey": Hostile(lambda: with_image(png(8, 8, 4, 0, zlib.compress((b"\0" + bytes(4)) * 8))), KIND),
+    "bilevel": Hostile(lambda: with_image(encoded(PIXELS.convert("1"))), KIND),
     "CMYK": Hostile(lambda: with_image(encoded(COLOURS.convert("CMYK"), "JPEG")), KIND),
     "palette": Hostile(lambda: with_image(encoded(COLOURS.convert("P"))), KIND),
     "transparency": Hostile(lambda: with_image(encoded(COLOURS.convert("RGBA"))), KIND),
+    "grey with transparency": Hostile(lambda: with_image(encoded(PIXELS.convert("LA"))), KIND),
+    "transparent colour": Hostile(lambda: with_image(encoded(COLOURS, transparency=(1, 2, 3))), KIND),
     "animated PNG": Hostile(
         lambda: with_image(encoded(PIXELS, save_all=True, append_images=[PIXELS.rotate(90)])), "animated"
     ),
@@ -281,6 +287,9 @@ PICTURES = {
     },
     "PSD named PNG": Hostile(lambda: with_image(b"8BPS\0\1" + bytes(60)), UNDECODABLE),
     "FITS named PNG": Hostile(lambda: with_image(b"SIMPLE  =                    T".ljust(2880)), UNDECODABLE),
+    "zip named PNG": Hostile(lambda: with_image(b"PK\x03\x04" + bytes(40)), UNDECODABLE),
+    "magic of a PNG alone": Hostile(lambda: with_image(b"\x89PNG\r\n\x1a\n"), UNDECODABLE),
+    "nothing named PNG": Hostile(lambda: with_image(b""), UNDECODABLE),
     "SVG named PNG": Hostile(lambda: with_image(b"<svg onload='alert(1)'/>"), UNDECODABLE),
     "17 MiB behind a PNG": Hostile(lambda: zipped({"0/1.png": grey() + bytes(17 * 2**20)}), "too large"),
 }
@@ -289,6 +298,12 @@ ARRAYS = {
     "pickle": Hostile(lambda: pickle.dumps(Payload()), UNKNOWN),
     "torch file": Hostile(lambda: zipped({"archive/data.pkl": pickle.dumps(Payload())}), "Name images"),
     "NPZ of pickled objects": Hostile(lambda: npz(pickled_array()), "Python objects"),
+    "NPZ of pickled names": Hostile(
+        lambda: zipped(
+            {"images.npy": npy_bytes(IMAGES), "labels.npy": npy_bytes(LABELS), "class_names.npy": pickled_array()}
+        ),
+        "Python objects",
+    ),
     "NPZ of pickled labels": Hostile(lambda: npz(npy_bytes(IMAGES), pickled_array()), "Python objects"),
     "NPZ that claims 2^60 images": Hostile(lambda: npz(claiming(2**60, 8, 8)), "array in the NPZ"),
     "NPZ with a negative length": Hostile(lambda: npz(claiming(-1, 8, 8)), "NPZ"),

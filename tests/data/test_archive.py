@@ -74,30 +74,6 @@ def test_folders_are_not_entries(tmp_path: Path) -> None:
     assert open_and_read(write_zip(tmp_path / "a.zip", {"a/": b"", "a/b": b"1"})) == {"a/b": b"1"}
 
 
-@pytest.mark.parametrize("kind", [0o120777, 0o020666, 0o060666, 0o010666, 0o140666])
-def test_links_and_devices_are_refused(tmp_path: Path, kind: int) -> None:
-    path = tmp_path / "a.zip"
-    entry = zipfile.ZipInfo("a.png")
-    entry.external_attr = kind << 16
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(entry, "/etc/passwd")
-    with pytest.raises(InvalidDataset, match="is a link"):
-        open_and_read(path)
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize("names", [("a/b.png", "a/b.png"), ("a/b.png", "A/B.png"), ("a/", "a")])
-def test_colliding_names_are_refused(tmp_path: Path, names: tuple[str, str]) -> None:
-    path = tmp_path / "a.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in names:
-            entry = zipfile.ZipInfo("placeholder")
-            entry.filename = name
-            archive.writestr(entry, b"1" if not name.endswith("/") else b"")
-    with pytest.raises(InvalidDataset, match="occurs twice"):
-        open_and_read(path)
-
-
 def test_too_many_entries_are_refused_before_the_directory_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,13 +126,6 @@ def test_an_entry_that_understates_its_size_is_not_unpacked(tmp_path: Path) -> N
     assert peak < 8 * 2**20
 
 
-def test_an_entry_that_overstates_its_size_is_refused(tmp_path: Path) -> None:
-    path = write_zip(tmp_path / "a.zip", {"a": b"1"})
-    patch(path, b"PK\x01\x02", 24, struct.pack("<L", 10**9))
-    with pytest.raises(InvalidDataset, match="100 times"):
-        open_and_read(path)
-
-
 def test_entries_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.zip", {"a": bytes(range(256)) * 40, "b": b""}, zipfile.ZIP_STORED)
     size = struct.pack("<LL", 10240, 10240)
@@ -164,16 +133,6 @@ def test_entries_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
     patch(path, b"PK\x01\x02", 42, struct.pack("<L", 0))
     with pytest.raises(InvalidDataset, match="damaged"), open_archive(path, DEFAULT_LIMITS):
         pytest.fail("the archive was opened")
-
-
-def test_encrypted_and_unusual_archives_are_refused(tmp_path: Path) -> None:
-    for compression in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        with pytest.raises(InvalidDataset, match="unusual compression"):
-            open_and_read(write_zip(tmp_path / "a.zip", {"a": b"1"}, compression))
-    path = write_zip(tmp_path / "b.zip", {"a": b"1"})
-    patch(path, b"PK\x01\x02", 8, b"\x01\x00")
-    with pytest.raises(InvalidDataset, match="encrypted"):
-        open_and_read(path)
 
 
 CONTENTS: Contents = {"a/b.png": b"123" * 50, "a/c.png": bytes(200)}

@@ -28,11 +28,6 @@ def test_schema_refuses_what_the_product_cannot_train_on(schema: Schema, change:
         Schema.model_validate({**schema.model_dump(), **change})
 
 
-def test_schema_is_frozen(schema: Schema) -> None:
-    with pytest.raises(ValidationError):
-        schema.num_units = 99
-
-
 @pytest.mark.parametrize(
     ("images", "labels", "sentence"),
     [

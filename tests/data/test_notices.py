@@ -41,7 +41,6 @@ def test_a_plain_upload_has_no_notices(tmp_path: Path, name: str) -> None:
 
 def test_every_code_says_what_to_do() -> None:
     assert set(MESSAGES) == set(NoticeCode)
-    assert all(message.endswith((".", "?")) for message in MESSAGES.values())
 
 
 def test_a_validation_folder_is_ignored_and_said(tmp_path: Path) -> None:
@@ -60,6 +59,10 @@ def test_what_desktops_leave_behind_is_ignored_and_counted(tmp_path: Path) -> No
     litter = {"__MACOSX/a/._1.png": PNGS[5], "a/._1.png": PNGS[6], "a/Thumbs.db": b"x", "a/.DS_Store": b"x"}
     names = ("__MACOSX/a/._1.png", "a/.DS_Store", "a/._1.png", "a/Thumbs.db")
     assert noticed(folder(tmp_path, "a/1.png", "b/2.png", extra=litter)) == {"ignored_files": (4, names)}
+    more = {**litter, ".git/HEAD": b"x", "desktop.ini": b"x", "classes.json": b"x", "card.json": b"x"}
+    path = folder(tmp_path, "a/1.png", "b/2.png", extra=more)
+    assert read_upload(path).schema.class_names == ("a", "b")
+    assert noticed(path)["ignored_files"][0] == len(more)
 
 
 def test_other_formats_say_what_they_ignore(tmp_path: Path) -> None:

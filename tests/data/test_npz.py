@@ -9,12 +9,10 @@ import pytest
 from datalens_service.data import ReadingChoices, read_upload, read_with_notices
 from datalens_service.data.dataset import Upload
 from datalens_service.data.readers import npz
-from datalens_service.data.reading_choices import AS_IT_IS
-from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
-from datalens_service.data.untrusted.source import open_source
 from datalens_service.errors import InvalidDataset
 
-from .builders import npy_bytes, random_images, write_npz, write_zip
+from .builders import damaged_copies, npy_bytes, random_images, write_npz, write_zip
+from .hostile import npy
 
 IMAGES = random_images(6, 8, 7)
 LABELS = np.array([0, 1, 2, 0, 1, 2], dtype=np.uint8)
@@ -228,45 +226,17 @@ def test_unusable_arrays_are_refused_with_what_to_change(tmp_path: Path, arrays:
         read(tmp_path, **arrays)
 
 
-class Canary:
-    """Unpickling this writes a file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (self.path,))
-
-
-@pytest.mark.parametrize("key", ["images", "labels", "class_names"])
-def test_object_arrays_are_refused_without_running_their_code(tmp_path: Path, key: str) -> None:
-    canary = tmp_path / "canary"
-    arrays = {"images": IMAGES, "labels": LABELS, key: np.array([Canary(canary)], dtype=object)}
-    with pytest.raises(InvalidDataset, match="Python objects"):
-        read(tmp_path, **arrays)
-    assert not canary.exists()
-
-
-def npy(header: str, body: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
-    text = header.encode("latin1") + b"\n"
-    length = len(text).to_bytes(2 if version == b"\x01\x00" else 4, "little")
-    return b"\x93NUMPY" + version + length + text + body
-
-
 HEADER = "{'descr': '|u1', 'fortran_order': False, 'shape': (%s), }"
 
 BROKEN_ARRAYS = {
     "shorter than declared": npy(HEADER % "6, 8, 7", bytes(335)),
     "longer than declared": npy(HEADER % "6, 8, 7", bytes(337)),
-    "petabytes": npy(HEADER % "1000000000, 1000, 1000", bytes(336)),
     "negative": npy(HEADER % "-6, -8, 7", bytes(336)),
     "length of many digits": npy(HEADER % ("9" * 5000), bytes(336)),
     "not a tuple": npy(HEADER.replace("(%s)", "336"), bytes(336)),
     "no dictionary": npy("[1, 2]", bytes(336)),
     "missing key": npy("{'descr': '|u1'}", bytes(336)),
     "unhashable key": npy("{[]: 1}", bytes(336)),
-    "code": npy("__import__('os').abort()", bytes(336)),
-    "deeply nested": npy("(" * 9000, bytes(336)),
     "unknown type": npy(HEADER.replace("|u1", "|q9") % "6, 8, 7", bytes(336)),
     "type is a list": npy(HEADER.replace("'|u1'", "[('a', [('b', 3)])]") % "6, 8, 7", bytes(336)),
     "cut in the header": npy(HEADER % "6, 8, 7")[:30],
@@ -301,24 +271,15 @@ def test_nothing_is_unpacked_when_a_later_header_is_wrong(tmp_path: Path, monkey
 
 def test_flipped_bits_are_refused_or_read_and_never_crash(tmp_path: Path) -> None:
     whole = write_npz(tmp_path / "a", images=IMAGES, labels=LABELS).read_bytes()
-    rng = np.random.default_rng(0)
     path = tmp_path / "b"
     refused = 0
-    for _ in range(400):
-        data = bytearray(whole)
-        for position in rng.integers(0, len(data), rng.integers(1, 4)):
-            data[position] = rng.integers(0, 256)
+    for data in damaged_copies(whole, 400):
         path.write_bytes(data)
         try:
             read_upload(path)
         except InvalidDataset:
             refused += 1
     assert refused > 200
-
-
-def recognised(path: Path) -> bool:
-    with open_source(path, DEFAULT_LIMITS) as source:
-        return npz.READER.recognises(source, AS_IT_IS)
 
 
 def test_uncompressed_npz(tmp_path: Path) -> None:

@@ -151,14 +151,6 @@ def test_a_shard_belongs_to_whole_units(pure: bool) -> None:
         assert len(set(shards[mine].tolist())) == (len(set(labels[mine].tolist())) if pure else 1)
 
 
-def test_leaving_a_unit_out_moves_no_other() -> None:
-    names = np.random.default_rng(1).integers(0, 90, 400)
-    everyone = assign_shards(b"k" * 32, identities(names), 20)
-    for left_out in range(0, 90, 9):
-        kept = names != left_out
-        assert assign_shards(b"k" * 32, identities(names[kept]), 20).tolist() == everyone[kept].tolist()
-
-
 @pytest.mark.parametrize("delimiter", [";", "\t"])
 def test_a_table_may_have_other_delimiters_and_a_column_patient(tmp_path: Path, delimiter: str) -> None:
     table = "file_name,patient\ncat/1.png,ada\ndog/2.png,bob\n".replace(",", delimiter).encode()

@@ -43,8 +43,3 @@ def test_what_others_see_of_every_metric_depends_on_no_training_image(
     # Floors and upper bounds of public fidelity rest on public images, too.
     assert found.measures == other.measures
     assert everything != others
-
-
-def test_metrics_that_are_tried_elsewhere_are_there() -> None:
-    assert set(ELSEWHERE) <= METRICS.keys()
-    assert all((Path(__file__).parents[2] / place).is_file() for place in ELSEWHERE.values())

@@ -116,36 +116,6 @@ def test_a_view_recomputes_from_its_own_mechanisms():
         assert total == side["units"] == sum(item[f"units_{relation}_total"] for item in mechanisms)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "product.version product.commit date dataset.id dataset.public_schema.num_units method.name method.spec",
-        "method.plan privacy.setting privacy.unit privacy.unit_declared_by privacy.headline.relation",
-        "privacy.replace_one.relation privacy.headline.mu privacy.headline.points privacy.delta_times_units",
-        "privacy.tier privacy.headline.membership_advantage privacy.headline.true_positive_rate_at_0_1_percent",
-        "privacy.headline.true_positive_rate_at_1_percent privacy.mechanisms privacy.noise privacy.accountant",
-        "privacy.scope.public privacy.scope.covered privacy.scope.not_covered privacy.scope.released",
-        "privacy.scope.never_released privacy.lifetime_note privacy.evidence",
-        "privacy.retention privacy.limit_units privacy.epsilon_limit measures summary",
-    ],
-)
-def test_the_fields_an_auditor_needs_are_there(path):
-    for dotted in path.split():
-        value = releasable_view(report())
-        for key in dotted.split("."):
-            value = value[key]
-        assert value is not None
-        assert value != ""
-
-
-@pytest.mark.parametrize("missing", ["privacy", "public_schema", "method"])
-def test_a_report_without_a_part_is_no_report(missing):
-    given = dict(report())
-    del given[missing]
-    with pytest.raises(ValidationError):
-        Report.model_validate(given)
-
-
 def all_texts() -> list[str]:
     fixed = [value for name, value in vars(wording_module).items() if name.isupper() and isinstance(value, str)]
     view = owner_view(report(*(measure(name, "owner", "private", 90.0) for name in METRICS)))
