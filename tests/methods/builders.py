@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.methods import ExecutionOptions, Method, Plan
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -44,6 +44,30 @@ def stripes(seed: int = 0, *, count: int = 400, side: int = 12, channels: int = 
     images[labels == 0, : side // 2] += 150
     images[labels == 1, side // 2 :] += 150
     return dataset(images, labels, ("up", "down"), **declared)
+
+
+def pool() -> Upload:
+    """Images like the private stripes, under the name of one class, and half of them turned by a quarter."""
+    like = stripes(seed=1)
+    images = np.concatenate([like.train.images, np.rot90(like.train.images, axes=(1, 2))])
+    schema = like.schema.model_copy(
+        update={"class_names": ("thing",), "num_units": len(images), "records_are_public": True}
+    )
+    return Upload(schema, Split(images, np.zeros(len(images), np.int64)), None)
+
+
+def share_of_pool_right(images: np.ndarray, labels: np.ndarray) -> float:
+    """Of those images of the `pool` that show stripes and were not turned."""
+    known = stripes(seed=1).train
+    classes = {image.tobytes(): label for image, label in zip(known.images, known.labels, strict=True)}
+    seen = [(classes.get(image.tobytes()), label) for image, label in zip(images, labels, strict=True)]
+    return float(np.mean([own == given for own, given in seen if own is not None]))
+
+
+def share_bright_right(images: np.ndarray, labels: np.ndarray) -> float:
+    """Of any images of stripes: the brighter half is that of the label."""
+    above, below = (half.mean(axis=(1, 2, 3)) for half in np.array_split(images, 2, axis=1))
+    return float(np.mean((above > below) == (labels == 0)))
 
 
 def start(method: Method, data: Dataset, plan: Plan | int) -> Any:

@@ -47,7 +47,7 @@ def test_a_method_that_is_advised_against_noise_takes_the_images(width: int, hei
         assert reduced[0] / reduced[1] == pytest.approx(width / height, rel=0.15)
 
 
-@pytest.mark.parametrize("method", ["scattering", "rejection"])
+@pytest.mark.parametrize("method", ["scattering", "rejection", "labelled_moments"])
 def test_a_refusal_names_a_method_of_the_same_kind_and_the_largest_size(method: str) -> None:
     with pytest.raises(InvalidSpec) as refused:
         plan(method, rectangle(192, 96))

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.data.dataset import Schema
 from datalens_service.methods import LabelledMoments, PooledMoments, Scattering
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.classifiers.encoded_features import SMALL_CONSTANT
@@ -79,9 +78,3 @@ def test_a_saved_model_gives_the_same_labels(made: tuple[Result, MemoryAccount],
     released.save(tmp_path / "generator.safetensors")
     loaded = Generator.load(tmp_path / "generator.safetensors")
     np.testing.assert_array_equal(loaded.soft_labels(50, seed=3), released.soft_labels(50, seed=3))
-
-
-def test_images_that_wavelets_do_not_fit_are_refused_with_another_method() -> None:
-    large = Schema(channels=3, height=64, width=64, class_names=("a", "b"), num_units=2000)
-    with pytest.raises(Exception, match="pooled_moments"):
-        METHOD.plan(large, 10**15)

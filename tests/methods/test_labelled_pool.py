@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import Dataset, Split, Upload
+from datalens_service.data.dataset import Split, Upload
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import LabelledPool, Scattering
 from datalens_service.methods.last_layer.labelled_pool import tell_apart
@@ -17,40 +17,38 @@ from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
 
-from .builders import stripes
+from .builders import pool, share_of_pool_right, stripes
 
 TEACHER = Scattering(warm_start=Moments(subspace_dimensions=8), steps=3, samples=200, dimensions=20)
+METHOD = LabelledPool(classifier=TEACHER)
+PRIVATE, PUBLIC = stripes(), pool()
 
 
 def spec_of(method: LabelledPool | Scattering, public: str | None = "ds_1") -> TrainingSpec:
     return TrainingSpec(method=method, epsilon=20.0, delta=1e-4, public_data=public)
 
 
-def pool(private: Dataset) -> Upload:
-    """Images like the private ones, under the name of one class, and half of them turned by a quarter."""
-    like = stripes(seed=1)
-    images = np.concatenate([like.train.images, np.rot90(like.train.images, axes=(1, 2))])
-    schema = like.schema.model_copy(
-        update={"class_names": ("thing",), "num_units": len(images), "records_are_public": True}
-    )
-    return Upload(schema, Split(images, np.zeros(len(images), np.int64)), None)
+def full_account() -> MemoryAccount:
+    return MemoryAccount(spec_of(TEACHER).limit_units(PRIVATE.schema))
 
 
-def made(method: LabelledPool | Scattering, private: Dataset, public: Upload, account: MemoryAccount) -> Result:
-    return run(spec_of(method), private, account=account, public=public)
+def made(
+    method: LabelledPool | Scattering = METHOD,
+    account: MemoryAccount | None = None,
+    public: Upload = PUBLIC,
+) -> Result:
+    return run(spec_of(method), PRIVATE, account=account or full_account(), public=public)
 
 
 def test_the_pool_is_released_with_labels_of_the_classifier_at_its_price() -> None:
-    private = stripes()
-    public, units = pool(private), spec_of(TEACHER).limit_units(private.schema)
-    account = MemoryAccount(units)
-    released = made(LabelledPool(classifier=TEACHER), private, public, account)
+    account = full_account()
+    released = made(account=account)
     # Over the same noisy sums the classifier by itself is the same, at the same price.
     charges = list(account.charges)
-    teacher = made(TEACHER, private, public, account)
+    teacher = made(TEACHER, account)
     assert account.charges == charges
     tensors = released.generator.tensors
-    said = teacher.model.predict(public.train.images)
+    said = teacher.model.predict(PUBLIC.train.images)
     tempered = np.sqrt(said[said.max(axis=1) >= 0.75])
     tempered /= tempered.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(tensors["soft_labels"], tempered, rtol=1e-5, atol=1e-6)
@@ -60,15 +58,10 @@ def test_the_pool_is_released_with_labels_of_the_classifier_at_its_price() -> No
 
 
 def test_labels_that_the_pool_has_are_not_looked_at() -> None:
-    private = stripes()
-    public = pool(private)
-    wrong = np.random.default_rng(0).integers(0, 2, len(public.train))
-    named = public.schema.model_copy(update={"class_names": private.schema.class_names})
-    account = MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
-    released = [
-        made(LabelledPool(classifier=TEACHER), private, one, account)
-        for one in (public, Upload(named, Split(public.train.images, wrong), None))
-    ]
+    wrong = np.random.default_rng(0).integers(0, 2, len(PUBLIC.train))
+    named = PUBLIC.schema.model_copy(update={"class_names": PRIVATE.schema.class_names})
+    account, labelled = full_account(), Upload(named, Split(PUBLIC.train.images, wrong), None)
+    released = [made(account=account, public=one) for one in (PUBLIC, labelled)]
     first, second = (result.generator.tensors["soft_labels"] for result in released)
     np.testing.assert_array_equal(first, second)
 
@@ -82,19 +75,7 @@ def test_an_encoder_serves_the_classifier_and_is_named() -> None:
 
 
 def test_a_student_learns_the_private_classes_from_public_images() -> None:
-    private = stripes()
-    account = MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
-    released = made(LabelledPool(classifier=TEACHER), private, pool(private), account).generator
-    images, labels = released.sample(200, seed=1)
-    known = stripes(seed=1).train
-    classes = {image.tobytes(): label for image, label in zip(known.images, known.labels, strict=True)}
-    seen = [
-        (classes[image.tobytes()], label)
-        for image, label in zip(images, labels, strict=True)
-        if image.tobytes() in classes
-    ]
-    right = [own == given for own, given in seen]
-    assert np.mean(right) > 0.8
+    assert share_of_pool_right(*made().generator.sample(200, seed=1)) > 0.8
 
 
 def test_images_of_which_nothing_is_said_are_not_drawn() -> None:
@@ -105,35 +86,30 @@ def test_images_of_which_nothing_is_said_are_not_drawn() -> None:
 
 def test_crops_are_handed_out_with_labels_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LabelledPool, "crops", True)
-    private = stripes()
-    public, account = pool(private), MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
-    whole = {image.tobytes() for image in public.train.images}
-    released = made(LabelledPool(classifier=TEACHER), private, public, account)
-    said = made(TEACHER, private, public, account).model.predict(released.generator.tensors["images"])
+    account, whole = full_account(), {image.tobytes() for image in PUBLIC.train.images}
+    released = made(account=account)
+    said = made(TEACHER, account).model.predict(released.generator.tensors["images"])
     likeliest = released.generator.tensors["soft_labels"].argmax(axis=1)
     np.testing.assert_array_equal(likeliest, said.argmax(axis=1))
     crops = [image.tobytes() not in whole for image in released.generator.tensors["images"]]
     assert 0.7 < np.mean(crops) < 0.8
-    assert "and parts of them" in LabelledPool(classifier=TEACHER).warnings(released.plan, private.schema)[0]
+    assert "and parts of them" in METHOD.warnings(released.plan, PRIVATE.schema)[0]
 
 
 def test_previews_do_not_wait_for_crops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LabelledPool, "crops", True)
-    private, shown = stripes(), []
-    public, account = pool(private), MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
+    shown: list[int] = []
     previews = SimpleNamespace(due=lambda: True, show=lambda model: shown.append(len(model.tensors["images"])))
-    method = LabelledPool(classifier=TEACHER)
-    released = run(spec_of(method), private, account=account, public=public, previews=previews)
+    spec = spec_of(METHOD)
+    released = run(spec, PRIVATE, account=full_account(), public=PUBLIC, previews=previews)
     assert shown
-    assert max(shown) <= len(public.train) < len(released.generator.tensors["images"])
+    assert max(shown) <= len(PUBLIC.train) < len(released.generator.tensors["images"])
 
 
 def test_a_lower_temperature_makes_labels_sharper() -> None:
-    private = stripes()
-    account = MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
+    account = full_account()
     soft, sharp = (
-        made(LabelledPool(classifier=TEACHER, temperature=value), private, pool(private), account).generator
-        for value in (1.0, 0.25)
+        made(LabelledPool(classifier=TEACHER, temperature=value), account).generator for value in (1.0, 0.25)
     )
     means = [model.tensors["soft_labels"].max(axis=1).mean() for model in (soft, sharp)]
     assert means[0] < means[1]
@@ -141,9 +117,8 @@ def test_a_lower_temperature_makes_labels_sharper() -> None:
 
 def test_without_a_pool_it_is_refused_before_anything_is_charged() -> None:
     with pytest.raises(ValidationError, match="name some in public_data"):
-        spec_of(LabelledPool(classifier=TEACHER), None)
-    private = stripes()
-    account = MemoryAccount(spec_of(TEACHER).limit_units(private.schema))
+        spec_of(METHOD, None)
+    account = full_account()
     with pytest.raises(InvalidSpec, match="public ones"):
-        run(spec_of(LabelledPool(classifier=TEACHER)), private, account=account)
+        run(spec_of(METHOD), PRIVATE, account=account)
     assert account.charges == []

@@ -1,4 +1,4 @@
-"""The moments method: without noise it is the textbook fit; and what all methods of sums refuse."""
+"""Methods of sums: without noise the textbook fit, two kinds of a class stay two, and what they all refuse."""
 
 from typing import Any
 
@@ -160,3 +160,27 @@ def test_a_job_from_before_there_was_a_centre_keeps_its_digest():
     for method in (Moments(), Mixture()):
         assert "frequencies" not in TrainingSpec(method=method, epsilon=1.0, delta=1e-5).model_dump_json()
         assert "center" not in TrainingSpec(method=method, epsilon=1.0, delta=1e-5).model_dump_json()
+
+
+def two_kinds() -> Dataset:
+    """Two classes; an image of a class is bright on the left or on the right, never on both sides."""
+    rng = np.random.default_rng(0)
+    labels, right = rng.integers(2, size=(2, COUNT))
+    images = rng.normal(30, 8, (COUNT, SIDE, SIDE, 1))
+    for row in range(COUNT):
+        columns = slice(3, 6) if right[row] else slice(0, 3)
+        images[row, 3 * labels[row] : 3 * labels[row] + 3, columns] += 150
+    return dataset(images, labels)
+
+
+def both_sides(images: np.ndarray) -> float:
+    """Share of images that are bright on both sides, which no private image is."""
+    left, right = images[:, :, :3].max(axis=(1, 2, 3)), images[:, :, 3:].max(axis=(1, 2, 3))
+    return float(((left > 100) & (right > 100)).mean())
+
+
+def test_two_kinds_of_images_stay_two():
+    method, units = Mixture(components=2, iterations=3, subspace_dimensions=8, pooling=5.0), limit_units(20.0, 1e-4)
+    mixture = train(method, two_kinds(), units).result().sample(400)[0]
+    single = train(Moments(subspace_dimensions=8), two_kinds(), units).result().sample(400)[0]
+    assert both_sides(mixture) < 0.5 * both_sides(single)

@@ -29,8 +29,7 @@ from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
-from .builders import stripes
-from .test_labelled_pool import pool
+from .builders import pool, stripes
 
 SUM = VectorSum(num_groups=1, dimensions=2, noise_stddev=5000)
 COUNT, MANY = PlannedRelease(mechanism=SUM), PlannedRelease(mechanism=SUM, count=90)
@@ -90,7 +89,7 @@ NEED_A_POOL = ("labelled_pool", "public_votes", "pooled_moments")
 
 def events(name: str, stop: Callable[[Event], bool] = lambda _event: False) -> list[Event]:
     private = stripes()
-    public = pool(private) if name in NEED_A_POOL else None
+    public = pool() if name in NEED_A_POOL else None
     spec = TrainingSpec(method=METHODS[name], epsilon=20.0, delta=1e-4, public_data=None if public is None else "ds_1")
     return observed(spec, private, public, stop)
 
