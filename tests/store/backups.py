@@ -70,7 +70,7 @@ def remove(database: Database) -> None:
     if database.dialect == "sqlite":
         _remove_file(_file(database))
     else:
-        _administrate(database, f"DROP DATABASE {_name(database)} WITH (FORCE)")
+        administrate(database, f"DROP DATABASE {_name(database)} WITH (FORCE)")
 
 
 class _SqliteBackup(Backup):
@@ -97,14 +97,14 @@ class _PostgresqlBackup(Backup):
         self._database = database
         self._copy = f"copy_{uuid4().hex}"
         database.dispose()
-        _administrate(database, f"CREATE DATABASE {self._copy} TEMPLATE {_name(database)}")
+        administrate(database, f"CREATE DATABASE {self._copy} TEMPLATE {_name(database)}")
 
     def restore(self) -> None:
         remove(self._database)
-        _administrate(self._database, f"CREATE DATABASE {_name(self._database)} TEMPLATE {self._copy}")
+        administrate(self._database, f"CREATE DATABASE {_name(self._database)} TEMPLATE {self._copy}")
 
     def remove(self) -> None:
-        _administrate(self._database, f"DROP DATABASE {self._copy}")
+        administrate(self._database, f"DROP DATABASE {self._copy}")
 
 
 def _name(database: Database) -> str:
@@ -120,7 +120,7 @@ def _remove_file(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _administrate(database: Database, statement: str) -> None:
+def administrate(database: Database, statement: str) -> None:
     """Outside of any transaction, and connected to another database of the server."""
     engine = create_engine(make_url(database.url).set(database="postgres"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:

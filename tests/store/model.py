@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datalens_service.errors import BudgetExceeded, InvalidDataset, LedgerCorrupt, NotFound, StaleLease, StateConflict
 
 Error = type[Exception]
+OPEN = ("queued", "running", "paused")
 
 
 @dataclass
@@ -164,37 +165,22 @@ class Books:
         self.give_up(job_id)
         return None
 
-    def cancel(self, job_id: str) -> Error | None:
+    def ask(self, wish: str, job_id: str) -> Error | None:
+        """For a job's end, a pause, or that it goes on."""
         if job_id not in self.jobs:
             return NotFound
         job = self.jobs[job_id]
-        if job.state not in ("queued", "running", "paused"):
+        refused = {"cancel": False, "pause": job.cancel, "resume": not job.pause}[wish]
+        if job.state not in OPEN or refused:
             return StateConflict
-        job.cancel = True
-        if job.state != "running":
-            self._end(job, "cancelled")
-        return None
-
-    def pause(self, job_id: str) -> Error | None:
-        if job_id not in self.jobs:
-            return NotFound
-        job = self.jobs[job_id]
-        if job.state not in ("queued", "running", "paused") or job.cancel:
-            return StateConflict
-        job.pause = True
-        if job.state == "queued":
-            job.state = "paused"
-        return None
-
-    def resume(self, job_id: str) -> Error | None:
-        if job_id not in self.jobs:
-            return NotFound
-        job = self.jobs[job_id]
-        if job.state not in ("queued", "running", "paused") or not job.pause:
-            return StateConflict
-        job.pause = False
-        if job.state == "paused":
-            job.state = "queued"
+        if wish == "cancel":
+            job.cancel = True
+            if job.state != "running":
+                self._end(job, "cancelled")
+        else:
+            job.pause = wish == "pause"
+            if job.state != "running":
+                job.state = "paused" if job.pause else "queued"
         return None
 
     def expire(self, hour: int) -> None:
@@ -217,8 +203,7 @@ class Books:
     def delete(self, dataset_id: str) -> Error | None:
         if dataset_id not in self.datasets:
             return NotFound
-        open_jobs = [job for job in self.jobs.values() if job.dataset == dataset_id]
-        if any(job.state in ("queued", "running", "paused") for job in open_jobs):
+        if any(job.dataset == dataset_id and job.state in OPEN for job in self.jobs.values()):
             return StateConflict
         self.datasets[dataset_id].deleted = True
         return None

@@ -185,6 +185,8 @@ def test_the_database_itself_refuses_to_forget(database: Database) -> None:
         "UPDATE accounts SET delta = delta * 2",
         "UPDATE audit_entries SET detail = ''",
         "DELETE FROM audit_entries",
+        "UPDATE jobs SET priority = -1",
+        "UPDATE jobs SET priority = 10",
     ]:
         with pytest.raises(IntegrityError):
             by_hand(database, statement)

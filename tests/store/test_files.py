@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 from pydantic import ValidationError
 from s3fs import S3FileSystem
 
@@ -19,6 +18,7 @@ from datalens_service.store.datasets import files
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.leases import Lease
+from deployments.object_store import ObjectStore
 
 from .books import running_job
 
@@ -26,11 +26,9 @@ from .books import running_job
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """Address of the server; nothing of it leaves this machine."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    server = ObjectStore()
+    yield server.url
+    server.close()
 
 
 class Bucket:

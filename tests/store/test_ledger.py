@@ -52,22 +52,16 @@ def test_entries_tell_the_minute_and_nothing_finer(database: Database) -> None:
 @pytest.mark.both_databases
 def test_the_whole_budget_can_be_reserved_and_not_one_unit_more(database: Database) -> None:
     dataset = new_dataset(database)
-    limit = state_of(database, dataset.id).limit_units
+    before = state_of(database, dataset.id)
+    limit = before.limit_units
     with pytest.raises(BudgetExceeded):
         new_job(database, dataset.id, limit + 1)
+    assert state_of(database, dataset.id) == before
+    assert jobs.list_jobs(database).items == ()
     new_job(database, dataset.id, limit)
     with pytest.raises(BudgetExceeded):
         new_job(database, dataset.id, 1)
     assert state_of(database, dataset.id).remaining_units == 0
-
-
-def test_a_refused_job_leaves_nothing_behind(database: Database) -> None:
-    dataset = new_dataset(database)
-    before = state_of(database, dataset.id)
-    with pytest.raises(BudgetExceeded):
-        new_job(database, dataset.id, before.limit_units + 1)
-    assert state_of(database, dataset.id) == before
-    assert jobs.list_jobs(database).items == ()
 
 
 def test_a_refusal_says_what_remains_as_epsilon(database: Database) -> None:
@@ -84,13 +78,6 @@ def test_a_refusal_says_what_remains_as_epsilon(database: Database) -> None:
         "epsilon_remaining": 0.8927,
         "delta": DELTA,
     }
-
-
-def test_what_is_said_to_remain_can_be_reserved(database: Database) -> None:
-    dataset = new_dataset(database)
-    new_job(database, dataset.id, accounting.limit_units(0.4, DELTA))
-    remaining = state_of(database, dataset.id).epsilon_remaining
-    new_job(database, dataset.id, accounting.limit_units(remaining, DELTA))
 
 
 @given(st.integers(0, 10**16), st.floats(1e-9, 1e-3))
@@ -129,14 +116,6 @@ def test_a_charge_beyond_the_reservation_books_nothing(database: Database) -> No
     with pytest.raises(BudgetExceeded):
         account.charge(1, "votes", 1)
     assert journal_of(database, dataset.id) == before
-
-
-def test_a_step_that_was_charged_but_not_stored_is_charged_again(database: Database) -> None:
-    dataset, lease, account = running_job(database, units=1000)
-    account.charge(0, "votes", 100)
-    second = claimed(database, lease.job_id, now=later())
-    read_account(database, second).charge(0, "votes", 100)
-    assert state_of(database, dataset.id).charged_units == 200
 
 
 def test_a_stored_step_is_replayed_and_never_charged_again(database: Database) -> None:

@@ -25,7 +25,7 @@ from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.recovery import check_against_log
 from datalens_service.store.tables import Base, IntakeRow
 
-from .backups import remove
+from .backups import administrate, remove
 from .books import (
     assert_totals_add_up,
     by_hand,
@@ -66,12 +66,9 @@ def _empty(database: Database, folder: Path) -> Database:
     name = f"old_{folder.name[-20:]}".lower().replace("-", "_")
     if database.dialect == "sqlite":
         return Database(f"sqlite:///{folder / name}.db", database.log)
-    url = sa.make_url(database.url)
-    server = sa.create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT")
-    with server.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {name}")
-    server.dispose()
-    return Database(url.set(database=name).render_as_string(hide_password=False), database.log)
+    administrate(database, f"CREATE DATABASE {name}")
+    url = sa.make_url(database.url).set(database=name)
+    return Database(url.render_as_string(hide_password=False), database.log)
 
 
 def _run(database: Database, statements: str) -> None:

@@ -54,17 +54,6 @@ def test_a_folder_that_was_open_is_closed_with_everything_in_it(old_folder: Path
     assert readable_by_others(old_folder) == []
 
 
-def test_an_installation_of_an_earlier_version_is_closed(tmp_path: Path, open_world: None) -> None:
-    settings = Settings(data_dir=tmp_path / "data")
-    database = startup.start(settings)
-    _, _, account = running_job(database)
-    account.charge(0, "votes", 10)
-    for path in (settings.data_dir, *settings.data_dir.iterdir()):
-        path.chmod(0o777 if path.is_dir() else 0o644)
-    startup.start(settings)
-    assert readable_by_others(settings.data_dir) == []
-
-
 def test_database_and_charge_log_elsewhere_are_closed_too(tmp_path: Path, open_world: None) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
 
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
@@ -14,7 +13,7 @@ from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.tables import JobRow
 
-from .books import LEASE_SECONDS, by_hand, claimed, images, later, new_dataset, new_job, read_account, running_job
+from .books import LEASE_SECONDS, claimed, images, later, new_dataset, new_job, read_account, running_job
 from .test_concurrency import together
 
 pytestmark = pytest.mark.both_databases
@@ -170,13 +169,6 @@ def test_priority_counts_within_a_kind_of_device_only(database: Database) -> Non
     usual = new_job(database, dataset.id, 1, queue="cpu").id
     assert taken_in_order(database, 2, "cpu") == [usual]
     assert taken_in_order(database, 2, "gpu") == [urgent]
-
-
-@pytest.mark.parametrize("priority", [-1, 10])
-def test_priority_beyond_0_to_9_is_refused_by_the_database(database: Database, priority: int) -> None:
-    waiting_jobs(database, 1)
-    with pytest.raises(IntegrityError):
-        by_hand(database, "UPDATE jobs SET priority = :priority", priority=priority)
 
 
 def test_tenant_with_fewest_running_jobs_is_served_first(database: Database) -> None:

@@ -192,7 +192,7 @@ class StoreMachine(RuleBasedStateMachine):
     def ask(self, which: int, wish: str) -> None:
         job_id = chosen(self.job_ids, which)
         asking = {"cancel": jobs.request_cancel, "pause": jobs.request_pause, "resume": jobs.resume}[wish]
-        self.compare(getattr(self.books, wish)(job_id), lambda: asking(self.database, job_id))
+        self.compare(self.books.ask(wish, job_id), lambda: asking(self.database, job_id))
 
     @rule(swept=FLAG)
     def an_hour_passes(self, swept: bool) -> None:
