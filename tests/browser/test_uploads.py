@@ -161,7 +161,7 @@ def test_images_are_prepared_as_the_page_says(owner: Visitor, tmp_path: Path) ->
     expect(page.locator("#private-notices")).to_contain_text("brought to the one you chose")
     page.get_by_text("The same by curl or Python").click()
     expect(page.locator("#upload-curl")).to_contain_text("--form file=@scans.zip")
-    expect(page.locator("#upload-curl")).to_contain_text("--form prepare_size=16")
+    expect(page.locator("#upload-curl")).to_contain_text("--form-string prepare_size=16")
     call = page.locator("#upload-python").inner_text()
     assert 'prepare_size="16"' in call
     ast.parse(call)

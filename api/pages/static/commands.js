@@ -24,7 +24,8 @@ function fill(details) {
 
 /** Of an upload with these fields. */
 export function uploadCommands(file, fields) {
-  const form = Object.entries(fields).map(([name, value]) => ` \\\n  --form ${shell(`${name}=${value}`)}`);
+  // With --form, a value that begins with @ or < would be the name of a file.
+  const form = Object.entries(fields).map(([name, value]) => ` \\\n  --form-string ${shell(`${name}=${value}`)}`);
   const named = Object.entries(fields).map(([name, value]) => `, ${name}=${python(name, value)}`);
   return {
     curl: `curl "$DATALENS_URL/v1/datasets" --header "Authorization: Bearer $DATALENS_API_KEY" \\\n  --form ${shell(`file=@${file}`)}${form.join("")}`,
