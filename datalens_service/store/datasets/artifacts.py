@@ -104,17 +104,9 @@ class ArtifactStore:
             InvalidInput: `name` is not usable.
         """
         path, digest, size = self._placed(lease.job_id, _checked(name), content, self._files(releasable))
-        row = ArtifactRow(
-            job_id=lease.job_id,
-            name=name,
-            path=path,
-            sha256=digest,
-            size=size,
-            media_type=media_type,
-            releasable=releasable,
-            # A sample grid is replaced while the job trains.
-            created_at=entry_time(),
-        )
+        row = ArtifactRow(job_id=lease.job_id, name=name, path=path, sha256=digest, size=size, media_type=media_type)
+        # A sample grid is replaced while the job trains.
+        row.releasable, row.created_at = releasable, entry_time()
         with self._database.transaction() as session:
             _, job = ledger.lock(session, lease.job_id)
             ledger.check_lease(job, lease.token)

@@ -23,6 +23,7 @@ from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
+from datalens_service.copies import copied
 from datalens_service.errors import StateConflict
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
@@ -188,12 +189,5 @@ def find_joined(session: Session, dataset_id: str, known_records: int | None) ->
     of_it = (LedgerEntryRow.kind == EntryKind.JOIN, LedgerEntryRow.dataset_id == dataset_id)
     if not session.scalar(select(exists().where(*of_it))):
         return None
-    account = summarize_account(session, dataset_id)
-    return Joined(
-        known_records=known_records,
-        dataset_ids=datasets.read_linked(session, dataset_id),
-        epsilon=account.epsilon,
-        delta=account.delta,
-        epsilon_spent=account.epsilon_spent,
-        epsilon_remaining=account.epsilon_remaining,
-    )
+    account, linked = summarize_account(session, dataset_id), datasets.read_linked(session, dataset_id)
+    return copied(Joined, account, known_records=known_records, dataset_ids=linked)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from datalens_service.copies import copied
 from datalens_service.errors import BudgetExceeded
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
@@ -114,13 +115,7 @@ class AccountSummary:
 @functools.lru_cache(maxsize=2**14)
 def _convert(summary: AccountSummary) -> AccountFigures:
     """Kept: metrics ask for all accounts again and again, most of which nothing was charged to meanwhile."""
-    return AccountFigures(
-        epsilon_limit=summary.epsilon,
-        delta=summary.delta,
-        epsilon_spent=summary.epsilon_spent,
-        epsilon_reserved=summary.epsilon_reserved,
-        epsilon_remaining=summary.epsilon_remaining,
-    )
+    return copied(AccountFigures, summary, epsilon_limit=summary.epsilon)
 
 
 def summarize_account(session: Session, dataset_id: str) -> AccountSummary:
@@ -161,21 +156,7 @@ def read_account(session: Session, dataset_id: str) -> AccountRow:
 
 def summarize_row(account: AccountRow) -> AccountSummary:
     """The summary of one account."""
-    return AccountSummary(
-        account_id=account.id,
-        epsilon=account.epsilon,
-        delta=account.delta,
-        limit_units=account.limit_units,
-        reserved_units=account.reserved_units,
-        charged_units=account.charged_units,
-        unbooked_units=account.unbooked_units,
-        reserved_slack=account.reserved_slack,
-        charged_slack=account.charged_slack,
-        held_for_slack=account.held_for_slack,
-        entries=account.head_seq,
-        head_hash=account.head_hash,
-        frozen_reason=account.frozen_reason,
-    )
+    return copied(AccountSummary, account, account_id=account.id, entries=account.head_seq)
 
 
 def journal(session: Session, account_id: str) -> Iterator[Entry]:

@@ -1,28 +1,17 @@
 """The journal of an account from its newest entry backwards, a portion at a time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlalchemy.orm import Session
 
+from datalens_service.copies import copied
 from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import SPENDS, Entry, EntryKind
 from datalens_service.store.ledger.account_summary import read_account
 from datalens_service.store.tables import AccountRow, LedgerEntryRow
-
-_LINES = select(
-    LedgerEntryRow.seq,
-    LedgerEntryRow.kind,
-    LedgerEntryRow.job_id,
-    LedgerEntryRow.label,
-    LedgerEntryRow.units,
-    LedgerEntryRow.slack,
-    LedgerEntryRow.at,
-    LedgerEntryRow.hash,
-)
 
 
 @dataclass(frozen=True)
@@ -37,6 +26,9 @@ class JournalLine:
     slack: int
     at: datetime
     hash: str
+
+
+_LINES = select(*(LedgerEntryRow.__table__.columns[one.name] for one in fields(JournalLine)))
 
 
 @dataclass(frozen=True)
@@ -61,12 +53,8 @@ def read_slice(session: Session, dataset_id: str, before: int | None, limit: int
     """
     account = read_account(session, dataset_id)
     query = _LINES.where(*_entries(account, before)).order_by(LedgerEntryRow.seq.desc())
-    lines = [_line(row) for row in session.execute(query.limit(limit))]
-    return JournalSlice(
-        lines=lines,
-        spent=_spent(session, account, before),
-        limit_units=account.limit_units,
-    )
+    lines = [copied(JournalLine, row, kind=EntryKind(row.kind)) for row in session.execute(query.limit(limit))]
+    return JournalSlice(lines, _spent(session, account, before), account.limit_units)
 
 
 def read_deletion(session: Session, dataset_id: str) -> Entry | None:
@@ -75,10 +63,6 @@ def read_deletion(session: Session, dataset_id: str) -> Entry | None:
     deletions = LedgerEntryRow.kind == literal_column(f"'{EntryKind.DELETE}'")
     row = session.scalar(select(LedgerEntryRow).where(LedgerEntryRow.dataset_id == dataset_id, deletions))
     return None if row is None else Entry.model_validate(row)
-
-
-def _line(row: Any) -> JournalLine:
-    return JournalLine(row.seq, EntryKind(row.kind), row.job_id, row.label, row.units, row.slack, row.at, row.hash)
 
 
 def _entries(account: AccountRow, before: int | None) -> tuple[ColumnElement[bool], ...]:
