@@ -6,14 +6,12 @@ Diffusion-Based Generative Models" (sections 3 and 5, algorithm 1). The network 
 """
 
 import math
-from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Final, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -207,7 +205,8 @@ def fit_denoiser(
     planes, rng = as_planes(images), np.random.default_rng(seed)
     one_hot = functional.one_hot(torch.from_numpy(labels), network.shape.schema.num_classes).to(torch.float32)
     device = weights[0].device
-    for step, rows in enumerate(_batches(len(images), steps, batch, rng)):
+    for step in range(steps):
+        rows = rng.integers(len(images), size=min(batch, len(images)))
         for group in optimizer.param_groups:
             group["lr"] = _LEARNING_RATE * _rate(step, steps)
         loss = _denoising_loss(network, planes[rows].to(device), one_hot[rows].to(device), rng)
@@ -236,11 +235,6 @@ def _denoising_loss(network: Denoiser, images: Tensor, one_hot: Tensor, rng: np.
     denoised = network(images + levels[:, None, None, None] * noise, levels, one_hot)
     errors: Tensor = (denoised - images).square().mean(dim=(1, 2, 3))
     return (loss_weight(levels) * errors).mean()
-
-
-def _batches(count: int, steps: int, batch: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    for _ in range(steps):
-        yield rng.integers(count, size=min(batch, count))
 
 
 def _rate(step: int, steps: int) -> float:
