@@ -131,6 +131,22 @@ def test_numbers_of_a_file_that_names_its_classes_are_places(tmp_path: Path) -> 
     assert read_labels(npz, class_names=letters) == (numbers, letters)
 
 
+@pytest.mark.parametrize(
+    ("words", "classes"), [(("1.0", "2.0", "10.0"), ("1.0", "10.0", "2.0")), (("10", "9", "1"), ("1", "9", "10"))]
+)
+def test_words_that_look_like_numbers_are_words(
+    tmp_path: Path, words: tuple[str, ...], classes: tuple[str, ...]
+) -> None:
+    labels = [words[label] for label in LABELS]
+    found = [classes.index(word) for word in labels]
+    for path in (
+        write_npz(tmp_path / "a.npz", images=IMAGES, labels=labels),
+        write_bytes(tmp_path / "a.parquet", table(None, image=PNGS, label=labels)),
+    ):
+        assert read_labels(path) == (found, classes)
+    assert read_labels(path, class_names=("a", "b", "c")) == (found, ("a", "b", "c"))
+
+
 def test_texts_are_of_one_kind_in_all_splits(tmp_path: Path) -> None:
     names = ["train/1", "train/2", "train/unknown", "test/1", "test/2", "test/1"]
     files = {f"{name}/{number}.png": PNGS[number] for number, name in enumerate(names)}

@@ -18,7 +18,8 @@ from datalens_service.data.readers.base import ClassNames, LabelColumn, LabelKin
 from datalens_service.errors import InvalidDataset
 
 _LARGEST: Final = 10**15
-_WHOLE: Final = re.compile(r"(\d{1,15})(\.0+)?")
+_DIGITS: Final = re.compile(r"\d{1,15}")
+_WHOLE: Final = re.compile(rf"{_DIGITS.pattern}(\.0+)?")
 _ONE_HOT: Final = "One-hot labels must have one 1 in each row, and 0 everywhere else."
 _SEVERAL: Final = (
     "At least one image has several labels. Give each image one label: images of several classes are not trained on."
@@ -100,8 +101,8 @@ def note_names(words: Sequence[str], label_of: Mapping[str, int], class_names: C
     """Note words of the upload that got another name, or, being numbers, another number as their label."""
     named = {word: class_names[label_of[word]] for word in words}
     renamed = [f"{word} is named {name}" for word, name in named.items() if word != name]
-    numbers = bool(words) and all(map(_WHOLE.fullmatch, words))
-    if not (numbers and all(word.isdigit() and label_of[word] == int(word) for word in words)):
+    numbers = bool(words) and all(map(_DIGITS.fullmatch, words))
+    if not (numbers and all(label_of[word] == int(word) for word in words)):
         notices.add(NoticeCode.CLASSES_RENAMED, renamed)
     if numbers and not renamed:
         moved = [word for word in words if int(word) != label_of[word]]
@@ -109,7 +110,7 @@ def note_names(words: Sequence[str], label_of: Mapping[str, int], class_names: C
 
 
 def _sorted_words(words: set[str], kind: LabelKind) -> list[str]:
-    if kind is not LabelKind.FLAG and all(map(_WHOLE.fullmatch, words)):
+    if kind is not LabelKind.FLAG and all(map(_DIGITS.fullmatch, words)):
         return sorted(words, key=lambda word: (int(word), word))
     return sorted(words)
 
