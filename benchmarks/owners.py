@@ -29,7 +29,7 @@ from benchmarks.panel import DELTA, tested
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Images, Split
 from datalens_service.evaluation import EvaluationSettings
-from datalens_service.evaluation.metrics.downstream import predicted
+from datalens_service.evaluation.metrics.downstream import labelled, trained
 
 _TEST_IMAGES: Final = 1_000
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -143,10 +143,11 @@ def referenced(data: Dataset, epsilon: float) -> dict[str, Any]:
     images, labels = draw_images(data, epsilon, DELTA, settings.synthetic_images)
     seconds = time.process_time() - began
     real, wanted = tested(data)
-    found = predicted(
-        images, labels, real, data.schema.num_classes,
+    network = trained(
+        images, labels, data.schema.num_classes,
         epochs=settings.epochs, seed=0, device="cpu", batch_size=settings.batch_size,
     )  # fmt: skip
+    found = labelled(network, real, "cpu")
     return {
         "method": "DP-MERF",
         "features": FEATURES,

@@ -35,8 +35,8 @@ from benchmarks.metrics import frechet_distance, precision_recall
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split, Upload
 from datalens_service.data.digits import digits
+from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
-from datalens_service.evaluation.metrics.downstream import Targets, predicted
 from datalens_service.methods import AnyMethod
 from datalens_service.models.encoders import ImagenetLite0
 from datalens_service.models.generators.generator import Generator
@@ -214,11 +214,12 @@ def show(cell: Cell, pool: str | None, folder: Path) -> None:
     grid(generator).save(folder / f"{name}.png", optimize=True)
 
 
-def judged(images: Images, labels: Targets, data: Dataset, epochs: int, seed: int) -> Score:
+def judged(images: Images, labels: downstream.Targets, data: Dataset, epochs: int, seed: int) -> Score:
     """Of the standard CNN after training on `images`."""
     real, wanted = tested(data)
     classes = data.schema.num_classes
-    found = predicted(images, labels, real, classes, epochs=epochs, seed=seed, device="cpu")
+    network = downstream.trained(images, labels, classes, epochs=epochs, seed=seed, device="cpu")
+    found = downstream.labelled(network, real, "cpu")
     right = found == wanted
     per_class = [right[wanted == label].mean() for label in np.unique(wanted)]
     return Score(100 * float(right.mean()), 100 * float(np.mean(per_class)))

@@ -23,7 +23,7 @@ from benchmarks.kept_results import print_result
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split, Upload
-from datalens_service.evaluation.metrics.downstream import Targets, predicted
+from datalens_service.evaluation.metrics.downstream import Targets, labelled, trained
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
@@ -105,16 +105,9 @@ def taught(images: Images, targets: Targets, data: Dataset, epochs: int, seed: i
     """Percent of the real test images that a student labels rightly."""
     if data.test is None:
         raise SystemExit("the set has no test images")
-    found = predicted(
-        images,
-        targets,
-        data.test.images,
-        data.schema.num_classes,
-        epochs=epochs,
-        seed=seed,
-        device="cpu",
-        batch_size=128,
-    )
+    classes = data.schema.num_classes
+    network = trained(images, targets, classes, epochs=epochs, seed=seed, device="cpu", batch_size=128)
+    found = labelled(network, data.test.images, "cpu")
     return round(100 * float(np.mean(found == data.test.labels)), 1)
 
 

@@ -40,8 +40,8 @@ from benchmarks.kept_models import KeptModels
 from benchmarks.kept_results import print_result
 from benchmarks.rows import ROWS, Row
 from datalens_service.data.dataset import Dataset
+from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
-from datalens_service.evaluation.metrics.downstream import accuracy
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
@@ -55,7 +55,8 @@ def trained_on(images: np.ndarray, labels: np.ndarray, data: Dataset, epochs: in
     if data.test is None:
         raise SystemExit("the data set has no test split")
     classes = data.schema.num_classes
-    return accuracy(images, labels, data.test.images, data.test.labels, classes, epochs=epochs, seed=seed, device="cpu")
+    network = downstream.trained(images, labels, classes, epochs=epochs, seed=seed, device="cpu")
+    return 100 * float(np.mean(downstream.labelled(network, data.test.images, "cpu") == data.test.labels))
 
 
 def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:

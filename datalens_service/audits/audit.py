@@ -101,7 +101,8 @@ class AuditResult(BaseModel):
 
     def verdicts(self) -> tuple[str, ...]:
         """What each attack found, in a sentence."""
-        areas = [f"{row.attack}: {judge_attack(row.figures)}" for row in self.attacks]
+        figures = [(row.attack, row.figures) for row in self.attacks]
+        areas = [f"{name}: {judge_attack(one.auc, one.interval, one.auc_allowed)}" for name, one in figures]
         found = self.inversion and {"raw": self.inversion.raw, "released": self.inversion.released}
         errors = [judge_inversion(kind, one.median, one.interval) for kind, one in (found or {}).items() if one]
         return (*areas, *errors)

@@ -96,16 +96,9 @@ def _answers(model: ReleasedModel, holdout: Upload, settings: EvaluationSettings
 
 def _labels_of_classifier_a(generator: Generator, holdout: Upload, settings: EvaluationSettings, device: str) -> Labels:
     images, labels = generator.draw_training_set(settings.synthetic_images)
-    return downstream.predicted(
-        images,
-        labels,
-        holdout.train.images,
-        holdout.schema.num_classes,
-        epochs=settings.epochs,
-        seed=0,
-        device=device,
-        batch_size=settings.batch_size,
-    )
+    classes, epochs, batch_size = holdout.schema.num_classes, settings.epochs, settings.batch_size
+    network = downstream.trained(images, labels, classes, epochs=epochs, seed=0, device=device, batch_size=batch_size)
+    return downstream.labelled(network, holdout.train.images, device)
 
 
 def _labelled_by(model: ReleasedModel, settings: EvaluationSettings) -> str:

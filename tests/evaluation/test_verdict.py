@@ -81,22 +81,15 @@ def test_of_two_jobs_the_better_one_is_named() -> None:
     assert judge_pair(images(None), images(75.0)) == ""
 
 
-class Found:
-    """An attack."""
-
-    def __init__(self, auc: float, low: float, high: float, allowed: float | None) -> None:
-        self.auc, self.interval, self.auc_allowed = auc, (low, high), allowed
-
-
 def test_an_attack_below_chance_is_no_better_than_guessing() -> None:
     guessing = "no better than guessing"
-    assert guessing in judge_attack(Found(0.476, 0.453, 0.498, 0.52))
-    assert guessing in judge_attack(Found(0.51, 0.49, 0.53, 0.52))
-    within, beyond = judge_attack(Found(0.53, 0.51, 0.55, 0.6)), judge_attack(Found(0.7, 0.68, 0.72, 0.6))
+    assert guessing in judge_attack(0.476, (0.453, 0.498), 0.52)
+    assert guessing in judge_attack(0.51, (0.49, 0.53), 0.52)
+    within, beyond = judge_attack(0.53, (0.51, 0.55), 0.6), judge_attack(0.7, (0.68, 0.72), 0.6)
     assert guessing not in within + beyond
     assert "wrong" in beyond
     assert "wrong" not in within
-    assert "No guarantee" in judge_attack(Found(0.7, 0.68, 0.72, None))
+    assert "No guarantee" in judge_attack(0.7, (0.68, 0.72), None)
 
 
 def test_a_gradient_that_shows_no_image_is_said_to_show_none() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from datalens_service.data.dataset import Images, UnitIds
 from datalens_service.data.preparation_settings import PrepareSettings
@@ -92,22 +92,11 @@ class UploadIndex(NamedTuple):
     persons_as_classes: tuple[str, ...] = ()
 
 
-class Recognise(Protocol):
-    """Says whether a file looks like one format."""
+Recognise = Callable[[Source, ReadingChoices], bool]
+"""Whether contents, not the name, look like one format."""
 
-    def __call__(self, source: Source, choices: ReadingChoices) -> bool:
-        """True if contents, not the name, look like the format."""
-
-
-class BuildIndex(Protocol):
-    """Reads one format as far as labels and groups."""
-
-    def __call__(self, source: Source, choices: ReadingChoices) -> UploadIndex:
-        """Labels and groups of all records, and how to decode their images.
-
-        Raises:
-            InvalidDataset: With a sentence that says what to change.
-        """
+BuildIndex = Callable[[Source, ReadingChoices], UploadIndex]
+"""Labels and groups of all records, and how to decode their images; InvalidDataset says what to change."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Final, Protocol
+from dataclasses import dataclass
+from typing import IO, Any, Final
 
 from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
 from datalens_service.errors import DatalensError, InvalidDataset
@@ -14,42 +16,44 @@ DAMAGED: Final = "The archive is damaged or cut off. Create it again as a plain 
 _NAME_BYTES: Final = 1024
 
 
-class Entry(Protocol):
-    """A file of an archive."""
+@dataclass(frozen=True)
+class Entry:
+    """A file of an archive or a folder.
 
-    @property
-    def filename(self) -> str:
-        """Name inside the archive."""
+    Attributes:
+        file_size: Bytes when unpacked, as declared.
+        compress_size: Bytes inside the archive; those of the file where nothing is packed.
+        place: What its archive finds it by.
+    """
 
-    @property
-    def file_size(self) -> int:
-        """Bytes when unpacked, as declared."""
-
-    @property
-    def compress_size(self) -> int:
-        """Bytes inside the archive."""
+    filename: str
+    file_size: int
+    compress_size: int
+    place: Any
 
 
-class Archive(Protocol):
-    """An open archive whose directory passed every check."""
+@dataclass(frozen=True)
+class Archive(ABC):
+    """An open archive or folder in which every name passed every check.
 
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """Its files, without directories, in stored order."""
+    Attributes:
+        entries: Its files, without directories, in stored order.
+        folders: Its directories, without a slash at the end; not all archives have entries of them.
+        backslashed: Names of entries that are stored with backslashes between folders.
+    """
 
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """Its directories, without a slash at the end; not all archives have entries of them."""
+    entries: tuple[Entry, ...]
+    folders: tuple[str, ...]
+    backslashed: tuple[str, ...]
 
-    @property
-    def backslashed(self) -> tuple[str, ...]:
-        """Names of entries that are stored with backslashes between folders."""
-
+    @abstractmethod
     def open(self, entry: Entry) -> IO[bytes]:
         """Stream of an entry. Give its method read a size."""
 
     def head(self, entry: Entry, size: int) -> bytes:
         """First `size` bytes of an entry."""
+        with refusing(DAMAGED), self.open(entry) as stream:
+            return stream.read(size)
 
 
 @contextmanager

@@ -30,41 +30,13 @@ from datalens_service.data.untrusted.zip_archive import open_archive, starts_lik
 from datalens_service.errors import InvalidDataset
 
 
-@dataclass(frozen=True)
-class Member:
-    """A file of a folder."""
-
-    filename: str
-    file_size: int
-    path: Path
-
-    @property
-    def compress_size(self) -> int:
-        """Files of a folder are not packed by us."""
-        return self.file_size
-
-
-@dataclass(frozen=True)
-class Folder:
-    """A folder in which every name was looked at.
-
-    Attributes:
-        entries: Its files, and those of the folders in it, by name.
-        backslashed: None: a folder has no stored names.
-    """
-
-    entries: tuple[Entry, ...]
-    folders: tuple[str, ...]
-    backslashed: tuple[str, ...] = ()
+class Folder(Archive):
+    """A folder in which every name was looked at: its files, and those of the folders in it, by name."""
 
     def open(self, entry: Entry) -> IO[bytes]:
         """Stream of a file."""
-        return cast("Member", entry).path.open("rb")
-
-    def head(self, entry: Entry, size: int) -> bytes:
-        """First `size` bytes of a file."""
-        with self.open(entry) as stream:
-            return stream.read(size)
+        path: Path = entry.place
+        return path.open("rb")
 
 
 def open_folder(path: Path, limits: Limits) -> Folder:
@@ -79,13 +51,14 @@ def open_folder(path: Path, limits: Limits) -> Folder:
         if found.is_dir(follow_symlinks=False):
             folders.append(name)
         elif found.is_file(follow_symlinks=False):
-            entries.append(Member(name, found.stat(follow_symlinks=False).st_size, Path(found.path)))
+            size = found.stat(follow_symlinks=False).st_size
+            entries.append(Entry(name, size, size, Path(found.path)))
         else:
             raise not_plain(name)
         if len(entries) > limits.entries:
             raise InvalidDataset(f"The folder has too many files; at most {limits.entries} are accepted.")
     check_names([entry.filename for entry in entries])
-    return Folder(tuple(entries), tuple(folders))
+    return Folder(tuple(entries), tuple(folders), ())
 
 
 def _walk(path: Path) -> Iterator[os.DirEntry[str]]:

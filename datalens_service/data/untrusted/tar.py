@@ -34,27 +34,10 @@ _PLAIN_KINDS: Final = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 
 
 @dataclass(frozen=True)
-class Member:
-    """A file of a tar; its bytes lie unpacked at `offset`."""
-
-    filename: str
-    file_size: int
-    offset: int
-
-    @property
-    def compress_size(self) -> int:
-        """Tar does not pack."""
-        return self.file_size
-
-
-@dataclass(frozen=True)
-class TarArchive:
-    """An open tar whose headers passed every check."""
+class TarArchive(Archive):
+    """An open tar; the bytes of an entry lie unpacked at its `place`."""
 
     file: BinaryIO
-    entries: tuple[Entry, ...]
-    folders: tuple[str, ...]
-    backslashed: tuple[str, ...]
 
     def open(self, entry: Entry) -> IO[bytes]:
         """Stream of an entry."""
@@ -62,7 +45,7 @@ class TarArchive:
 
     def head(self, entry: Entry, size: int) -> bytes:
         """First `size` bytes of an entry."""
-        self.file.seek(cast("Member", entry).offset)
+        self.file.seek(entry.place)
         return self.file.read(min(size, entry.file_size))
 
 
@@ -97,9 +80,9 @@ def open_tar(path: Path, limits: Limits, encoding: str | None = None) -> Iterato
         named = [(_name(member), member) for member in members]
         named = [(name, member) for name, member in named if name]
         check_names(f"{name}/" if member.isdir() else name for name, member in named)
-        files = tuple(Member(name, one.size, one.offset_data) for name, one in named if not one.isdir())
+        files = tuple(Entry(name, one.size, one.size, one.offset_data) for name, one in named if not one.isdir())
         backslashed = tuple(name for name, one in named if "\\" in one.name)
-        yield TarArchive(file, files, tuple(name for name, one in named if one.isdir()), backslashed)
+        yield TarArchive(files, tuple(name for name, one in named if one.isdir()), backslashed, file)
 
 
 def _name(member: tarfile.TarInfo) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Final
 
 from datalens_service.data.untrusted.entries import (
     DAMAGED,
@@ -35,40 +35,14 @@ _PLAIN_KINDS = (0, stat.S_IFREG, stat.S_IFDIR)
 
 
 @dataclass(frozen=True)
-class Member:
-    """A file of a zip."""
-
-    filename: str
-    info: zipfile.ZipInfo
-
-    @property
-    def file_size(self) -> int:
-        """Bytes when unpacked, as declared."""
-        return self.info.file_size
-
-    @property
-    def compress_size(self) -> int:
-        """Bytes inside the archive."""
-        return self.info.compress_size
-
-
-@dataclass(frozen=True)
-class ZipArchive:
-    """An open zip whose directory passed every check; `entries` are its files, without directories, in stored order."""
+class ZipArchive(Archive):
+    """An open zip."""
 
     file: zipfile.ZipFile
-    entries: tuple[Entry, ...]
-    folders: tuple[str, ...]
-    backslashed: tuple[str, ...]
 
     def open(self, entry: Entry) -> IO[bytes]:
         """Stream of an entry. Give `read` a size: without one, zipfile unpacks more than the entry declares."""
-        return self.file.open(cast("Member", entry).info)
-
-    def head(self, entry: Entry, size: int) -> bytes:
-        """First `size` bytes of an entry."""
-        with refusing(DAMAGED), self.open(entry) as stream:
-            return stream.read(size)
+        return self.file.open(entry.place)
 
 
 def starts_like_zip(path: Path) -> bool:
@@ -92,15 +66,18 @@ def open_archive(path: Path, limits: Limits, encoding: str | None = None) -> Ite
     with file:
         infos = file.infolist()
         _check_sizes(infos, size, limits)
-        members = [Member(normal(plain_name(_stored_name(info, encoding))), info) for info in infos]
-        for member in members:
-            if stat.S_IFMT(member.info.external_attr >> 16) not in _PLAIN_KINDS:
+        members = [
+            Entry(normal(plain_name(_stored_name(info, encoding))), info.file_size, info.compress_size, info)
+            for info in infos
+        ]
+        for member, info in zip(members, infos, strict=True):
+            if stat.S_IFMT(info.external_attr >> 16) not in _PLAIN_KINDS:
                 raise not_plain(member.filename)
         check_names(member.filename for member in members)
         files = tuple(member for member in members if not member.filename.endswith("/"))
         folders = tuple(member.filename[:-1] for member in members if member.filename.endswith("/"))
-        backslashed = tuple(member.filename for member in members if "\\" in member.info.orig_filename)
-        yield ZipArchive(file, files, folders, backslashed)
+        backslashed = tuple(member.filename for member in members if "\\" in member.place.orig_filename)
+        yield ZipArchive(files, folders, backslashed, file)
 
 
 def _entries_at_most(path: Path) -> int:

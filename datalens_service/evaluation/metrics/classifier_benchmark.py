@@ -77,10 +77,9 @@ class ClassifierBenchmark:
 
     def _predicted(self, images: Images, labels: downstream.Targets, epochs: int, seed: int) -> Labels:
         begun, steps = self.progress.done, STEPS_OF_A_PASS * self.settings.epochs
-        return downstream.predicted(
+        network = downstream.trained(
             images,
             labels,
-            self.reference.split.images,
             self.num_classes,
             epochs=epochs,
             seed=seed,
@@ -89,6 +88,7 @@ class ClassifierBenchmark:
             batch_size=self.settings.batch_size,
             observe=lambda seen, whole: self.progress.reach(begun + steps * seen // whole),
         )
+        return downstream.labelled(network, self.reference.split.images, self.device)
 
 
 def trained_by(classifier: ClassifierArchitecture, settings: EvaluationSettings, epochs: int, training_set: str) -> str:

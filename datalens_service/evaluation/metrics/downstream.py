@@ -27,66 +27,6 @@ Targets = Labels | NDArray[np.float32]
 """Labels (n,), or soft labels (n, classes)."""
 
 
-def accuracy(
-    train_images: Images,
-    train_labels: Targets,
-    test_images: Images,
-    test_labels: Labels,
-    num_classes: int,
-    *,
-    epochs: int,
-    seed: int,
-    device: str,
-    classifier: ClassifierArchitecture = STANDARD,
-    batch_size: int = BATCH,
-    observe: Observe | None = None,
-) -> float:
-    """Train a classifier on one set and return its accuracy on the other, in percent.
-
-    Args:
-        train_images: uint8 (n, height, width, channels), sides from 4.
-        train_labels: int64 (n,) in [0, num_classes), or soft labels.
-        test_images: uint8 (m, height, width, channels).
-        test_labels: int64 (m,).
-        epochs: Passes over the training set; the network after the last one is tested.
-        seed: Of initial weights, order and dropout; the global random state is left as it was.
-        device: "cpu" or a CUDA device.
-        batch_size: Images per step.
-        observe: Called after each step with (images seen, images in all), over all epochs.
-    """
-    labels = predicted(
-        train_images, train_labels, test_images, num_classes,
-        epochs=epochs, seed=seed, device=device, classifier=classifier, batch_size=batch_size,
-        observe=observe,
-    )  # fmt: skip
-    return 100 * float(np.mean(labels == test_labels))
-
-
-def predicted(
-    train_images: Images,
-    train_labels: Targets,
-    test_images: Images,
-    num_classes: int,
-    *,
-    epochs: int,
-    seed: int,
-    device: str,
-    classifier: ClassifierArchitecture = STANDARD,
-    batch_size: int = BATCH,
-    observe: Observe | None = None,
-) -> Labels:
-    """Train a classifier on one set and return the labels (m,) that it gives to the other.
-
-    Args: As `accuracy`.
-    """
-    network = trained(
-        train_images, train_labels, num_classes,
-        epochs=epochs, seed=seed, device=device, classifier=classifier, batch_size=batch_size,
-        observe=observe,
-    )  # fmt: skip
-    return _labelled(network, test_images, device)
-
-
 def trained(
     images: Images,
     labels: Targets,
@@ -99,7 +39,17 @@ def trained(
     batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> torch.nn.Module:
-    """A classifier after its last epoch; arguments as `accuracy`."""
+    """A classifier after its last epoch.
+
+    Args:
+        images: uint8 (n, height, width, channels), sides from 4.
+        labels: int64 (n,) in [0, num_classes), or soft labels.
+        epochs: Passes over the images.
+        seed: Of initial weights, order and dropout; the global random state is left as it was.
+        device: "cpu" or a CUDA device.
+        batch_size: Images per step.
+        observe: Called after each step with (images seen, images in all), over all epochs.
+    """
     import torch
 
     with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
@@ -157,8 +107,8 @@ def scaled(images: torch.Tensor) -> torch.Tensor:
     return averaged(images.permute(0, 3, 1, 2).float() / 255)
 
 
-def _labelled(network: torch.nn.Module, images: Images, device: str) -> Labels:
-    """The most likely class of every image."""
+def labelled(network: torch.nn.Module, images: Images, device: str) -> Labels:
+    """The most likely class, int64 (m,), of uint8 images (m, height, width, channels)."""
     import torch
 
     network.eval()

@@ -1,32 +1,18 @@
 """How the privacy loss grew release by release, and every pair of ε and δ that it amounts to."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from pydantic import Field
 
 from datalens_service.disclosure import Public
+from datalens_service.mechanisms import PlannedRelease
 from datalens_service.privacy.accounting import Charge, delta_beside, epsilon_of_charge, mu_of_units, round_up
 from datalens_service.strict import Frozen
 
 _MOST_POINTS: Final = 100
 # δ at half decades from a tenth down to 1e-12.
 _CURVE_DELTAS: Final = tuple(float(f"{digit}e-{power}") for power in range(1, 13) for digit in (3, 1))
-
-
-class Spending(Protocol):
-    """Equal releases, as far as their price goes."""
-
-    @property
-    def count(self) -> int:
-        """How many."""
-
-    @property
-    def label(self) -> str:
-        """Their name in the ledger."""
-
-    def charge_after(self, made: int) -> Charge:
-        """What was charged under zero-out when `made` of them were made."""
 
 
 class SpendPoint(Frozen):
@@ -46,7 +32,7 @@ class CurvePoint(Frozen):
     epsilon: Public[float]
 
 
-def spend_path(releases: Sequence[Spending], charged: Charge, delta: float) -> tuple[SpendPoint, ...]:
+def spend_path(releases: Sequence[PlannedRelease], charged: Charge, delta: float) -> tuple[SpendPoint, ...]:
     """The account of a job after each release; at most about a hundred points, the last one with everything charged.
 
     Args:
@@ -71,7 +57,7 @@ def curve(charged: Charge) -> tuple[CurvePoint, ...]:
     )
 
 
-def _walked(releases: Sequence[Spending]) -> Iterator[tuple[int, str, Charge]]:
+def _walked(releases: Sequence[PlannedRelease]) -> Iterator[tuple[int, str, Charge]]:
     before, units, slack = 0, 0, 0
     for release in releases:
         for made in range(1, release.count + 1):

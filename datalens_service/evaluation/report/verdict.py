@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple
 
 _OWN: Final = ("accuracy", "classifier_accuracy", "accuracy_holdout", "classifier_accuracy_holdout")
 _SIMPLER: Final = {
@@ -200,36 +200,26 @@ def _classes(report: Mapping[str, Any]) -> Sequence[ClassShare]:
     return [ClassShare(line["test_images"], line["accuracy"]) for line in first if line["accuracy"] is not None]
 
 
-class Area(Protocol):
-    """What an attack on membership reached."""
+def judge_attack(auc: float, interval: tuple[float, float], allowed: float | None) -> str:
+    """What an attack on membership reached, in a sentence.
 
-    @property
-    def auc(self) -> float:
-        """Area under the ROC curve; one half is chance."""
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % of the area."""
-
-    @property
-    def auc_allowed(self) -> float | None:
-        """Largest area that μ allows."""
-
-
-def judge_attack(figures: Area) -> str:
-    """What an attack on membership reached, in a sentence."""
-    low, high = figures.interval
-    reached = f"area {figures.auc:.3f} ({low:.3f} to {high:.3f}), where a coin has 0.5"
+    Args:
+        auc: Area under the ROC curve; one half is chance.
+        interval: 95 % of the area.
+        allowed: Largest area that μ allows; None where no μ holds.
+    """
+    low, high = interval
+    reached = f"area {auc:.3f} ({low:.3f} to {high:.3f}), where a coin has 0.5"
     if low <= 0.5:
         return f"It was no better than guessing: {reached}."
-    if figures.auc_allowed is None:
+    if allowed is None:
         return f"It tells members from others: {reached}. No guarantee limits that."
-    if low > figures.auc_allowed:
+    if low > allowed:
         return (
-            f"It tells members from others better than the guarantee allows: {reached} and {figures.auc_allowed:.3f} "
+            f"It tells members from others better than the guarantee allows: {reached} and {allowed:.3f} "
             "is the most. Something is wrong: pass nothing on, and report it."
         )
-    return f"It tells members from others, within the guarantee: {reached} and at most {figures.auc_allowed:.3f}."
+    return f"It tells members from others, within the guarantee: {reached} and at most {allowed:.3f}."
 
 
 def judge_inversion(gradients: str, error: float, interval: tuple[float, float]) -> str:
