@@ -88,6 +88,17 @@ def test_a_frame_of_a_tiff_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("chosen", "says"), [(RAMP.astype(np.uint16), "prepare_window"), (np.zeros((64, 64), np.uint8), "1,000 pixels")]
+)
+def test_what_is_asked_of_an_image_is_asked_of_the_chosen_frame(chosen: np.ndarray, says: str) -> None:
+    target = io.BytesIO()
+    first = Image.fromarray(np.zeros((8, 8), np.uint8))
+    first.save(target, "TIFF", save_all=True, append_images=[Image.fromarray(chosen)])
+    with pytest.raises(InvalidDataset, match=says):
+        prepare_picture(target.getvalue(), PrepareSettings(width=8, height=8, frame=2), Limits(image_pixels=1000))
+
+
+@pytest.mark.parametrize(
     ("name", "window"),
     [
         ("CT_small.dcm", (-1000, 1000)),

@@ -93,20 +93,25 @@ def _read_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> tup
 
 
 def _check(image: Image.Image, data: bytes, settings: PrepareSettings, limits: Limits) -> Changes:
-    """What the header says, before anything is decoded; turns to the chosen frame."""
-    if image.width * image.height > limits.image_pixels:
-        raise UnreadableImage(f"The image has more than {limits.image_pixels:,} pixels. Resize it.")
+    """What the header says, before anything is decoded; turns to the chosen frame, since frames may differ."""
+    _check_size(image, limits)
+    frames = getattr(image, "n_frames", 1)
+    dicom.check_frame(frames, settings)
+    if frames > 1:
+        image.seek(settings.frame - 1)
+        _check_size(image, limits)
     if image.mode in _SIXTEEN_BIT:
         if settings.window is None:
             raise InvalidDataset("The image is 16-bit grey. Name the values to show in ⟦prepare_window⟧.")
     # Pillow hands out 16-bit RGB as 8-bit, without a word.
     elif image.mode not in _EIGHT_BIT or (image.format == "PNG" and data[_PNG_BIT_DEPTH] > 8):
         raise InvalidDataset("The image is neither 8-bit nor 16-bit grey. Save it as 8-bit grey or RGB.")
-    frames = getattr(image, "n_frames", 1)
-    dicom.check_frame(frames, settings)
-    if frames > 1:
-        image.seek(settings.frame - 1)
     return (NoticeCode.FRAME_SELECTED,) if frames > 1 else ()
+
+
+def _check_size(image: Image.Image, limits: Limits) -> None:
+    if image.width * image.height > limits.image_pixels:
+        raise UnreadableImage(f"The image has more than {limits.image_pixels:,} pixels. Resize it.")
 
 
 def _through_window(image: Image.Image, settings: PrepareSettings) -> Image.Image:
