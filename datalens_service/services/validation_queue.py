@@ -66,8 +66,13 @@ class Validator:
         for waiting in validations.in_state(self._database, DatasetState.VALIDATING):
             if self._stopping.is_set():
                 return
-            with suppress(BlockingIOError, FileNotFoundError), _locked(self._path(waiting)):
-                self._validate(waiting)
+            try:
+                with suppress(BlockingIOError, FileNotFoundError), _locked(self._path(waiting)):
+                    self._validate(waiting)
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - one upload holds up no other
+                _log.error("unexpected", **logs.outline(error))
 
     def _validate(self, waiting: Validation) -> None:
         """Read one upload; a failure that is not the file's leaves it for later."""

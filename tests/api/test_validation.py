@@ -18,6 +18,7 @@ from api.main import create_app
 from datalens_service import logs
 from datalens_service.data.untrusted.validation_errors import LISTED
 from datalens_service.proof.hash_chain import Entry
+from datalens_service.services import ingestion
 from datalens_service.settings import Settings
 from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
@@ -60,6 +61,22 @@ def settled(client: TestClient, dataset_id: str, part: str = "") -> dict[str, An
 def wait_until_removed(settings: Settings) -> None:
     """Until nothing is left of the uploads: a moment after what came of them is noted."""
     until(lambda: list(upload_sessions.partial_files(settings.data_dir).iterdir()), lambda left: not left)
+
+
+def test_an_upload_that_breaks_its_reader_holds_up_no_other(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = ingestion.receive
+
+    def break_one(*arguments: Any, **options: Any) -> None:
+        if arguments[-1].form["name"] == "broken":
+            raise RuntimeError("nobody meant this")
+        receive(*arguments, **options)
+
+    monkeypatch.setattr(ingestion, "receive", break_one)
+    broken, sound = (register(client, npz(), name=name) for name in ("broken", "sound"))
+    assert settled(client, sound)["state"] == "ready"
+    assert client.get(f"/v1/datasets/{broken}").json()["state"] == "validating"
 
 
 def folder(*damaged: int, images: int = 8) -> bytes:
