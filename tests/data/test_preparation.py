@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from pydicom.data import get_testdata_file
 
 from datalens_service.data.image_sizes import parse_size
-from datalens_service.data.notices import NoticeCode
+from datalens_service.data.notices import NoticeCode, Notices
+from datalens_service.data.preparation.arrays import convert_pixels
 from datalens_service.data.preparation.dicom import read_patient
 from datalens_service.data.preparation.pictures import prepare_picture
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
@@ -77,6 +78,25 @@ def test_the_first_frame_is_read_unless_another_is_named() -> None:
         pixels, changes = prepare(data, frame=number)
         np.testing.assert_array_equal(pixels[..., 0], frames[number - 1])
         assert changes == (NoticeCode.FRAME_SELECTED,)
+
+
+def test_files_with_one_frame_have_no_other_that_could_be_named() -> None:
+    grey = RAMP.astype(np.uint8)
+    target = io.BytesIO()
+    Image.fromarray(grey).save(target, "PNG")
+    for data in (dicom(grey), target.getvalue()):
+        np.testing.assert_array_equal(prepare(data, frame=2).pixels[..., 0], grey)
+
+
+@pytest.mark.filterwarnings("error:invalid value encountered")
+def test_no_window_makes_a_pixel_of_what_is_no_number() -> None:
+    values = np.zeros((3, 8, 8, 1), np.float32)
+    values[1, 2, 2] = np.nan
+    settings = PrepareSettings(width=8, height=8, window=(0, 9))
+    with pytest.raises(InvalidDataset, match=r"Image 1 .*NaN"):
+        convert_pixels(values, "images", settings, Notices())
+    with pytest.raises(InvalidDataset, match="cannot be decoded"):
+        prepare(dicom(RAMP, RescaleSlope="nan", RescaleIntercept="0"), window=(0, 9))
 
 
 def test_a_frame_of_a_tiff_is_read() -> None:

@@ -18,6 +18,7 @@ from datalens_service.errors import InvalidDataset
 
 _ROWS_AT_ONCE: Final = 4096
 _WINDOWED: Final = 2
+_NOT_A_NUMBER: Final = "Image {} has a value that is no number (NaN)."
 _MORE_BITS: Final = (
     "Images must be integers in 0..255 or finite floats in [0, 1] or [0, 255]. Convert them to uint8, or prepare them: "
     "`datalens prepare` on your machine, or ⟦prepare_size⟧ with ⟦prepare_window⟧ at the upload."
@@ -72,7 +73,7 @@ def _as_bytes(values: NDArray[Any], start: int) -> tuple[Images, NDArray[np.int8
     """
     lowest, highest = values.min(axis=(1, 2, 3)), values.max(axis=(1, 2, 3))
     if values.dtype.kind == "f" and np.isnan(highest).any():
-        raise InvalidDataset(f"Image {start + int(np.isnan(highest).argmax())} has a value that is no number (NaN).")
+        raise InvalidDataset(_NOT_A_NUMBER.format(start + int(np.isnan(highest).argmax())))
     # Written so that infinity fails, too.
     wrong = ~((lowest >= 0) & (highest <= 255))
     if wrong.any():
@@ -103,10 +104,12 @@ def _prepare(values: NDArray[Any], settings: PrepareSettings, notices: Notices) 
 def _eight_bits(value: NDArray[Any], row: int, settings: PrepareSettings) -> tuple[Images, int]:
     """One image as bytes, and its range; numbers of more than 8 bits go through the window, if there is one."""
     if value.dtype.itemsize > 1 and settings.window is not None:
-        low, high = settings.window
-        return np.rint(255 * ((value[0].astype(np.float64) - low) / (high - low)).clip(0, 1)).astype(
-            np.uint8
-        ), _WINDOWED
+        # As `fit_picture`, loaded before.
+        from datalens_service.data.preparation.dicom import through_window
+
+        if np.isnan(value).any():
+            raise InvalidDataset(_NOT_A_NUMBER.format(row))
+        return through_window(value[0].astype(np.float64), *settings.window), _WINDOWED
     images, scaled = _as_bytes(value, row)
     return images[0], int(scaled[0])
 

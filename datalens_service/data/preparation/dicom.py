@@ -55,7 +55,8 @@ def read_dicom(data: bytes, settings: PrepareSettings, limits: Limits) -> tuple[
     with _reading():
         file = _parse(data)
         changes = _check(file, settings, limits)
-        pixels = pixel_array(file, index=settings.frame - 1)
+        # Without several frames there is no choice.
+        pixels = pixel_array(file, index=settings.frame - 1 if changes else 0)
         if file.PhotometricInterpretation in _COLOUR:
             return Image.fromarray(np.asarray(pixels, dtype=np.uint8)), changes
         shown, windowed = _grey(np.asarray(apply_modality_lut(pixels, file), dtype=np.float64), file, settings)
@@ -96,6 +97,8 @@ def check_frame(frames: int, settings: PrepareSettings) -> None:
 
 def _grey(values: NDArray[np.float64], file: FileDataset, settings: PrepareSettings) -> tuple[NDArray[np.uint8], bool]:
     """Values through the chosen window, or the file's; 8-bit values without either stay."""
+    if np.isnan(values).any():
+        raise UnreadableImage(_UNREADABLE)
     window = settings.window or _read_window(file)
     if window is None and file.BitsStored <= 8 and values.min() >= 0 and values.max() <= 255:
         return np.rint(values).astype(np.uint8), False
