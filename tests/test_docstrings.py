@@ -17,7 +17,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 ROOMS: Final = ("datalens_service", "api", "workers")
-FILES: Final = [path.as_posix() for room in (*ROOMS, "tests", "benchmarks") for path in (ROOT / room).rglob("*.py")]
+FILES: Final = [
+    path.as_posix() for room in (*ROOMS, "tests", "benchmarks", "scripts") for path in (ROOT / room).rglob("*.py")
+]
 SPAN: Final = re.compile(r"`([^`\n(]+)(?:\([^`\n]*\))?`")
 SECTION: Final = re.compile(r"^(?:Args|Attributes):\n((?: {4}.*\n|\n)+)", re.M)
 ENTRY: Final = re.compile(r"^ {4}(\w+):", re.M)
