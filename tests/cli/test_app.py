@@ -1,4 +1,4 @@
-"""Version, help, errors and exit codes."""
+"""Version, help, errors and exit codes; and bars of phases, of which none stands still while another moves."""
 
 import json
 import subprocess
@@ -15,6 +15,7 @@ from cli.commands import commands
 from cli.service import DATALENS
 from datalens_service import errors
 from datalens_service.cli.failures import HELP, ExitCode, get_exit_code
+from datalens_service.cli.progress import PhaseBars
 
 Run = Callable[..., Result]
 PAGE = " ".join(Path(__file__).parents[2].joinpath("docs", "cli.md").read_text(encoding="utf-8").split())
@@ -78,3 +79,14 @@ def test_the_entry_point_is_installed_and_light(tmp_path: Path) -> None:
     script = Path(sys.executable).with_name("datalens")
     assert run([script, "version"], check=True, capture_output=True, text=True, cwd=tmp_path).stdout.strip()
     assert run([*DATALENS, "version"], check=True, capture_output=True, text=True, cwd=tmp_path).stdout.strip()
+
+
+def test_a_phase_with_nothing_to_do_leaves_no_bar_behind() -> None:
+    bars = PhaseBars()
+    for phase, value, maximum in (("training", 3, 4), ("fitting", 0, 100), ("drawing", 5, 5), ("packaging", 1, 8)):
+        bars.observe(phase, value, maximum)
+    shown = {task.description: task for task in bars.tasks if task.visible}
+    assert list(shown) == ["training", "drawing", "packaging"]
+    # What ended early does not count on.
+    assert shown["training"].stop_time is not None
+    assert shown["packaging"].stop_time is None

@@ -1,7 +1,9 @@
 """The same jobs, delivered by Celery through a real Redis."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 from uuid import uuid4
 
 import pytest
@@ -9,10 +11,23 @@ from celery import Celery
 
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import PATIENCE, QUICK, VOTES, Deployment, Process, lamps
+from deployments.redis import Redis, redis_is_installed
 
 pytestmark = pytest.mark.redis
 
 WORKER = ("-A", "workers.app", "worker", "--concurrency", "1", "--without-gossip", "--without-mingle", "-l", "info")
+
+
+@pytest.fixture(scope="session")
+def redis_port(do_without: Callable[[str], NoReturn]) -> Iterator[int]:
+    """Port of a Redis server of our own."""
+    if not redis_is_installed():
+        do_without("redis-server is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        server = Redis(Path(folder), password="")
+        server.serve()
+        yield server.port
+        server.kill()
 
 
 @pytest.fixture
