@@ -19,6 +19,7 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import (
     CheckpointMismatch,
+    FileDamaged,
     JobStopped,
     RankLost,
     StaleLease,
@@ -134,8 +135,7 @@ def _work(task: _Task) -> None:
 
 def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
     database, settings, lease, private = task.database, task.settings, task.lease, task.private
-    stored, records = _fetch_records(task, job.dataset_id)
-    dataset = Dataset(*load_dataset(records), _partition_key(stored))
+    stored, records, dataset = _open_records(task, job.dataset_id)
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
     previews = SamplePreviews(task.artifacts, lease)
@@ -164,8 +164,8 @@ def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
 def _attack(task: _Task) -> None:
     """An audit in place of a job: it trains here alone and releases nothing."""
     job = jobs.get(task.database, task.lease.job_id)
-    stored, records = _fetch_records(task, job.dataset_id)
-    dataset, request = Dataset(*load_dataset(records), _partition_key(stored)), AuditRequest.model_validate(job.spec)
+    _, _, dataset = _open_records(task, job.dataset_id)
+    request = AuditRequest.model_validate(job.spec)
     task.ranks.shutdown()
     options = ExecutionOptions(training_device(choose_device(request.device, task.settings.device)), task.private.path)
     AuditRun(task.database, task.artifacts, request, dataset, task.observe, options).do(task.lease)
@@ -223,16 +223,16 @@ def _named(result: Result, public: StoredDataset | None) -> Result:
     return replace(result, public_source=result.public_source.model_copy(update=said))
 
 
-def _fetch_records(task: _Task, dataset_id: str) -> tuple[StoredDataset, Path]:
+def _open_records(task: _Task, dataset_id: str) -> tuple[StoredDataset, Path, Dataset]:
+    """The data set as the service knows it, the folder of its records, and these."""
     stored = datasets.get(task.database, dataset_id)
-    _partition_key(stored)
-    return stored, RecordStore(task.settings).fetch(stored.records_path, task.private.path / "records")
-
-
-def _partition_key(stored: StoredDataset) -> bytes:
     if stored.partition_key is None:
         raise StateConflict("The data set was deleted; upload it again to train on it.")
-    return stored.partition_key
+    records = RecordStore(task.settings).fetch(stored.records_path, task.private.path / "records")
+    upload = load_dataset(records)
+    if stored.has_test != (upload.test is not None):
+        raise FileDamaged("The stored test images are lost. Restore the data set from a backup, or upload it again.")
+    return stored, records, Dataset(*upload, stored.partition_key)
 
 
 def choose_device(requested: Device, device: str) -> str:

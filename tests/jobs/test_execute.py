@@ -21,6 +21,7 @@ from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.phases import Phase
 from datalens_service.proof.proof_verification import verify
+from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account_summary import journal, read_account
@@ -331,6 +332,19 @@ def test_a_job_whose_data_set_has_lost_its_key_is_refused_uncharged(local: Deplo
     assert (ended.state, ended.charged_units) == (JobState.FAILED, 0)
     assert ended.error is not None
     assert ended.error["type"] == "dataset-invalid"
+
+
+def test_a_job_whose_test_images_are_lost_is_refused_uncharged(local: Deployment) -> None:
+    """It would say that the owner had none."""
+    job = local.submit(VOTES)
+    folder = Path(datasets.get(local.database, job.dataset_id).records_path)
+    for part in ("images", "labels"):
+        (folder / f"test_{part}.npy").unlink()
+
+    ended = local.execute(job)
+
+    assert (ended.state, ended.charged_units) == (JobState.FAILED, 0)
+    assert (ended.error or {})["type"] == "file-damaged"
 
 
 def _plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
