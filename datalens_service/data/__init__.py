@@ -64,9 +64,9 @@ def choose_decoder(choices: ReadingChoices) -> PictureDecoder:
     """What decodes the images; the library that reads DICOM is imported where it may be needed."""
     if choices.preparation is None:
         return STRICT
-    from datalens_service.data.preparation.pictures import PreparingDecoder
+    from datalens_service.data.preparation.pictures import preparing_decoder
 
-    return PreparingDecoder(choices.preparation)
+    return preparing_decoder(choices.preparation)
 
 
 def choose_limits(choices: ReadingChoices) -> Limits:

@@ -12,13 +12,20 @@ from PIL import Image
 Contents = Mapping[str, bytes]
 
 
-def write_zip(path: Path, contents: Contents, compression: int = zipfile.ZIP_DEFLATED) -> Path:
-    with zipfile.ZipFile(path, "w", compression) as archive:
+def zipped(contents: Contents, compression: int = zipfile.ZIP_DEFLATED, mode: int = 0) -> bytes:
+    """An archive of these files; `mode` is what UNIX says of each."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
         for name, data in contents.items():
             # Set afterwards: the constructor would cut a name at a NUL.
             entry = zipfile.ZipInfo("placeholder")
-            entry.filename, entry.compress_type = name, compression
+            entry.filename, entry.compress_type, entry.external_attr = name, compression, mode << 16
             archive.writestr(entry, data)
+    return buffer.getvalue()
+
+
+def write_zip(path: Path, contents: Contents, compression: int = zipfile.ZIP_DEFLATED) -> Path:
+    path.write_bytes(zipped(contents, compression))
     return path
 
 

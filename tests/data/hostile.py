@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from .builders import encoded, grey, npy_bytes, random_images
+from .builders import encoded, grey, npy_bytes, random_images, zipped
 from .uploads import IMAGES, LABELS, PNGS, folder, hugging_face_table, idx, table
 
 CANARY = "datalens-canary"
@@ -37,17 +37,8 @@ class Payload:
         return (open, (CANARY, "w"))
 
 
-def zipped(contents: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED, mode: int = 0) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", compression) as archive:
-        for name, data in contents.items():
-            entry = zipfile.ZipInfo("placeholder")
-            entry.filename, entry.compress_type, entry.external_attr = name, compression, mode << 16
-            archive.writestr(entry, data)
-    return buffer.getvalue()
-
-
 def patched(data: bytes, signature: bytes, offset: int, value: bytes) -> bytes:
+    """With `value` at `offset` behind the last occurrence of `signature`."""
     position = data.rfind(signature) + offset
     return data[:position] + value + data[position + len(value) :]
 
@@ -56,10 +47,6 @@ def overlapping() -> bytes:
     data = zipped({"a/1.png": bytes(range(256)) * 40, "a/2.png": b""}, zipfile.ZIP_STORED)
     data = patched(data, b"PK\x01\x02", 20, struct.pack("<LL", 10240, 10240))
     return patched(data, b"PK\x01\x02", 42, struct.pack("<L", 0))
-
-
-def twice(first: str, second: str) -> bytes:
-    return zipped({first: PNGS[0]}) if first == second else zipped({first: PNGS[0], second: PNGS[1]})
 
 
 def duplicated() -> bytes:
@@ -215,7 +202,7 @@ ZIPS = {
     "symbolic link": Hostile(lambda: zipped({"0/a.png": b"/etc/passwd"}, mode=0o120777), PATH),
     "device": Hostile(lambda: zipped({"0/a.png": b""}, mode=0o020666), PATH),
     "same name twice": Hostile(duplicated, "occurs twice"),
-    "names that differ in case": Hostile(lambda: twice("a/1.png", "A/1.PNG"), "occurs twice"),
+    "names that differ in case": Hostile(lambda: zipped({"a/1.png": PNGS[0], "A/1.PNG": PNGS[1]}), "occurs twice"),
     "folder and file of one name": Hostile(lambda: zipped({"a/": b"", "a": PNGS[0]}), "occurs twice"),
 }
 

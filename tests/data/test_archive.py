@@ -10,6 +10,7 @@ from datalens_service.data.untrusted.zip_archive import open_archive, refusing
 from datalens_service.errors import InvalidDataset, NotFound
 
 from .builders import Contents, write_zip
+from .hostile import overlapping, patched
 
 
 def open_and_read(path: Path, limits: Limits = DEFAULT_LIMITS) -> dict[str, bytes]:
@@ -107,17 +108,9 @@ def test_a_high_ratio_is_refused_only_above_the_free_size(tmp_path: Path) -> Non
         open_and_read(path, Limits(ratio=100, ratio_free_bytes=10**6 - 1))
 
 
-def patch(path: Path, signature: bytes, offset: int, value: bytes) -> None:
-    """Overwrite `value` at `offset` behind the last occurrence of `signature`."""
-    data = bytearray(path.read_bytes())
-    position = data.rfind(signature) + offset
-    data[position : position + len(value)] = value
-    path.write_bytes(data)
-
-
 def test_an_entry_that_understates_its_size_is_not_unpacked(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.zip", {"a": bytes(64 * 2**20)})
-    patch(path, b"PK\x01\x02", 24, struct.pack("<L", 1000))
+    path.write_bytes(patched(path.read_bytes(), b"PK\x01\x02", 24, struct.pack("<L", 1000)))
     tracemalloc.start()
     with pytest.raises(InvalidDataset, match="damaged"):
         open_and_read(path)
@@ -127,10 +120,8 @@ def test_an_entry_that_understates_its_size_is_not_unpacked(tmp_path: Path) -> N
 
 
 def test_entries_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
-    path = write_zip(tmp_path / "a.zip", {"a": bytes(range(256)) * 40, "b": b""}, zipfile.ZIP_STORED)
-    size = struct.pack("<LL", 10240, 10240)
-    patch(path, b"PK\x01\x02", 20, size)
-    patch(path, b"PK\x01\x02", 42, struct.pack("<L", 0))
+    path = tmp_path / "a.zip"
+    path.write_bytes(overlapping())
     with pytest.raises(InvalidDataset, match="damaged"), open_archive(path, DEFAULT_LIMITS):
         pytest.fail("the archive was opened")
 

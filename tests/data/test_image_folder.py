@@ -1,5 +1,4 @@
 import warnings
-import zipfile
 import zlib
 from pathlib import Path
 
@@ -163,19 +162,6 @@ def test_decoded_images_are_capped_together(tmp_path: Path) -> None:
     assert len(read(tmp_path, contents, Limits(uncompressed_bytes=50_000)).train) == 5
     with pytest.raises(InvalidDataset, match="more than the 49999 bytes"):
         read(tmp_path, contents, Limits(uncompressed_bytes=49_999))
-
-
-def test_flipped_bits_are_refused_or_read_and_never_crash(tmp_path: Path) -> None:
-    contents = {"a/1.png": encoded(PIXELS), "a/2.png": grey(), "b/3.jpg": encoded(PIXELS, "JPEG")}
-    whole = write_zip(tmp_path / "a", contents, zipfile.ZIP_STORED).read_bytes()
-    refused = 0
-    for data in damaged_copies(whole, 300):
-        (tmp_path / "b").write_bytes(data)
-        try:
-            read_upload(tmp_path / "b")
-        except InvalidDataset:
-            refused += 1
-    assert refused > 200
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG"])

@@ -1,7 +1,6 @@
 """One encoded image becomes pixels of the chosen size and mode: a function of that image and the settings alone."""
 
 import io
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,7 +9,7 @@ from PIL import Image, ImageOps
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation import dicom, kinds
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
-from datalens_service.data.untrusted.images import Patient, Picture, UnreadableImage, decoding
+from datalens_service.data.untrusted.images import Picture, PictureDecoder, UnreadableImage, decoding
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.errors import InvalidDataset
 
@@ -29,25 +28,15 @@ _UNREADABLE: Final = (
 Changes = tuple[NoticeCode, ...]
 
 
-@dataclass(frozen=True)
-class PreparingDecoder:
+def preparing_decoder(settings: PrepareSettings) -> PictureDecoder:
     """Decodes images of many kinds to one size and mode."""
-
-    settings: PrepareSettings
-    title = kinds.TITLE
-    suffixes = kinds.SUFFIXES
-
-    def recognises(self, head: bytes) -> bool:
-        """See `PictureDecoder`."""
-        return kinds.is_preparable(head)
-
-    def decode(self, data: bytes, limits: Limits) -> Picture:
-        """See `PictureDecoder`."""
-        return prepare_picture(data, self.settings, limits)
-
-    def read_patient(self, data: bytes) -> Patient | None:
-        """See `PictureDecoder`."""
-        return dicom.read_patient(data)
+    return PictureDecoder(
+        kinds.TITLE,
+        kinds.SUFFIXES,
+        kinds.is_preparable,
+        lambda data, limits: prepare_picture(data, settings, limits),
+        dicom.read_patient,
+    )
 
 
 def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> Picture:

@@ -10,7 +10,8 @@ not reach the pixels.
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,51 +68,23 @@ class UnreadableImage(InvalidDataset):
     """A file that is no image, or a damaged one: it may be left out. What has another size or mode may not."""
 
 
-class PictureDecoder(Protocol):
-    """Turns one encoded image into pixels: a function of that image and of public settings."""
+@dataclass(frozen=True)
+class PictureDecoder:
+    """Turns one encoded image into pixels: a function of that image and of public settings.
 
-    @property
-    def title(self) -> str:
-        """What kinds of files there are."""
+    Attributes:
+        title: What kinds of files there are.
+        suffixes: What names of files end in, in lower case.
+        recognises: Whether the first `HEAD_BYTES` bytes are those of an image.
+        decode: Pixels of one image.
+        read_patient: Whose image a DICOM file is; None where such files are not read. InvalidDataset: it does not say.
+    """
 
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """What names of files end in, in lower case."""
-
-    def recognises(self, head: bytes) -> bool:
-        """Whether the first `HEAD_BYTES` bytes are those of an image."""
-
-    def decode(self, data: bytes, limits: Limits) -> Picture:
-        """Pixels of one image."""
-
-    def read_patient(self, data: bytes) -> Patient | None:
-        """Whose image a DICOM file is, if the decoder reads such files.
-
-        Raises:
-            InvalidDataset: The file does not say.
-        """
-
-
-class StrictDecoder:
-    """PNG and JPEG as an upload has to bring them: `decode`."""
-
-    title = "PNG and JPEG"
-    suffixes = SUFFIXES
-
-    def recognises(self, head: bytes) -> bool:
-        """See `PictureDecoder`."""
-        return head.startswith(MAGIC)
-
-    def decode(self, data: bytes, limits: Limits) -> Picture:
-        """See `PictureDecoder`."""
-        return decode(data, limits)
-
-    def read_patient(self, data: bytes) -> Patient | None:
-        """See `PictureDecoder`."""
-        return None
-
-
-STRICT: Final = StrictDecoder()
+    title: str
+    suffixes: tuple[str, ...]
+    recognises: Callable[[bytes], bool]
+    decode: Callable[[bytes, Limits], Picture]
+    read_patient: Callable[[bytes], Patient | None] = lambda _data: None
 
 
 def is_image_name(name: str, suffixes: tuple[str, ...] = SUFFIXES) -> bool:
@@ -155,6 +128,10 @@ def decode(data: bytes, limits: Limits) -> Picture:
     _check_end(image.format or "", data)
     changes = () if turn is None else (NoticeCode.ORIENTATION_APPLIED,)
     return Picture(pixels.reshape(*pixels.shape[:2], -1), changes)
+
+
+STRICT: Final = PictureDecoder("PNG and JPEG", SUFFIXES, lambda head: head.startswith(MAGIC), decode)
+"""PNG and JPEG as an upload has to bring them."""
 
 
 class DecodedImages(NamedTuple):
