@@ -93,4 +93,5 @@ def test_the_service_says_its_whole_address_and_clients_take_it(told: RunningSer
 def test_a_root_path_that_is_none_is_refused(datalens: Callable[..., Result], path: str) -> None:
     ended = datalens("serve", "--root-path", path)
     assert ended.exit_code == 2
-    assert "like /datalens or /lab/datalens" in " ".join(ended.stderr.replace("│", " ").split())
+    said = " ".join(ended.stderr.replace("│", " ").split())
+    assert ("'--root-path'" in said, "like /datalens or /lab/datalens" in said) == (True, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -36,6 +37,14 @@ _STOP_SECONDS: Final = 60.0
 _BACKLOG: Final = 2048
 
 
+def _parse_root_path(text: str) -> str:
+    from datalens_service.settings import ROOT_PATH
+
+    if not re.fullmatch(ROOT_PATH, text):
+        raise typer.BadParameter("it is like /datalens or /lab/datalens, without a slash at its end.")
+    return text
+
+
 def serve(
     host: Annotated[
         str | None, typer.Option("--host", help="Address to listen on; left out, DATALENS_HOST or 127.0.0.1.")
@@ -52,6 +61,7 @@ def serve(
         str | None,
         typer.Option(
             "--root-path",
+            parser=_parse_root_path,
             metavar="PATH",
             help="Path prefix under which a reverse proxy shows the service, for example /datalens; left out, "
             "DATALENS_ROOT_PATH or none.",
