@@ -14,7 +14,7 @@ from datalens_service.data.untrusted.validation_errors import UnusableFiles
 from datalens_service.errors import InvalidDataset
 
 from .builders import write_npz, write_zip
-from .uploads import IMAGES, LABELS, PNGS, UPLOADS, idx_files, table, write_bytes, write_tar
+from .uploads import IMAGES, LABELS, PNGS, UPLOADS, idx_files, shard, table, write_bytes, write_tar
 
 GROUPED = UnitDeclaration(records=6)
 PERSONS = [f"p{number % 4}" for number in range(12)]
@@ -82,6 +82,12 @@ def test_folders_of_persons_beside_a_table_need_a_column(tmp_path: Path) -> None
         read_upload(path)
     assert [file.name for file in refused.value.bad_files] == [f"patient_{n}/" for n in range(4)]
     assert read_upload(path, ReadingChoices(ignore_groups=True)).schema.num_units == 12
+
+
+@pytest.mark.parametrize("content", [b"[]", b"\xff", b"[" * 2**15, b" " * 2**21])
+def test_a_file_that_names_no_classes_is_not_taken_for_a_label(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(InvalidDataset, match="must name the classes"):
+        read_upload(write_tar(tmp_path / "a.tar", {**shard(), "__classes.json__": content}))
 
 
 def test_two_columns_of_groups_are_never_guessed(tmp_path: Path) -> None:

@@ -37,8 +37,9 @@ PRIVATE_READS = ("reading the upload",)
 
 _LABEL_ENDINGS = ("cls", "json")
 _CLASSES = ("__classes.json__", "classes.json")
-_LABEL_BYTES = 2**16
+_LABEL_BYTES, _CLASSES_BYTES = 2**16, 2**20
 _UNREADABLE = "At least one label cannot be read. Write each as text into <key>.cls, or as label into <key>.json."
+_NO_NAMES = "classes.json must name the classes as exports of this product do."
 
 
 class _Record(NamedTuple):
@@ -138,10 +139,10 @@ def _record(source: Source, image: Entry, beside: Mapping[tuple[str, str], Entry
     return _Record(file, label, None if group is None else str(group), chosen or "group")
 
 
-def _text(source: Source, entry: Entry) -> str:
-    if entry.file_size > _LABEL_BYTES:
-        raise InvalidDataset(_UNREADABLE)
-    with refusing(_UNREADABLE):
+def _text(source: Source, entry: Entry, most: int = _LABEL_BYTES, refusal: str = _UNREADABLE) -> str:
+    if entry.file_size > most:
+        raise InvalidDataset(refusal)
+    with refusing(refusal):
         return source.head(entry, entry.file_size).decode()
 
 
@@ -160,8 +161,9 @@ def _names_in(source: Source) -> ClassNames | None:
     entries = [entry for entry in source.entries if _is_public(entry.filename)]
     if not entries:
         return None
-    with refusing("classes.json must name the classes as exports of this product do."):
-        return tuple(str(name) for name in json.loads(_text(source, entries[0]))["class_names"])
+    with refusing(_NO_NAMES):
+        content = _text(source, entries[0], _CLASSES_BYTES, _NO_NAMES)
+        return tuple(str(name) for name in json.loads(content)["class_names"])
 
 
 def _groups(records: list[_Record], source: Source, choices: ReadingChoices) -> Groups:

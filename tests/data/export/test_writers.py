@@ -12,10 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from datalens_service.data import read_upload
+from datalens_service.data import ReadingChoices, read_upload
+from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, WrittenImages, image_folder, npz, parquet
 from datalens_service.data.export.image_folder import class_folders
 from datalens_service.data.export.writer import TRAINED_ALGORITHMIC_MEDIA
+
+from ..builders import random_images
 
 
 def npz_statement(path: Path) -> str:
@@ -152,6 +155,17 @@ def test_class_names_come_back_also_from_files_of_earlier_versions(
         schema, train, _ = read_upload(path)
         assert schema.class_names == release.schema.class_names
         np.testing.assert_array_equal(train.labels, release.labels)
+
+
+@pytest.mark.parametrize("name", ["npz", "parquet", "webdataset"])
+def test_as_many_and_as_long_names_of_classes_as_there_may_be_come_back(tmp_path: Path, name: str) -> None:
+    names = tuple(f"{'é' * 96}{number:04d}" for number in range(1000))
+    schema = Schema(channels=1, height=6, width=5, class_names=names, num_units=2)
+    labels = np.array([0, 999], dtype=np.int64)
+    WRITERS[name].write(tmp_path / "a", WrittenImages(random_images(2, 6, 5, 1), labels, schema, {}))
+    # Few images of many classes might be persons.
+    upload = read_upload(tmp_path / "a", ReadingChoices(allow_identifying_classes=True))
+    assert (upload.schema.class_names, upload.train.labels.tolist()) == (names, [0, 999])
 
 
 def test_layout(tmp_path: Path, release: WrittenImages) -> None:
