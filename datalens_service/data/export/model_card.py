@@ -1,6 +1,5 @@
 """README.md of a released model, with the YAML that model hubs read: a model index of what was measured."""
 
-import hashlib
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -9,8 +8,7 @@ from typing import Any, Final
 
 from datalens_service.data.export.licence import licence_text
 from datalens_service.data.export.pages import guarantee, usefulness
-from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE, sums_document
-from datalens_service.data.export.writer import fixed_entry
+from datalens_service.data.export.release_archive import write_signed
 from datalens_service.signatures import SigningKey
 
 _TASKS: Final = {"classifier": "image-classification"}
@@ -81,9 +79,5 @@ def write_model_archive(path: Path, files: Mapping[str, bytes], spdx: str, key: 
     Args:
         files: Public files by name, `privacy.json`, the proof of the job, among them.
     """
-    content = {**files, "LICENSE": licence_text(spdx).encode()}
-    lines = "".join(f"{hashlib.sha256(content[name]).hexdigest()}  {name}\n" for name in sorted(content)).encode()
-    signature = json.dumps(key.sign(sums_document(lines)), ensure_ascii=False, indent=2, allow_nan=False).encode()
     with zipfile.ZipFile(path, "w") as archive:
-        for name, one in sorted({**content, SUMS: lines, SUMS_SIGNATURE: signature}.items()):
-            archive.writestr(fixed_entry(name, zipfile.ZIP_DEFLATED), one)
+        write_signed(archive, {**files, "LICENSE": licence_text(spdx).encode()}, {}, key)

@@ -58,18 +58,21 @@ def write_bundle(
     sums = _digests(images, place)
     data = DataFile(place.name, place.media_type, sums.get(place.name, ""), images.stat().st_size)
     texts = {**_texts(card, data, count, name, spdx, pictured=SAMPLES in further), **further}
-    sums |= {file: hashlib.sha256(content).hexdigest() for file, content in texts.items()}
-    lines = "".join(f"{sums[file]}  {file}\n" for file in sorted(sums)).encode()
-    signed = {**texts, SUMS: lines, SUMS_SIGNATURE: _json(key.sign(sums_document(lines))).encode()}
     with zipfile.ZipFile(path, "w") as archive:
-        for file, content in sorted(signed.items()):
-            archive.writestr(fixed_entry(file, zipfile.ZIP_DEFLATED), content)
+        write_signed(archive, texts, sums, key)
         _copy_images(images, place, archive)
 
 
-def sums_document(sums: bytes) -> dict[str, Any]:
-    """What is signed of the sums of an archive."""
-    return {"format": SUMS_FORMAT, "file": SUMS, "sha256": hashlib.sha256(sums).hexdigest()}
+def write_signed(
+    archive: zipfile.ZipFile, files: Mapping[str, bytes], sums: Mapping[str, str], key: SigningKey
+) -> None:
+    """Write files, their SHA-256 beside those of what else is in `sums`, and a signature over all of these."""
+    sums = {**sums, **{name: hashlib.sha256(content).hexdigest() for name, content in files.items()}}
+    lines = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode()
+    document = {"format": SUMS_FORMAT, "file": SUMS, "sha256": hashlib.sha256(lines).hexdigest()}
+    signed = {**files, SUMS: lines, SUMS_SIGNATURE: _json(key.sign(document)).encode()}
+    for name, content in sorted(signed.items()):
+        archive.writestr(fixed_entry(name, zipfile.ZIP_DEFLATED), content)
 
 
 def _digests(images: Path, place: ArchivePlace) -> dict[str, str]:
