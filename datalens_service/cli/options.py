@@ -12,6 +12,7 @@ import typer
 
 from datalens_service.data.image_sizes import ImageSize, parse_size
 from datalens_service.data.preparation_settings import Colour, Fit
+from datalens_service.errors import InvalidInput
 from datalens_service.notation import decimal_number, whole_number
 
 Parsed = TypeVar("Parsed", int, float, ImageSize)
@@ -43,6 +44,23 @@ def build_integer_parser(minimum: int, maximum: int | None = None) -> Callable[[
         return number
 
     return parse_bounded
+
+
+def refuse_unused(context: typer.Context, *names: str, why: str) -> None:
+    """Refuse options that were typed and would change nothing beside the others.
+
+    Args:
+        context: Of the command that runs.
+        names: Its parameters.
+        why: What they belong to.
+
+    Raises:
+        InvalidInput: One of them was typed.
+    """
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name in names and source is not None and source.name == "COMMANDLINE":
+            raise InvalidInput(f"{option.opts[0]} {why}.")
 
 
 def _parse(text: str, parser: Callable[[str], Parsed]) -> Parsed:

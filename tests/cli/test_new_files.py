@@ -110,6 +110,27 @@ def test_a_name_that_nobody_chose_is_refused_as_well(datalens: Run, folder: Path
     assert (folder / name).read_bytes() == MINE
 
 
+@pytest.mark.parametrize(
+    ("request_", "option"),
+    [
+        (("jobs", "download", "job_1", "--file", "card.json", "--format", "npz"), "--format"),
+        (("jobs", "download", "job_1", "--file", "card.json", "--n", "3"), "--n"),
+        (("jobs", "download", "job_1", "--file", "card.json", "--bundle"), "--bundle"),
+        (("jobs", "download", "job_1", "--license", "CC0-1.0"), "--license"),
+        (("jobs", "download", "job_1", "--format", "onnx", "--license", "CC0-1.0"), "--license"),
+        (("audits", "submit", "ds_1", "--unprotected", "--method", "moments"), "--method"),
+        (("audits", "submit", "--job", "job_1", "--set", "top_k=3"), "--set"),
+    ],
+    ids=" ".join,
+)
+def test_an_option_that_would_change_nothing_is_refused(
+    datalens: Run, folder: Path, request_: tuple[str, ...], option: str
+) -> None:
+    result = datalens(*request_, *service_options(request_[0]))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{option} has no effect" in result.stderr or f"{option} belongs to" in result.stderr
+
+
 @pytest.mark.parametrize("writer", REQUESTS, ids=str)
 def test_even_force_writes_over_nothing_but_files(datalens: Run, folder: Path, writer: Writer) -> None:
     (folder / "taken").mkdir()

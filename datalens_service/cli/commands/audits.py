@@ -12,7 +12,7 @@ from datalens_service.cli.commands.jobs import build_spec
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.option_groups import Commands
-from datalens_service.cli.options import build_integer_parser, parse_number
+from datalens_service.cli.options import build_integer_parser, parse_number, refuse_unused
 from datalens_service.cli.service import SERVICE, Service, find_dataset, find_job
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import AuditInfo, Client
@@ -26,6 +26,7 @@ _NOTICE = "These figures depend on your records: do not pass them on."
 
 @app.command()
 def submit(
+    context: typer.Context,
     dataset_id: Annotated[str | None, typer.Argument(help="Data set of a rehearsal: id, ds_…, or name.")] = None,
     job_id: Annotated[str | None, typer.Option("--job", help="Attack what this job released.")] = None,
     unprotected: Annotated[
@@ -50,6 +51,8 @@ def submit(
     service: Service = SERVICE,
 ) -> None:
     """Submit an audit: a rehearsal on a data set, or an attack on what a job released. Nothing is charged."""
+    if epsilon is None:
+        refuse_unused(context, "method", "preset", "settings", why="belongs to a rehearsal, which needs --epsilon")
     spec_options = None if epsilon is None else SpecOptions(epsilon, None, method, preset, settings, seed=seed)
     with service.connect() as client:
         if spec_options is not None:

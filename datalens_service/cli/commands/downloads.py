@@ -9,7 +9,7 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.new_file import new_file
-from datalens_service.cli.options import build_integer_parser
+from datalens_service.cli.options import build_integer_parser, refuse_unused
 from datalens_service.cli.service import SERVICE, Service, find_job
 from datalens_service.client import Audience, ClassifierFormat, Client, Format
 from datalens_service.errors import InvalidInput
@@ -34,6 +34,7 @@ def files(job_id: options.JobId, service: Service = SERVICE) -> None:
 
 
 def download(
+    context: typer.Context,
     job_id: options.JobId,
     file_format: Annotated[
         FileFormat, typer.Option("--format", help="Of the images; of a classifier: safetensors or onnx.")
@@ -70,7 +71,12 @@ def download(
     Says for whom the file is.
     """
     fetch: _Fetch
+    if file is None and not bundle:
+        refuse_unused(context, "title", "licence", why="belongs to --bundle")
     if file is not None:
+        refuse_unused(
+            context, "file_format", "count", "seed", "bundle", "title", "licence", why="has no effect beside --file"
+        )
         name, fetch = f"{job_id}-{file}", partial(_fetch_file, file)
     elif file_format not in _SUFFIX:
         if count is not None or seed is not None or title is not None:
