@@ -177,7 +177,11 @@ class Scattering(ScatteringGradients):
 
 def encoded_features(rows: Rows, basis: FeatureBasis) -> Floats:
     """Features of images, on the grid, with a constant for the bias."""
-    features = basis.features(rows.values)
+    return _rounded(basis.features(rows.values))
+
+
+def _rounded(features: Floats) -> Floats:
+    """The same array, on the grid."""
     for start in range(0, len(features), _ROWS):
         block = slice(start, start + _ROWS)
         features[block] = on_grid(features[block], 1.0)
