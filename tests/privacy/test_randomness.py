@@ -12,7 +12,7 @@ import datalens_service
 from datalens_service.errors import InvalidSpec
 from datalens_service.privacy import randomness
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
-from privacy_gate.detect_noise import expect_exact
+from privacy_gate.exact_noise import expect_exact
 
 SOURCE = NoiseSource()
 CHANCE = 1e-10

@@ -29,6 +29,7 @@ from datalens_service.privacy.randomness import NoiseSource
 
 from .alarm import expect
 from .cases import CASES, vote
+from .exact_noise import expect_exact
 from .sampled_audit import declared_and_found
 
 # A false alarm of one comparison has a probability of about 2e-9.
@@ -79,22 +80,6 @@ def noise_is_exactly_the_discrete_gaussian(_rng: np.random.Generator) -> None:
     """R7: at σ = 1 and 2 a rounded float would show (B23)."""
     for stddev in (1, 2):
         expect_exact(stddev, draws=60_000)
-
-
-def expect_exact(stddev: int, draws: int) -> None:
-    """Compare so many draws with the law of the discrete Gaussian; a false alarm has a probability of 1e-10."""
-    drawn = NoiseSource().discrete_gaussian((draws,), stddev)
-    expect(drawn.dtype == np.int64, "noise consists of integers")
-    support = np.arange(-4 * stddev, 4 * stddev + 1)
-    weights = np.exp(-(support**2) / (2 * stddev**2))
-    everywhere = np.arange(-12 * stddev, 12 * stddev + 1)
-    weights /= np.exp(-(everywhere**2) / (2 * stddev**2)).sum()
-    observed = [(drawn == value).sum() for value in support]
-    observed.append(draws - sum(observed))
-    expected = np.append(weights, 1 - weights.sum()) * draws
-    # Beyond four deviations two draws at most are expected, and there Pearson's statistic has heavy tails.
-    outcome = stats.power_divergence(observed, expected, lambda_="log-likelihood")
-    expect(outcome.pvalue > 1e-10, f"noise at σ = {stddev} is exact")
 
 
 def noise_comes_from_the_operating_system_alone(_rng: np.random.Generator) -> None:
