@@ -2,11 +2,11 @@
 
 import ast
 import dataclasses
-import inspect
 import io
 import json
 import pickle
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,8 @@ MODELS = reachable(Card, reachable(ReportDocument, reachable(Report, {})))
 
 def said() -> str:
     """A secret wherever a model is made, but for the default that the public part of one has instead."""
-    return "" if "model_construct" in {frame.function for frame in inspect.stack(0)} else LEAK
+    frames = (frame.f_code.co_name for frame, _ in traceback.walk_stack(None))
+    return "" if "model_construct" in frames else LEAK
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ GRANTS = {"stewards": "owner", "lab": "jobs:read releases:read"}
 def issuer() -> Iterator[str]:
     # Not `run_server_in_thread`, which fails if its server needs more than a second to stop.
     server = make_server("localhost", 0, app(user_claims=PEOPLE), threaded=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.1,))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://localhost:{server.server_port}"
     server.shutdown()
