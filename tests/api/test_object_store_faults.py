@@ -28,7 +28,7 @@ LOST = ("missing", "altered")
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
-    started = ObjectStore(slow_seconds=0.3)
+    started = ObjectStore(slow_seconds=0.1)
     yield started
     started.close()
 
@@ -38,6 +38,8 @@ def settings(settings: Settings, store: ObjectStore, tmp_path: Path, monkeypatch
     names = {"AWS_ENDPOINT_URL": store.url, "AWS_ACCESS_KEY_ID": "canary", "AWS_SECRET_ACCESS_KEY": "canary0secret"}
     for name, value in {**names, "AWS_DEFAULT_REGION": "us-east-1"}.items():
         monkeypatch.setenv(name, value)
+    # Between five tries it would wait for two seconds in all.
+    monkeypatch.setattr(S3FileSystem, "retries", 2)
     S3FileSystem.clear_instance_cache()
     boto3.client("s3", endpoint_url=store.url).create_bucket(Bucket="bucket")
     key = tmp_path / "records.key"
