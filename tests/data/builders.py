@@ -1,6 +1,7 @@
 """Small archives and images that the tests of this folder are made of."""
 
 import io
+import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,14 +13,15 @@ from PIL import Image
 Contents = Mapping[str, bytes]
 
 
-def zipped(contents: Contents, compression: int = zipfile.ZIP_DEFLATED, mode: int = 0) -> bytes:
-    """An archive of these files; `mode` is what UNIX says of each."""
+def zipped(contents: Contents, compression: int = zipfile.ZIP_DEFLATED, mode: int | None = None) -> bytes:
+    """An archive of these files; `mode` is what UNIX says of each, by default that it is a file, or a folder."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compression) as archive:
         for name, data in contents.items():
             # Set afterwards: the constructor would cut a name at a NUL.
             entry = zipfile.ZipInfo("placeholder")
-            entry.filename, entry.compress_type, entry.external_attr = name, compression, mode << 16
+            entry.filename, entry.compress_type = name, compression
+            entry.external_attr = (mode or (0o40755 if name.endswith("/") else 0o100644)) << 16
             archive.writestr(entry, data)
     return buffer.getvalue()
 
@@ -27,6 +29,20 @@ def zipped(contents: Contents, compression: int = zipfile.ZIP_DEFLATED, mode: in
 def write_zip(path: Path, contents: Contents, compression: int = zipfile.ZIP_DEFLATED) -> Path:
     path.write_bytes(zipped(contents, compression))
     return path
+
+
+def tarred(*members: tuple[str, bytes, dict[str, Any]], end: bool = True) -> bytes:
+    """An archive of these files, each with attributes that `tarfile` would set otherwise, and whether it has an end."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, data, changes in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            for attribute, value in changes.items():
+                setattr(member, attribute, value)
+            archive.addfile(member, io.BytesIO(data))
+    whole = buffer.getvalue()
+    return whole if end else whole[: whole.rstrip(b"\0").__len__() // 512 * 512]
 
 
 def write_npz(path: Path, **arrays: Any) -> Path:

@@ -13,7 +13,7 @@ def dicom(pixels: NDArray[Any], **attributes: Any) -> bytes:
     meta = FileMetaDataset()
     meta.TransferSyntaxUID = ExplicitVRLittleEndian
     meta.MediaStorageSOPClassUID = SecondaryCaptureImageStorage
-    meta.MediaStorageSOPInstanceUID = generate_uid()
+    meta.MediaStorageSOPInstanceUID = generate_uid(entropy_srcs=[pixels.tobytes().hex()])
     file = FileDataset("", {}, file_meta=meta, preamble=bytes(128))
     colour = pixels.shape[-1] == 3
     bits = 8 * pixels.dtype.itemsize

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from .builders import encoded, grey, npy_bytes, random_images, zipped
+from .builders import encoded, grey, npy_bytes, random_images, tarred, zipped
 from .uploads import IMAGES, LABELS, PNGS, folder, hugging_face_table, idx, table
 
 CANARY = "datalens-canary"
@@ -51,19 +51,6 @@ def overlapping() -> bytes:
 
 def duplicated() -> bytes:
     return zipped({"a/1.png": PNGS[0], "a/2.png": PNGS[1]}).replace(b"a/2.png", b"a/1.png")
-
-
-def tarred(*members: tuple[str, bytes, dict[str, Any]], end: bool = True) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for name, data, changes in members:
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            for attribute, value in changes.items():
-                setattr(member, attribute, value)
-            archive.addfile(member, io.BytesIO(data))
-    whole = buffer.getvalue()
-    return whole if end else whole[: whole.rstrip(b"\0").__len__() // 512 * 512]
 
 
 def tar_folder(**changes: Any) -> bytes:
