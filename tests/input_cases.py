@@ -1,4 +1,4 @@
-"""Files as people make them, with the right answer to each: `cases/` of the material beside this repository.
+"""The right answers to files as people make them, which `tests/case_files` writes.
 
 The same answers are right over the page, REST, the command line and Python. Choices are fields of the form of an
 upload; `PREPARED` are those that bring every image to one size.
@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
+from tests.case_files import case_path
 
-FOLDER: Final = Path(__file__).parents[2] / "shared" / "cases"
-with_cases = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"{FOLDER} is absent")
 PREPARED: Final = {"prepare_size": "8"}
 WINDOW: Final = {**PREPARED, "prepare_window": "0 4000"}
 
@@ -55,6 +53,11 @@ class Case:
     file: str
     answer: Read | Refused
     choices: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """Where the file is, once it was written."""
+        return case_path(self.file)
 
     def __str__(self) -> str:
         return " ".join((self.file, *self.choices))

@@ -84,7 +84,7 @@ BESIDE: Final = {
         "cat/Thumbs.db": b"\xd0\xcf\x11\xe0",
         "desktop.ini": b"[.ShellClassInfo]\r\n",
     },
-    "junk_checkpoints.zip": {"cat/.ipynb_checkpoints/0-checkpoint.png": png(0)},
+    "junk_checkpoints.zip": {"cat/.ipynb_checkpoints/0-checkpoint.png": png(6)},
     "folders_emptyclass.zip": {"horse/": b""},
     "zip_absolute.zip": {"/cat/9.png": png(6)},
     "zip_traversal.zip": {"../../cat/9.png": png(6)},
@@ -118,7 +118,7 @@ def names_in_utf_8() -> bytes:
 
 @case_file("zip_duplicate.zip")
 def one_name_twice() -> bytes:
-    return old_zip([Entry(name.encode(), content) for name, content in [*pets().items(), ("cat/0.png", png(6))]])
+    return old_zip([Entry(name.encode(), content) for name, content in [*pets().items(), ("cat/0.png", png(0))]])
 
 
 @case_file("zip_encrypted.zip")

@@ -3,6 +3,8 @@
 import uuid
 from collections.abc import Callable, Iterator
 
+from pydicom.uid import SecondaryCaptureImageStorage
+
 from tests.data.builders import zipped
 from tests.data.dicom_files import dicom
 
@@ -16,7 +18,8 @@ def dicom_scan(number: int, patient: str) -> bytes:
     """Twelve bits of one patient, with the window that a scanner proposes."""
     pixels = noise(number, 16, 16, below=4096)
     depth = {"BitsStored": 12, "HighBit": 11, "WindowCenter": "2048", "WindowWidth": "4096"}
-    return dicom(pixels, PatientID=patient, PatientName="", Modality="OT", **depth)
+    instance = {"SOPClassUID": SecondaryCaptureImageStorage, "SOPInstanceUID": f"2.25.{1000 + number}"}
+    return dicom(pixels, PatientID=patient, PatientName="", Modality="OT", **depth, **instance)
 
 
 def hospital(dicom_too: bool = False) -> dict[str, bytes]:

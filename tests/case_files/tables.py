@@ -4,6 +4,8 @@ import gzip
 import json
 from typing import Any, Final
 
+import pyarrow as pa
+
 from tests.data.builders import zipped
 from tests.data.uploads import table
 
@@ -24,15 +26,17 @@ COLUMNS: Final[dict[str, dict[str, Any]]] = {
     "pq_boollabel.parquet": {"label": [False, True] * 3},
     "pq_floatlabel.parquet": {"label": [0.0, 1.0] * 3},
     "pq_group.parquet": {"label": TURNS, "group": ["g0", "g0", "g1", "g1", "g2", "g2"]},
-    "pq_paths.parquet": {
-        "image": [{"bytes": None, "path": f"cat/{number}.png"} for number in range(6)],
-        "label": TURNS,
-    },
 }
-"""Columns beside six images, or in place of them."""
+"""Columns beside six images."""
 
 for _name, _columns in COLUMNS.items():
     case_file(_name)(lambda columns=_columns: table(None, **{"image": pngs(), **columns}))
+
+
+@case_file("pq_paths.parquet")
+def paths_in_place_of_bytes() -> bytes:
+    rows = [{"bytes": None, "path": f"cat/{number}.png"} for number in range(6)]
+    return table(None, image=pa.array(rows, pa.struct({"bytes": pa.binary(), "path": pa.string()})), label=TURNS)
 
 
 @case_file("pq_classlabel.parquet")

@@ -1,6 +1,6 @@
 """A request that cannot be right is answered with what is nearest to it.
 
-Files of the folder of cases get the right answers at the command line.
+Files of `tests/case_files` get the right answers at the command line.
 """
 
 import json
@@ -14,7 +14,7 @@ import pytest
 
 from datalens_service.cli.failures import ExitCode
 from datalens_service.voices import Voice, speak, spoken_to
-from tests.input_cases import FOLDER, RULES, Case, Refused, with_cases
+from tests.input_cases import RULES, Case, Refused
 
 Run = Callable[..., Any]
 
@@ -64,10 +64,9 @@ def options(choices: dict[str, Any]) -> Iterator[str]:
             yield from str(value).split() if name == "prepare_window" else [str(value)]
 
 
-@with_cases
 def test_the_answers_are_right(datalens: Callable[..., Any]) -> None:
     for case in RULES:
-        call = ("plan", "--epsilon", 1, "--method", "moments", "--json", "--data", FOLDER / case.file)
+        call = ("plan", "--epsilon", 1, "--method", "moments", "--json", "--data", case.path)
         result = datalens(*call, *options(case.choices))
         with spoken_to(Voice.COMMAND_LINE):
             check(case, json.loads(result.stdout).get("error", {}))

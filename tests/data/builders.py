@@ -20,8 +20,9 @@ def zipped(contents: Contents, compression: int = zipfile.ZIP_DEFLATED, mode: in
         for name, data in contents.items():
             # Set afterwards: the constructor would cut a name at a NUL.
             entry = zipfile.ZipInfo("placeholder")
-            entry.filename, entry.compress_type = name, compression
-            entry.external_attr = (mode or (0o40755 if name.endswith("/") else 0o100644)) << 16
+            folder = name.endswith("/")
+            entry.filename, entry.compress_type = name, zipfile.ZIP_STORED if folder else compression
+            entry.external_attr = (mode or (0o40755 if folder else 0o100644)) << 16
             archive.writestr(entry, data)
     return buffer.getvalue()
 

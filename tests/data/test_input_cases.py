@@ -1,4 +1,4 @@
-"""Every file of the folder of cases gets the right answer from the readers."""
+"""Every file of `tests/case_files` gets the right answer from the readers."""
 
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,22 @@ from datalens_service.data.untrusted.validation_errors import UnusableFiles
 from datalens_service.errors import InvalidDataset
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.voices import speak
-from tests.input_cases import CASES, FOLDER, WINDOW, Case, Read, Refused, with_cases
+from tests.case_files import MAKERS, case_path
+from tests.input_cases import CASES, WINDOW, Case, Read, Refused
 
 
 def read(path: Path, choices: dict[str, Any]) -> tuple[Upload, tuple[Notice, ...]]:
     return read_with_notices(path, DatasetForm.model_validate(choices).choices)
 
 
-@with_cases
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_answer_is_right(case: Case) -> None:
     if isinstance(case.answer, Refused):
         with pytest.raises(InvalidDataset) as caught:
-            read(FOLDER / case.file, case.choices)
+            read(case.path, case.choices)
         check_refusal(case.answer, caught.value)
     else:
-        check_records(case.answer, *read(FOLDER / case.file, case.choices))
+        check_records(case.answer, *read(case.path, case.choices))
 
 
 def check_refusal(answer: Refused, refusal: InvalidDataset) -> None:
@@ -53,14 +53,12 @@ def count(schema: Schema, split: Split | None) -> dict[str, int]:
     return dict(zip(schema.class_names, np.bincount(split.labels, minlength=schema.num_classes).tolist(), strict=True))
 
 
-@with_cases
-def test_every_file_of_the_folder_is_a_case() -> None:
-    files = {path.name for path in FOLDER.iterdir() if path.name != "README.md"}
-    assert files == {case.file for case in CASES}
+def test_every_file_is_a_case_and_is_the_same_every_time() -> None:
+    assert MAKERS.keys() == {case.file for case in CASES}
+    assert [name for name, make in MAKERS.items() if make() != make()] == []
 
 
-@with_cases
 def test_ignored_groups_are_named_in_the_schema() -> None:
-    upload, _ = read(FOLDER / "dicom_mixed_class_folders.zip", {**WINDOW, "ignore_groups": True})
+    upload, _ = read(case_path("dicom_mixed_class_folders.zip"), {**WINDOW, "ignore_groups": True})
     assert upload.schema.groups_ignored
-    assert not read(FOLDER / "folders.zip", {"ignore_groups": True})[0].schema.groups_ignored
+    assert not read(case_path("folders.zip"), {"ignore_groups": True})[0].schema.groups_ignored

@@ -19,7 +19,7 @@ from datalens_service.data.sandbox import exchange, sandbox
 from datalens_service.data.sandbox.confinement import FORBIDDEN
 from datalens_service.data.sandbox.sandbox import Confinement, Refused, decode
 from datalens_service.errors import InvalidDataset, StoreUnavailable
-from tests.input_cases import FOLDER
+from tests.case_files import MAKERS, case_path
 
 from .hostile import CANARY, CORPUS
 from .uploads import IMAGES, LABELS, UPLOADS, folder, write_zip
@@ -146,8 +146,9 @@ def test_readers_make_no_other_system_calls_than_those_of_the_list(
         write(uploads / f"sound-{number}")
     for number, hostile in enumerate(CORPUS.values()):
         (uploads / f"hostile-{number}").write_bytes(hostile.make())
-    for case in FOLDER.glob("*.*"):
-        shutil.copyfile(case, uploads / case.name)
+    for name in MAKERS:
+        if case_path(name).is_file():
+            shutil.copyfile(case_path(name), uploads / name)
     command = [sys.executable, "-c", textwrap.dedent(READ_ALL), str(uploads), str(scratch)]
     subprocess.run(
         ["strace", "-f", "-qq", "-o", str(trace), *command], check=True, env=sandbox._environment(scratch), cwd=scratch
