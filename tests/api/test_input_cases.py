@@ -1,0 +1,116 @@
+"""Every file of `tests/case_files` gets the right answer over REST, and each kind of answer on the pages."""
+
+import html
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from api_builders import another_caller, browser
+from starlette.testclient import TestClient
+from test_validation import settled, uploaded
+
+from api.main import create_app
+from datalens_service.settings import Settings
+from datalens_service.store.access import tenants
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.voices import HEADER, Voice, speak, spoken_to
+from deployments.postgresql import roomy_memory
+from tests.input_cases import CASES, RULES, Case, Read, Refused
+
+FOLDER: Final = "hospital"
+"""The one case that cannot be sent: a folder is for programs on its owner's machine."""
+SENT: Final = [case for case in CASES if case.file != FOLDER]
+BY_HAND: Final = [case for case in RULES if case.file != FOLDER]
+"""What pages add to REST are their words for each sentence, notice and choice."""
+ROW: Final = re.compile(r'<th scope="row">([^<]+)</th><td class="right">([\d,]+)</td><td class="right">([\d,]+)</td>')
+
+
+@pytest.fixture(scope="module")
+def anonymous(sqlite_template: Path) -> Iterator[TestClient]:
+    """A caller of one service without a key."""
+    with tempfile.TemporaryDirectory(dir=roomy_memory()) as folder:
+        shutil.copy(sqlite_template, folder)
+        with TestClient(create_app(Settings(data_dir=Path(folder))), base_url="http://service") as http:
+            yield http
+
+
+@pytest.fixture
+def request_for_key(anonymous: TestClient) -> KeyRequest:
+    """A key of a tenant of its own, which has no image yet."""
+    return KeyRequest("owner", tenants.create(anonymous.app.state.services.database, uuid.uuid4().hex).id)
+
+
+@pytest.fixture
+def owner(anonymous: TestClient, request_for_key: KeyRequest) -> TestClient:
+    return another_caller(anonymous, request_for_key)
+
+
+@pytest.fixture
+def visitor(anonymous: TestClient, request_for_key: KeyRequest) -> TestClient:
+    """The same owner in front of the pages."""
+    return browser(anonymous, request_for_key)
+
+
+@pytest.mark.parametrize("case", SENT, ids=str)
+def test_the_answer_over_rest_is_right(owner: TestClient, case: Case) -> None:
+    form = {name: str(value) for name, value in case.choices.items()}
+    reply = owner.post("/v1/datasets", files={"file": case.path.read_bytes()}, data={"epsilon": "10", **form})
+    if isinstance(case.answer, Refused):
+        assert reply.status_code == 422, reply.text
+        check_refusal(case.answer, reply.json(), Voice.REST)
+        assert owner.get("/v1/datasets").json()["items"] == []
+    else:
+        assert reply.status_code in (201, 202), reply.text
+        check_report(case.answer, owner.get(f"/v1/datasets/{reply.json()['id']}/validation").json())
+        check_schema(case.answer, reply.json())
+
+
+def check_refusal(answer: Refused, problem: dict[str, Any], voice: Voice) -> None:
+    with spoken_to(voice):
+        assert speak(answer.sentence) in problem["detail"]
+    assert "⟦" not in str(problem)
+    assert set(answer.names) <= {file["name"] for file in problem["bad_files"]}
+
+
+def check_report(answer: Read, report: dict[str, Any]) -> None:
+    counts = report["counts"]
+    assert counts["classes"] == answer.classes
+    assert {name: count for name, count in counts["test_classes"].items() if answer.test} == answer.test
+    noticed = {notice["code"]: notice["count"] for notice in report["notices"]}
+    assert {code: noticed.get(code) for code in answer.notices} == answer.notices
+
+
+def check_schema(answer: Read, dataset: dict[str, Any]) -> None:
+    """The unit and the size, of what waits for its confirmation or is open."""
+    found = dataset["review"] or dataset["schema"]
+    assert (found["unit"], found["num_units"]) == (answer.unit or ("record", sum(answer.classes.values())))
+    assert answer.size in (None, (found["width"], found["height"], found["channels"]))
+
+
+@pytest.mark.parametrize("case", BY_HAND, ids=str)
+def test_the_answer_on_the_page_is_right(owner: TestClient, visitor: TestClient, case: Case) -> None:
+    owner.headers[HEADER] = Voice.PAGE
+    sent = {"upload_id": uploaded(owner, case.path.read_bytes()), "epsilon": 10, **case.choices}
+    dataset_id = owner.post("/v1/datasets", json=sent).json()["id"]
+    report = settled(owner, dataset_id, "/validation")
+    page = html.unescape(visitor.get(f"/datasets/{dataset_id}").text)
+    if isinstance(case.answer, Refused):
+        check_refusal(case.answer, report, Voice.PAGE)
+        assert report["detail"] in page
+        assert [name for name in case.answer.names if name not in page] == []
+    else:
+        check_report(case.answer, report)
+        assert [notice["message"] for notice in report["notices"] if notice["message"] not in page] == []
+        rows = {name: (int(train), int(test)) for name, train, test in ROW.findall(page)}
+        expected = {name: (count, case.answer.test.get(name, 0)) for name, count in case.answer.classes.items()}
+        assert rows == expected or "class_names" in case.choices
+
+
+def test_every_choice_of_a_case_is_a_field_of_the_page(visitor: TestClient) -> None:
+    fields = set(re.findall(r'<(?:input|select)[^>]* name="(\w+)"', visitor.get("/datasets/new").text))
+    assert {name for case in SENT for name in case.choices} <= fields
