@@ -140,7 +140,6 @@ TERMS: Final[dict[str, Term]] = {
     "member": Term("member", "field", "option"),
     "members": Term("members", "fields", "options"),
     # What is said by headers, or lies at an address.
-    "upload_length": Term("Upload-Length", "the size of the file", "the size of the file"),
     "upload_metadata": Term("Upload-Metadata", "the name of the file", "the name of the file"),
     "job_files": Term("`links` of the job", "the page of the job", "`datalens jobs files`"),
     "job_bundle": Term(

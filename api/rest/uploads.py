@@ -15,7 +15,8 @@ from api.openapi.document import ok, problems
 from api.schemas.datasets import UploadRead
 from api.uploads import tus
 from api.uploads.receiver import build_metadata, label_in
-from datalens_service.errors import UploadOffsetMismatch
+from datalens_service.data.readers import EMPTY
+from datalens_service.errors import InvalidDataset, UploadOffsetMismatch
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets import upload_sessions
 from datalens_service.store.datasets.upload_sessions import PartialUpload
@@ -60,7 +61,7 @@ def get_upload_options(services: ServicesDep, _caller: Caller) -> Response:
     status_code=status.HTTP_201_CREATED,
     responses={
         **ok(201, "The upload, still empty.", headers=("Location", *_PROGRESS)),
-        **problems("payload-too-large", "upload-protocol", "insufficient-storage"),
+        **problems("dataset-invalid", "payload-too-large", "upload-protocol", "insufficient-storage"),
     },
 )
 def create_upload(
@@ -68,7 +69,7 @@ def create_upload(
     caller: Caller,
     response: Response,
     length: Annotated[
-        int, Header(alias="Upload-Length", ge=1, lt=2**63, description="Bytes of the whole file."), DIGITS
+        int, Header(alias="Upload-Length", ge=0, lt=2**63, description="Bytes of the whole file."), DIGITS
     ],
     metadata: Annotated[
         str | None,
@@ -82,6 +83,9 @@ def create_upload(
 ) -> UploadRead:
     """Of `Upload-Metadata`, nothing but the file name is read."""
     tus.check_version(version)
+    if length == 0:
+        # Whoever chose the wrong file reads why, and not which number a header may have.
+        raise InvalidDataset(EMPTY)
     if length > services.settings.max_upload_bytes:
         raise HTTPException(413)
     upload_sessions.remove_expired(services.database)

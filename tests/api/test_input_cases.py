@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from api_builders import another_caller, browser
 from starlette.testclient import TestClient
+from test_uploads import TUS
 from test_validation import settled, uploaded
 
 from api.main import create_app
@@ -24,8 +25,10 @@ from tests.input_cases import CASES, RULES, Case, Read, Refused
 
 FOLDER: Final = "hospital"
 """The one case that cannot be sent: a folder is for programs on its owner's machine."""
+EMPTY: Final = "zero.zip"
+"""A page sends files in pieces, of which this one has none."""
 SENT: Final = [case for case in CASES if case.file != FOLDER]
-BY_HAND: Final = [case for case in RULES if case.file != FOLDER]
+BY_HAND: Final = [case for case in RULES if case.file not in (FOLDER, EMPTY)]
 """What pages add to REST are their words for each sentence, notice and choice."""
 ROW: Final = re.compile(r'<th scope="row">([^<]+)</th><td class="right">([\d,]+)</td><td class="right">([\d,]+)</td>')
 
@@ -109,6 +112,14 @@ def test_the_answer_on_the_page_is_right(owner: TestClient, visitor: TestClient,
         rows = {name: (int(train), int(test)) for name, train, test in ROW.findall(page)}
         expected = {name: (count, case.answer.test.get(name, 0)) for name, count in case.answer.classes.items()}
         assert rows == expected or "class_names" in case.choices
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.file == EMPTY], ids=str)
+def test_a_page_says_at_once_that_a_file_is_empty(owner: TestClient, case: Case) -> None:
+    reply = owner.post("/v1/uploads", headers={**TUS, "Upload-Length": "0", HEADER: Voice.PAGE})
+    assert isinstance(case.answer, Refused)
+    assert (reply.status_code, reply.json()["code"]) == (422, "dataset-invalid")
+    assert case.answer.sentence in reply.json()["detail"]
 
 
 def test_every_choice_of_a_case_is_a_field_of_the_page(visitor: TestClient) -> None:

@@ -119,7 +119,7 @@ def test_too_long(client: TestClient, settings: Settings) -> None:
 
 
 def test_lengths_that_are_none(client: TestClient) -> None:
-    for length in ["0", "-1", "x", "1_0", None]:
+    for length in ["-1", "x", "1_0", None]:
         reply = client.post("/v1/uploads", headers={**TUS, **({"Upload-Length": length} if length else {})})
         assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), length
 

@@ -28,6 +28,8 @@ READERS: Final[dict[str, Reader]] = {reader.name: reader for reader in _FORMATS}
 _WHAT_TO_DO: Final = (
     "Save arrays with numpy.savez_compressed, or zip a folder that holds one folder of PNG or JPEG files per class."
 )
+EMPTY: Final = f"The file is empty. {_WHAT_TO_DO}"
+"""Why a file of no byte is refused."""
 _START_BYTES: Final = 4096
 _FEW_COLUMNS: Final = 8
 _ARCHIVES: Final = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
@@ -59,7 +61,7 @@ def _unknown(source: Source) -> str:
         return _unknown_archive(source)
     start = source.start(_START_BYTES)
     if not start:
-        return f"The file is empty. {_WHAT_TO_DO}"
+        return EMPTY
     if start.startswith(npy.MAGIC_PREFIX):
         return "This is one array without labels. Put images and labels into one NPZ: numpy.savez_compressed."
     if all(byte in b"\t\r\n" or byte >= ord(" ") for byte in start) and start.count(b",") > _FEW_COLUMNS:

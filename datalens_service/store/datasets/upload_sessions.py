@@ -11,7 +11,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
-from datalens_service.errors import InvalidInput, NotFound, StateConflict
+from datalens_service.errors import NotFound, StateConflict
 from datalens_service.store.database import Database
 from datalens_service.store.rows import copy_row
 from datalens_service.store.tables import UploadRow
@@ -47,13 +47,7 @@ class PartialUpload:
 
 
 def create(database: Database, key_id: str, length: int, lifetime: timedelta, name: str | None = None) -> PartialUpload:
-    """Announce a file of `length` bytes.
-
-    Raises:
-        InvalidInput: `length` is not positive.
-    """
-    if length < 1:
-        raise InvalidInput("An upload has at least one byte: raise ⟦upload_length⟧.")
+    """Announce a file of `length` bytes, at least one."""
     now = utc_now()
     row = UploadRow(
         id=f"upl_{uuid4().hex}",
