@@ -138,7 +138,7 @@ PERSONS: Final = [
 METADATA: Final = [
     *(Case(f"meta_csv{kind}.zip", CATS) for kind in ("", "_bom", "_utf16", "_semicolon", "_tab")),
     Case("meta_csv_quoted.zip", Read({"cat, small": 3, 'dog "big"': 3})),
-    Case("meta_csv_latin1.zip", Refused("not text in UTF-8", ("metadata.csv",))),
+    Case("meta_csv_latin1.zip", Refused("UTF-8, or declare its ⟦encoding⟧", ("metadata.csv",))),
     Case("meta_csv_latin1.zip", Read({"café": 3, "dog": 3}), {"encoding": "latin-1"}),
     Case("meta_jsonl_int.zip", Read({"0": 3, "1": 3})),
     Case("meta_jsonl_array.zip", Refused("one object a line", ("metadata.jsonl line 1",))),
@@ -290,7 +290,8 @@ IMAGES: Final = [
     *_prepared("la.zip", _changed("transparency_removed")),
     Case("cmyk.zip", _changed("channels_converted", size=(8, 8, 3)), {**PREPARED, "prepare_colour": "rgb"}),
     *_prepared("cmyk.zip", CATS),
-    *_prepared("palette.zip", CATS),
+    *_prepared("palette.zip", _changed("channels_converted")),
+    Case("palette.zip", _changed("channels_converted", size=(8, 8, 3)), {**PREPARED, "prepare_colour": "rgb"}),
     *_prepared("one_bit.zip", _changed("channels_converted")),
     *_prepared("webp.zip", CATS),
     *_prepared("bmp.zip", CATS),
@@ -306,6 +307,7 @@ IMAGES: Final = [
     Case("strips.zip", Read(CATS.classes, size=(96, 48, 1)), {"prepare_size": "96x48"}),
     *_prepared("sizes_mixed.zip", Read(CATS.classes, notices={"resized": 4}), "12 by 12 pixels"),
     *_prepared("grey_and_rgb.zip", Read({"cat": 4, "dog": 4}, notices={"channels_converted": 2}), "pixels, RGB"),
+    Case("grey_and_rgb.zip", Refused("the first one is 8 by 8 pixels, grey", ("cat/3.png", "dog/3.png"))),
     Case("exif_turned.zip", Read({"cat": 4, "dog": 4}, size=(12, 16, 1), notices={"orientation_applied": 2})),
     Case("constant_images.zip", Read({"cat": 4, "dog": 3}, notices={"constant_images": 1})),
 ]

@@ -53,6 +53,22 @@ def count(schema: Schema, split: Split | None) -> dict[str, int]:
     return dict(zip(schema.class_names, np.bincount(split.labels, minlength=schema.num_classes).tolist(), strict=True))
 
 
+@pytest.mark.parametrize(
+    ("file", "example"),
+    [
+        ("meta_csv_missingfile.zip", "metadata.csv line 8: img_6.png"),
+        ("folders_emptyclass.zip", "horse"),
+        ("split_val.zip", "val/cat/0.png"),
+        ("junk_checkpoints.zip", "cat/.ipynb_checkpoints/0-checkpoint.png"),
+        ("key_medmnist.npz", "val_images"),
+        ("test_in_train.zip", "test image 3"),
+    ],
+)
+def test_a_notice_names_what_it_is_about(file: str, example: str) -> None:
+    _, notices = read(case_path(file), {})
+    assert example in {example for notice in notices for example in notice.examples}
+
+
 def test_every_file_is_a_case_and_is_the_same_every_time() -> None:
     assert MAKERS.keys() == {case.file for case in CASES}
     assert [name for name, make in MAKERS.items() if make() != make()] == []
