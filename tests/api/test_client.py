@@ -75,6 +75,16 @@ def test_a_refused_upload_names_its_files_in_the_error(service: InProcessService
     assert caught.value.problem["bad_files"] == []
 
 
+def test_an_empty_file_is_refused_before_a_chunk_is_sent(service: InProcessService, file: Path) -> None:
+    file.write_bytes(b"")
+    with (
+        Client(service.url, service.api_key) as client,
+        pytest.raises(ClientError, match="The file is empty") as caught,
+    ):
+        client.upload_dataset(file, epsilon=10)
+    assert caught.value.slug == "dataset-invalid"
+
+
 def test_an_error_says_where_it_comes_from(service: InProcessService) -> None:
     with Client(service.url, service.api_key) as client, pytest.raises(ClientError) as caught:
         client.get_job("job_unknown")

@@ -12,7 +12,7 @@ from typing import Final
 from tests.data.builders import tarred, zipped
 
 from .old_zip import Entry, encrypted, old_zip
-from .pictures import below, in_folders, pets, png, tar_of
+from .pictures import in_folders, pets, png, put_into, tar_of
 from .registry import case_file
 
 gzipped: Final[Callable[[bytes], bytes]] = partial(gzip.compress, mtime=0)
@@ -31,7 +31,7 @@ def folders() -> bytes:
 
 @case_file("folders_wrapped.zip")
 def folders_in_one_more() -> bytes:
-    return zipped(below("pets", pets()))
+    return zipped(put_into("pets", pets()))
 
 
 @case_file("zip_dir_entries.zip")
@@ -41,7 +41,7 @@ def entries_of_folders() -> bytes:
 
 @case_file("tar_dot.tar")
 def tar_of_the_current_folder() -> bytes:
-    return with_folders((".", "./cat", "./dog"), below(".", pets()))
+    return with_folders((".", "./cat", "./dog"), put_into(".", pets()))
 
 
 @case_file("tar_dot.tar.gz")
@@ -56,7 +56,7 @@ def tar_of_two_folders() -> bytes:
 
 @case_file("tar_wrapped.tar.gz")
 def tar_of_one_more_folder() -> bytes:
-    return gzipped(with_folders(("pets",), below("pets", pets())))
+    return gzipped(with_folders(("pets",), put_into("pets", pets())))
 
 
 @case_file("folders.tar.bz2")

@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.data.builders import zipped
 
-from .pictures import below, in_folders, pets, png
+from .pictures import in_folders, pets, png, put_into
 from .registry import case_file
 
 NAMES: Final = tuple(f"img_{number}.png" for number in range(6))
@@ -84,7 +84,7 @@ def the_table_contradicts_the_folders() -> bytes:
 @case_file("meta_csv_backslash.zip")
 def backslashes_in_the_paths_of_the_table() -> bytes:
     paths = (f"scans\\{name}" for name in NAMES)
-    return beside("metadata.csv", csv("file_name,label", paths, LABELS).encode(), below("scans", flat()))
+    return beside("metadata.csv", csv("file_name,label", paths, LABELS).encode(), put_into("scans", flat()))
 
 
 @case_file("meta_group_only.zip")
@@ -99,7 +99,7 @@ def a_table_in_each_split() -> bytes:
     test = {name: png(6 + number) for number, name in enumerate(NAMES)}
     splits = {"train": flat(), "test": test}
     tables = {f"{split}/metadata.csv": TABLE.encode() for split in splits}
-    return zipped({**below("train", splits["train"]), **below("test", splits["test"]), **tables})
+    return zipped({**put_into("train", splits["train"]), **put_into("test", splits["test"]), **tables})
 
 
 @case_file("b_meta_nfc_files_nfd.zip")

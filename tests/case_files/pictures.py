@@ -39,7 +39,7 @@ def pets(make: Callable[[int], bytes] = png, ending: str = ".png", each: int = 3
     return in_folders(("cat", "dog"), each, ending, make, start)
 
 
-def below(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
+def put_into(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """The same files, one folder deeper."""
     return {f"{folder}/{name}": content for name, content in files.items()}
 

@@ -5,25 +5,25 @@ from typing import Final
 
 from tests.data.builders import zipped
 
-from .pictures import below, in_folders, pets, png
+from .pictures import in_folders, pets, png, put_into
 from .registry import case_file
 
 TRAIN, TEST, VALIDATION = pets(), pets(start=6), pets(start=12)
 
 SPLITS: Final = {
-    "split_lower.zip": {**below("train", TRAIN), **below("test", TEST)},
-    "split_capitals.zip": {**below("Train", TRAIN), **below("TEST", TEST)},
-    "split_val.zip": {**below("train", TRAIN), **below("test", TEST), **below("val", VALIDATION)},
-    "split_only_test.zip": below("test", TEST),
+    "split_lower.zip": {**put_into("train", TRAIN), **put_into("test", TEST)},
+    "split_capitals.zip": {**put_into("Train", TRAIN), **put_into("TEST", TEST)},
+    "split_val.zip": {**put_into("train", TRAIN), **put_into("test", TEST), **put_into("val", VALIDATION)},
+    "split_only_test.zip": put_into("test", TEST),
     "b_bus_test.zip": in_folders(("bus", "test")),
     "b_vehicles.zip": in_folders(("bus", "train")),
     "test_in_train.zip": {
-        **below("train", TRAIN),
-        **below("test", {**TEST, "cat/0.png": png(0), "dog/0.png": png(3)}),
+        **put_into("train", TRAIN),
+        **put_into("test", {**TEST, "cat/0.png": png(0), "dog/0.png": png(3)}),
     },
     "b_test_missing_class.zip": {
-        **below("train", in_folders("abc")),
-        **below("test", in_folders("ac", each=2, start=9)),
+        **put_into("train", in_folders("abc")),
+        **put_into("test", in_folders("ac", each=2, start=9)),
     },
 }
 
@@ -48,4 +48,4 @@ def images_called_like_splits() -> bytes:
 @case_file("b_nfd_train_nfc_test.zip")
 def one_class_decomposed_in_train_and_composed_in_test() -> bytes:
     train = in_folders((unicodedata.normalize("NFD", "café"), "dog"))
-    return zipped({**below("train", train), **below("test", in_folders(("café", "dog"), each=2, start=6))})
+    return zipped({**put_into("train", train), **put_into("test", in_folders(("café", "dog"), each=2, start=6))})

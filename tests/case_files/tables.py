@@ -9,7 +9,7 @@ import pyarrow as pa
 from tests.data.builders import zipped
 from tests.data.uploads import table
 
-from .pictures import below, png, tar_of
+from .pictures import png, put_into, tar_of
 from .registry import case_file
 
 
@@ -93,7 +93,7 @@ def dots_in_keys() -> bytes:
 
 @case_file("wds_split.tar")
 def two_splits() -> bytes:
-    return tar_of({**below("train", samples()), **below("test", samples(start=6))})
+    return tar_of({**put_into("train", samples()), **put_into("test", samples(start=6))})
 
 
 @case_file("wds_missing.tar")
