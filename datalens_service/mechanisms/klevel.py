@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters, clip_and_sanitize
+from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters, zero_rows_that_are_not_finite
 from datalens_service.privacy.randomness import Integers
 from datalens_service.strict import Integer
 
@@ -60,7 +60,7 @@ class KLevel(VoteMechanism):
         """StoKlevelGrad: clip, rotate, divide by the bound, round to a level 2r − (K−1), r = 0 … K−1; int16."""
         import torch
 
-        clipped = clip_and_sanitize(gradients, self.clip)
+        clipped = zero_rows_that_are_not_finite(gradients).clamp(-self.clip, self.clip)
         signs = torch.from_numpy(self._signs()).to(clipped)
         rotated = _cosine_transform(clipped * signs).div_(self.clip).clamp_(-1, 1)
         # A level's index r is a number from 0 to K−1; a coordinate x in [−1, 1] lies at (x + 1)·(K−1)/2.

@@ -17,7 +17,7 @@ from datalens_service.mechanisms.votes import (
     TopKParameters,
     VoteMechanism,
     VoteParameters,
-    clip_and_sanitize,
+    zero_rows_that_are_not_finite,
 )
 from datalens_service.privacy.randomness import Integers
 
@@ -69,23 +69,27 @@ class TopAggParameters(TopKParameters):
 def sign_votes(gradients: torch.Tensor, top_k: int, clip: float, coins: torch.Generator | None) -> torch.Tensor:
     """TopkStoSignGrad (DataLens, Algorithm 2): int8 of the same shape, entries in {−1, 0, +1}.
 
+    The coordinates are chosen before clipping. Behind a small `clip` nearly all of them are equal, and the choice would
+    say nothing of the gradient.
+
     Args:
         gradients: (teachers, images, dimensions); a row that is not finite, or all zero, votes all zeros.
         top_k: Coordinates kept, those of largest magnitude; among equals the first.
-        clip: Bound of a coordinate before the row is divided by its largest magnitude.
-        coins: Draws +1 with probability (1 + ĝ)/2; None takes the sign.
+        clip: Bound of a coordinate before the row is divided by its largest magnitude. Only the coin feels it.
+        coins: Draws +1 with probability (1 + ĝ)/2, where ĝ is the divided row; None takes the sign.
     """
     import torch
 
-    clipped = clip_and_sanitize(gradients, clip)
-    magnitudes = clipped.abs()
+    finite = zero_rows_that_are_not_finite(gradients)
+    magnitudes = finite.abs()
     largest = magnitudes.amax(dim=-1, keepdim=True)
     if coins is None:
-        signs = clipped.sign().to(torch.int8)
+        signs = finite.sign().to(torch.int8)
     else:
-        coin = torch.rand(clipped.shape, generator=coins, device=clipped.device, dtype=clipped.dtype)
-        # +1 where coin < (1 + ĝ)/2 with ĝ = gradient / largest, else −1.
-        signs = (coin.mul_(2).sub_(1).mul_(largest) < clipped).view(torch.int8).mul_(2).sub_(1)
+        coin = torch.rand(finite.shape, generator=coins, device=finite.device, dtype=finite.dtype)
+        # +1 where coin < (1 + ĝ)/2, else −1; both sides are multiplied by 2 · the largest clipped magnitude.
+        bar = coin.mul_(2).sub_(1).mul_(largest.clamp(max=clip))
+        signs = (bar < finite.clamp(-clip, clip)).view(torch.int8).mul_(2).sub_(1)
     return signs * (_largest(magnitudes, top_k) & (largest > 0))
 
 

@@ -302,10 +302,10 @@ def _teachers_at_once(gradients: torch.Tensor) -> int:
     return max(1, _IN_CACHE // max(1, gradients[0].numel()))
 
 
-def clip_and_sanitize(gradients: torch.Tensor, clip: float) -> torch.Tensor:
-    """Clip every coordinate to [−clip, clip]; a row that is not finite becomes 0."""
+def zero_rows_that_are_not_finite(gradients: torch.Tensor) -> torch.Tensor:
+    """Replace every row that has a NaN or ±∞ by zeros, so that it votes nothing."""
     import torch
 
     # The sum turns NaN or ±∞ if any coordinate is, which is cheaper than looking at each twice.
     finite = torch.isfinite(gradients.sum(dim=-1, keepdim=True))
-    return torch.where(finite, gradients, 0.0).clamp(-clip, clip)
+    return torch.where(finite, gradients, 0.0)

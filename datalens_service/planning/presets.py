@@ -473,14 +473,15 @@ def _dp_gan_paper(schema: Schema, epsilon: float) -> DpGan:
 
 
 def _gs_wgan_paper(schema: Schema, _epsilon: float) -> DataLens:
-    # The authors train 10,000 steps before the first round; a teacher may have 1,000.
+    # The authors train 10,000 steps before the first round; a teacher may have 1,000. They clip the gradient of an
+    # image's own loss to length 1, which is a share of the mean over the images.
     return DataLens(
         num_teachers=min(1000, max(1, schema.num_units // 60)),
         teacher=ConvTeacher(batch=32, steps=5, warmup_steps=1000, learning_rate=1e-4),
         shards="mixed",
         images_per_step=32,
         votes=ClippedRowsParameters(),
-        clip=1.0,
+        clip=1 / 32,
         stochastic=False,
         threshold="none",
         image_step_size=4.0,

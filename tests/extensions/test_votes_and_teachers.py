@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, final
 from pydantic import Field
 
 from datalens_service.privacy.randomness import Integers
-from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters, clip_and_sanitize
+from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters, zero_rows_that_are_not_finite
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +51,7 @@ class PlainSigns(VoteMechanism):
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         import torch
 
-        clipped = clip_and_sanitize(gradients, self.clip)
+        clipped = zero_rows_that_are_not_finite(gradients).clamp(-self.clip, self.clip)
         return (clipped.sign() * (clipped.abs() > self.bar)).to(torch.int8)
 
     def decode(self, noisy: Integers) -> Directions:

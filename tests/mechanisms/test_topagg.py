@@ -1,9 +1,10 @@
 """TopkStoSignGrad against a plain NumPy reading of the paper, thresholds, and class-pure charging."""
 
 import numpy as np
+import pytest
 import torch
 
-from datalens_service.mechanisms import TopAgg
+from datalens_service.mechanisms import CountSketchParameters, TopAgg, TopAggParameters
 from datalens_service.privacy.accounting import NeighboringRelation, cost_units
 
 
@@ -15,22 +16,45 @@ def topagg(**changes: object) -> TopAgg:
     return TopAgg(**(defaults | changes))
 
 
-def plain_vote(gradient: np.ndarray, top_k: int, clip: float) -> np.ndarray:
-    """DataLens, Algorithm 2, for one image of one teacher, without the coin."""
+def plain_vote(gradient: np.ndarray, top_k: int, clip: float, coins: np.ndarray | None) -> np.ndarray:
+    """DataLens, Algorithm 2, for one image of one teacher; `coins` are uniform numbers, None takes the sign."""
+    kept = np.argsort(-np.abs(gradient), kind="stable")[:top_k]
     clipped = np.clip(gradient, -clip, clip)
     normalised = clipped / np.abs(clipped).max()
-    kept = np.argsort(-np.abs(normalised), kind="stable")[:top_k]
     vote = np.zeros(gradient.shape)
-    vote[kept] = np.sign(normalised[kept])
+    for place in kept:
+        if coins is None:
+            vote[place] = np.sign(normalised[place])
+        else:
+            vote[place] = 1 if coins[place] < (1 + normalised[place]) / 2 else -1
     return vote
 
 
-def test_votes_are_the_papers():
-    rng = np.random.default_rng(0)
-    gradients = rng.standard_normal((9, 4, 25)) * 0.1
-    votes = topagg().encode(torch.tensor(gradients), torch.Generator()).numpy()
-    expected = np.array([[plain_vote(image, 6, 0.5) for image in teacher] for teacher in gradients])
+@pytest.mark.parametrize("stochastic", [False, True])
+@pytest.mark.parametrize("clip", [10.0**exponent for exponent in range(-6, 1)])
+def test_votes_are_the_papers_for_every_clip(clip: float, stochastic: bool):
+    gradients = np.random.default_rng(0).standard_normal((9, 4, 25)) * 0.01
+    mechanism = topagg(clip=clip, stochastic=stochastic)
+    votes = mechanism.encode(torch.tensor(gradients), torch.Generator().manual_seed(1)).numpy()
+    coins = torch.rand(gradients.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).numpy()
+    expected = np.array([
+        [plain_vote(image, 6, clip, coin if stochastic else None) for image, coin in zip(teacher, row, strict=True)]
+        for teacher, row in zip(gradients, coins, strict=True)
+    ])  # fmt: skip
     np.testing.assert_array_equal(votes, expected)
+
+
+@pytest.mark.parametrize("vote", [TopAggParameters(top_k=200), CountSketchParameters(top_k=200, columns=4000)])
+def test_votes_reach_every_row_of_an_image_behind_a_small_clip(vote):
+    """Nearly every coordinate of a gradient is larger than the published clip of 1e-5."""
+    common = {
+        "num_teachers": 30, "images": 2, "dimensions": 784, "clip": 1e-5, "stochastic": True, "threshold": "none",
+        "noise_stddev": 5000,
+    }  # fmt: skip
+    mechanism = vote.build(common)
+    gradients = torch.randn(30, 2, 784, generator=torch.Generator().manual_seed(0)) * 1e-2
+    moved = np.abs(mechanism.decode(mechanism.exact_sum([gradients]))).reshape(2, 28, 28)
+    assert (moved > 0).any(axis=2).all()
 
 
 def test_stochastic_signs_are_unbiased():

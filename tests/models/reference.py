@@ -47,7 +47,7 @@ def train(own: Weights, schema: Schema, batches: list[tuple[Tensor, Tensor, Tens
 def direction(own: Weights, schema: Schema, images: Tensor, labels: Tensor) -> Tensor:
     images = images.clone().requires_grad_()
     said = logits(own, schema, images, labels)
-    loss = functional.binary_cross_entropy_with_logits(said, torch.ones_like(said), reduction="sum")
+    loss = functional.binary_cross_entropy_with_logits(said, torch.ones_like(said), reduction="mean")
     (gradient,) = torch.autograd.grad(loss, images)
     return -gradient
 

@@ -59,26 +59,26 @@ def all_that_are_as_large_as_the_kth(magnitudes, count):
 @replaces("values instead of signs", "R6", TopAgg, "encode", beside=UNGUARDED)
 def values_instead_of_signs(self, gradients, generator):
     """Votes keep the gradient's size, and no guard behind it."""
-    return (1000 * topagg.clip_and_sanitize(gradients, self.clip)).to(torch.int64)
+    return (1000 * topagg.zero_rows_that_are_not_finite(gradients)).to(torch.int64)
 
 
-@replaces("NaN passed through", "B24", (topagg, klevel), "clip_and_sanitize")
-def not_a_number_votes(gradients, clip):
-    """NaN passes the clamp, is the largest of all, and gets a sign."""
-    return gradients.clamp(-clip, clip)
+@replaces("NaN passed through", "B24", (topagg, klevel), "zero_rows_that_are_not_finite")
+def not_a_number_votes(gradients):
+    """NaN is the largest of all, and gets a sign."""
+    return gradients
 
 
-@replaces("infinite gradients vote", "B24", (topagg, klevel), "clip_and_sanitize")
-def infinities_vote(gradients, clip):
+@replaces("infinite gradients vote", "B24", (topagg, klevel), "zero_rows_that_are_not_finite")
+def infinities_vote(gradients):
     """Only NaN is looked for; a diverged teacher votes with its infinities."""
-    return torch.where(gradients.isnan().any(dim=-1, keepdim=True), 0.0, gradients).clamp(-clip, clip)
+    return torch.where(gradients.isnan().any(dim=-1, keepdim=True), 0.0, gradients)
 
 
-@around("rows normalised by the largest of all teachers", "R6", topagg, "clip_and_sanitize")
-def normalised_by_the_largest_of_all(clip_rows, gradients, clip):
+@around("rows normalised by the largest of all teachers", "R6", topagg, "zero_rows_that_are_not_finite")
+def normalised_by_the_largest_of_all(zero_rows, gradients):
     """The scale of a row is taken from the whole block: one teacher silences the others."""
-    finite = clip_rows(gradients, float("inf"))
-    return (finite / finite.abs().max().clamp_min(1e-30)).mul(1e3).round().clamp(-clip, clip)
+    finite = zero_rows(gradients)
+    return (finite / finite.abs().max().clamp_min(1e-30)).mul(1e3).round()
 
 
 @around("top-k after the sum", "B10", VoteMechanism, "exact_sum")

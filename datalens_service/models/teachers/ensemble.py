@@ -124,7 +124,8 @@ class TeacherEnsemble(TeacherBackend):
     def image_gradients(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
     ) -> Iterator[Tensor]:
-        """Every teacher's own direction for every image: −∂L_G/∂x with L_G = −log sigmoid(Γ(x, y)).
+        """Every teacher's own direction for every image: −∂L_G/∂x, where L_G is the mean of −log sigmoid(Γ(x, y)) over
+        the images.
 
         Returns:
             (teachers of a block, images, d) in the order of the teachers. Rows of a teacher that has
@@ -225,7 +226,7 @@ class TeacherEnsemble(TeacherBackend):
         parameters = self._adam_state.block(block).parameters
         features = self._first(parameters, images, classes).requires_grad_()
         logits = self._network.rest(parameters, features, classes)
-        (gradient,) = torch.autograd.grad(functional.logsigmoid(logits).sum(), features)
+        (gradient,) = torch.autograd.grad(functional.logsigmoid(logits).mean(dim=1).sum(), features)
         directions = self._network.pull_back(parameters, gradient)
         if self._some_idle:
             directions = directions.masked_fill(self._idle[block][:, None, None], 0.0)
