@@ -93,9 +93,9 @@ class NormalisingConv(networks.Conv):
         maps = self._normalised(maps, (2, 3), parameters["conv2.scale"], parameters["conv2.bias"])
         flat = functional.leaky_relu(maps, 0.2).reshape(n, -1, batch)
         products = torch.bmm(parameters["dense.weight"], flat) + networks._labels_and_bias(parameters, "dense", classes)
-        products = self._normalised(
-            products[:, :, None], (2, 3), parameters["dense.scale"], parameters["dense.bias"]
-        )[:, :, 0]
+        products = self._normalised(products[:, :, None], (2, 3), parameters["dense.scale"], parameters["dense.bias"])[
+            :, :, 0
+        ]
         hidden = functional.leaky_relu(products, 0.2)
         said = networks._labels_and_bias(parameters, "output", classes)
         return (torch.bmm(parameters["output.weight"], hidden) + said)[:, 0]
@@ -178,9 +178,7 @@ def accuracies(generator: Generator, data: Dataset, images: int, epochs: int, se
     values = []
     for count in range(1, epochs + 1):
         network = downstream.trained(drawn, labels, data.schema.num_classes, epochs=count, seed=seed, device="cpu")
-        values.append(
-            100 * float(np.mean(downstream.labelled(network, data.test.images, "cpu") == data.test.labels))
-        )
+        values.append(100 * float(np.mean(downstream.labelled(network, data.test.images, "cpu") == data.test.labels)))
     return {"last": round(values[-1], 2), "best": round(max(values), 2)}
 
 
@@ -188,9 +186,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     """One run."""
     data = few(dataset(options.dataset), options.teachers)
     published = SETTINGS[f"{options.dataset} at {options.epsilon}"]
-    method = DataLens(
-        **published, teacher=ConvTeacher(), num_teachers=options.teachers, steps=options.votes
-    )
+    method = DataLens(**published, teacher=ConvTeacher(), num_teachers=options.teachers, steps=options.votes)
     plan = method.plan(data.schema, _WHOLE_BUDGET)
     if "batch_norm" in options.like:
         like_batch_norm(None)
@@ -210,8 +206,9 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
             points.append({"votes": step + 1, "seconds": round(seconds, 1), **scores})
     return {
         "dataset": options.dataset, "published_epsilon": options.epsilon, "teachers": options.teachers,
-        "records": options.teachers * RECORDS, "noise_stddev": noise.share * published["noise_stddev"], "like": options.like,
-        "seed": options.seed, "synthetic_images": options.images, "epochs": options.epochs, "points": points,
+        "records": options.teachers * RECORDS, "noise_stddev": noise.share * published["noise_stddev"],
+        "like": options.like, "seed": options.seed, "synthetic_images": options.images, "epochs": options.epochs,
+        "points": points,
     }  # fmt: skip
 
 

@@ -124,9 +124,17 @@ def test_shards_keep_about_fifteen_records(num_units: int, multiple_of: int, exp
     assert count_teachers(schema(num_units), multiple_of=multiple_of) == expected
 
 
-@pytest.mark.parametrize(("epsilon", "expected"), [(1.0, (5000, 200, 0.7, 50)), (10.0, (800, 300, 0.2, 50))])
-def test_paper_has_the_authors_settings_for_mnist(epsilon: float, expected: tuple[float, ...]) -> None:
-    method = preset("paper", MNIST, epsilon)
+@pytest.mark.parametrize(
+    ("name", "epsilon", "expected"),
+    [
+        ("paper", 1.0, (5000, 200, 0.7, 50)),
+        ("paper", 10.0, (800, 300, 0.2, 50)),
+        ("paper_fashion_mnist", 1.0, (5000, 200, 0.9, 50)),
+        ("paper_fashion_mnist", 10.0, (1000, 350, 0.27, 64)),
+    ],
+)
+def test_paper_has_the_authors_settings(name: str, epsilon: float, expected: tuple[float, ...]) -> None:
+    method = preset(name, MNIST, epsilon)
     assert isinstance(method, DataLens)
     assert (method.noise_stddev, method.votes.top_k, method.threshold, method.z_dim) == expected
     assert (method.num_teachers, method.shards, method.warm_start) == (4000, "mixed", None)
@@ -141,10 +149,45 @@ def test_paper_votes_on_as_many_images_as_the_budget_allows(epsilon: float, vote
     assert spec.plan(MNIST).images == votes - votes % 15
 
 
-def test_paper_votes_on_the_same_part_of_smaller_images() -> None:
-    method = preset("paper", schema(1_438, side=8), 1.0)
+@pytest.mark.parametrize(
+    ("name", "epsilon", "expected"),
+    [
+        ("paper_celeba_gender", 1.0, (6000, 9000, 700, 0.85)),
+        ("paper_celeba_gender", 10.0, (6000, 700, 500, 0.12)),
+        ("paper_celeba_hair", 1.0, (8000, 9000, 700, 0.9)),
+        ("paper_celeba_hair", 10.0, (4000, 700, 500, 0.25)),
+    ],
+)
+def test_paper_has_the_authors_settings_for_faces(name: str, epsilon: float, expected: tuple[float, ...]) -> None:
+    faces = Schema(channels=3, height=64, width=64, class_names=("no", "yes"), num_units=240_000)
+    method = preset(name, faces, epsilon)
     assert isinstance(method, DataLens)
-    assert method.votes.top_k == 17
+    assert isinstance(method.teacher, ConvTeacher)
+    assert (method.num_teachers, method.noise_stddev, method.votes.top_k, method.threshold) == expected
+    assert (method.z_dim, method.images_per_step, method.teacher.batch, method.teacher.warmup_steps) == (
+        100,
+        30,
+        30,
+        30,
+    )
+
+
+@pytest.mark.parametrize(("side", "top_k"), [(8, 17), (28, 200), (56, 800)])
+def test_paper_votes_on_the_same_part_of_smaller_and_larger_images(side: int, top_k: int) -> None:
+    method = preset("paper", schema(60_000, side=side), 1.0)
+    assert isinstance(method, DataLens)
+    assert method.votes.top_k == top_k
+
+
+def test_noise_of_paper_shrinks_with_the_teachers_as_far_as_the_budget_pays() -> None:
+    """So that the bar of 0.7 of the teachers stands as high above the noise as the authors'."""
+    half, tenth, hundredth = (preset("paper", schema(units), 1.0) for units in (30_000, 6_000, 600))
+    assert isinstance(half, DataLens)
+    assert (half.num_teachers, half.noise_stddev, half.threshold) == (2000, 2500, 0.7)
+    assert isinstance(tenth, DataLens)
+    assert (tenth.num_teachers, tenth.noise_stddev) == (400, 500)
+    assert isinstance(hundredth, DataLens)
+    assert (hundredth.num_teachers, hundredth.noise_stddev, hundredth.steps) == (40, None, 1)
 
 
 @pytest.mark.parametrize(("epsilon", "components"), [(3.0, 4), (10.0, 10), (100.0, 10)])

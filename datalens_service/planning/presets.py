@@ -10,7 +10,8 @@
     balanced   DataLens with small dense teachers, started from moments and refined by votes
     classifier a classifier instead of images: a linear layer on features, of a public network where images are in
                colour or large and its weights are installed, else of wavelets where they fit; else a network
-    paper      DataLens with the settings of its authors (docs/published-algorithm.md)
+    paper      DataLens with the settings of its authors for MNIST; paper_fashion_mnist, paper_celeba_gender and
+               paper_celeba_hair with those for other sets (docs/published-algorithm.md)
     g_pate, gs_wgan, pate_gan, dp_gan, and the same with _paper
                rivals of DataLens with our settings, or with their authors' (docs/rivals.md)
 
@@ -19,6 +20,7 @@ A preset is nothing but parameters: what it returns can be written out, and is, 
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Literal, get_args
 
 from datalens_service.data.dataset import Schema
@@ -53,6 +55,7 @@ from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher
 from datalens_service.models.classifiers.sizes import fits_scattering
 from datalens_service.models.encoders.imagenet_lite0 import ImagenetLite0, takes_photographs
 from datalens_service.models.encoders.scattering import RGB, ScatteringEncoder
+from datalens_service.planning.published import COMMANDS, build_published
 from datalens_service.privacy.accounting import default_delta, mu_for_epsilon
 
 Purpose = Literal["look", "teach"]
@@ -78,7 +81,6 @@ RECORDS_PER_TEACHER: Final = 15
 
 _MOST_TEACHERS: Final = 4000
 _LARGEST_STEP: Final = 1024
-_MNIST_DIMENSIONS: Final = 784
 _IMAGES_OF_A_RIVAL: Final = 100
 
 # With classes of 6,000 records ten components are better than one at ε = 10 (μ = 2), on MNIST and on Fashion-MNIST.
@@ -129,12 +131,6 @@ _LARGE: Final[dict[str, Any]] = {
 _LARGE_IN_NOISE: Final[dict[str, Any]] = _LARGE | {"width": 32, "steps": 100}
 # On CIFAR-10 at ε = 10 (docs/findings.md).
 _LARGE_IN_COLOUR: Final[dict[str, Any]] = {"width": 32, "blocks": 3, "steps": 600, "noise_draws": 4}
-
-
-# Of the authors, for MNIST.
-_EPSILON_1: Final[dict[str, Any]] = {"noise_stddev": 5000, "threshold": 0.7}
-_EPSILON_10: Final[dict[str, Any]] = {"noise_stddev": 800, "threshold": 0.2}
-_TOP_K_AT_1, _TOP_K_AT_10 = 200, 300
 
 
 def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look", *, pool: bool = False) -> AnyMethod:
@@ -355,12 +351,6 @@ def _balanced(schema: Schema, _epsilon: float) -> DataLens:
     )
 
 
-def _paper(schema: Schema, epsilon: float) -> DataLens:
-    published, top_k = (_EPSILON_1, _TOP_K_AT_1) if epsilon <= 1 else (_EPSILON_10, _TOP_K_AT_10)
-    votes = TopAggParameters(top_k=min(top_k, math.ceil(top_k * schema.dimensions / _MNIST_DIMENSIONS)))
-    return DataLens(teacher=ConvTeacher(), num_teachers=count_teachers(schema), votes=votes, z_dim=50, **published)
-
-
 def _classifier(schema: Schema, epsilon: float) -> Scattering | DpSgd:
     return _on_features(schema, epsilon) or _started_classifier(schema, epsilon)
 
@@ -500,7 +490,7 @@ PRESETS: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
     "diffusion": _diffusion,
     "large": _large,
     "balanced": _balanced,
-    "paper": _paper,
+    **{name: partial(build_published, name) for name in COMMANDS},
     "classifier": _classifier,
     "g_pate": _g_pate,
     "g_pate_paper": _g_pate_paper,

@@ -1,0 +1,90 @@
+"""DataLens with the settings that its authors published, for data of any size (docs/published-algorithm.md)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NamedTuple
+
+from datalens_service.data.dataset import Schema
+from datalens_service.mechanisms import TopAggParameters
+from datalens_service.methods import DataLens
+from datalens_service.methods.voting.teachers import ConvTeacher
+from datalens_service.privacy.accounting import (
+    MINIMUM_NOISE_STDDEV,
+    cost_units,
+    default_delta,
+    limit_units,
+)
+
+
+class Published(NamedTuple):
+    """Options of one of the authors' commands (AI-secure/DataLens, commit 72d0f2f, README.md).
+
+    Attributes:
+        dimensions: Numbers of one image.
+        batch: Records of a shard, and images voted on in a step.
+    """
+
+    num_teachers: int
+    top_k: int
+    noise_stddev: int
+    threshold: float
+    z_dim: int
+    dimensions: int = 28 * 28
+    batch: int = 15
+    warmup_steps: int = 10
+
+
+_FACES: Final[dict[str, Any]] = {"z_dim": 100, "dimensions": 64 * 64 * 3, "batch": 30, "warmup_steps": 30}
+
+COMMANDS: Final[dict[str, tuple[Published, Published]]] = {
+    "paper": (
+        Published(4000, top_k=200, noise_stddev=5000, threshold=0.7, z_dim=50),
+        Published(4000, top_k=300, noise_stddev=800, threshold=0.2, z_dim=50),
+    ),
+    "paper_fashion_mnist": (
+        Published(4000, top_k=200, noise_stddev=5000, threshold=0.9, z_dim=50),
+        Published(4000, top_k=350, noise_stddev=1000, threshold=0.27, z_dim=64),
+    ),
+    "paper_celeba_gender": (
+        Published(6000, top_k=700, noise_stddev=9000, threshold=0.85, **_FACES),
+        Published(6000, top_k=500, noise_stddev=700, threshold=0.12, **_FACES),
+    ),
+    "paper_celeba_hair": (
+        Published(8000, top_k=700, noise_stddev=9000, threshold=0.9, **_FACES),
+        Published(4000, top_k=500, noise_stddev=700, threshold=0.25, **_FACES),
+    ),
+}
+"""By the name of the preset: for ε = 1, and for ε = 10."""
+
+
+def build_published(name: str, schema: Schema, epsilon: float) -> DataLens:
+    """The command of a preset for as many teachers as there are shards, and as many pixels as an image has.
+
+    The noise shrinks with the number of teachers, so that a vote is as clear as the authors'; then the budget pays for
+    fewer votes. k grows and shrinks with the pixels.
+
+    Args:
+        name: Key of `COMMANDS`.
+        schema: Its `num_units` is public.
+    """
+    published = COMMANDS[name][0 if epsilon <= 1 else 1]
+    num_teachers = max(1, min(published.num_teachers, schema.num_units // published.batch))
+    top_k = math.ceil(published.top_k * schema.dimensions / published.dimensions)
+    return DataLens(
+        teacher=ConvTeacher(batch=published.batch, warmup_steps=published.warmup_steps),
+        num_teachers=num_teachers,
+        images_per_step=published.batch,
+        votes=TopAggParameters(top_k=top_k),
+        threshold=published.threshold,
+        z_dim=published.z_dim,
+        **_choose_noise(published, num_teachers, top_k, limit_units(epsilon, default_delta(schema.num_units))),
+    )
+
+
+def _choose_noise(published: Published, num_teachers: int, top_k: int, units: int) -> dict[str, int]:
+    """The authors' noise for each teacher; what one step needs where the budget does not pay for a step under it."""
+    stddev = round(published.noise_stddev * num_teachers / published.num_teachers)
+    if stddev >= MINIMUM_NOISE_STDDEV and published.batch * cost_units(4 * top_k, stddev) <= units:
+        return {"noise_stddev": stddev}
+    return {"steps": 1}
