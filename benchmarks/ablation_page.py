@@ -17,6 +17,7 @@ from datalens_service.evaluation.report.drawing import Element, canvas, line, ma
 PAGE: Final = RESULTS / "ablations.md"
 DRAWING: Final = ROOT / "docs" / "images" / "voting.svg"
 NOTES: Final = ROOT / "benchmarks" / "ablations.md"
+DATASETS: Final = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 670, 16, 300
 _COLOURS: Final = ("#0a6a66", "#c2571a", "#4b5fa8", "#8a8f94", "#b9a13c", "#9c2f1d")
@@ -117,6 +118,25 @@ def accounting_table(result: dict[str, Any]) -> str:
     return table(["budget", "k", "σ", "images, the original's conversion", "images, exact"], rows)
 
 
+def authors_table(results: list[dict[str, Any]]) -> str:
+    """One row for each point of a run, in the order in which the runs were kept."""
+    rows = [
+        [
+            f"{DATASETS[one['dataset']]}, ε = {one['published_epsilon']}",
+            f"{one['teachers']:,}",
+            ", ".join(one["like"]) or "none",
+            f"{point['votes']:,}",
+            f"{point['last']:.1f}",
+            f"{point['best']:.1f}",
+            str(one["seed"]),
+            one["commit"],
+        ]
+        for one in results
+        for point in one["points"]
+    ]
+    return table(["settings", "teachers", "as the authors' code", "steps", "last", "best", "seed", "commit"], rows)
+
+
 def page(results: list[dict[str, Any]]) -> str:
     """The notes with every table in its place."""
     written = NOTES.read_text().replace("{curves}\n", curve_table(results))
@@ -128,6 +148,7 @@ def page(results: list[dict[str, Any]]) -> str:
     )
     written = written.replace("{cells}\n", cell_table(result)).replace("{judged}", judged)
     written = written.replace("{accounting}\n", accounting_table(result))
+    written = written.replace("{authors}\n", authors_table(read_results("authors")))
     return "<!-- python -m benchmarks.ablation_page writes this from benchmarks/ablations.md -->\n" + written
 
 

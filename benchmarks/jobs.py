@@ -43,7 +43,7 @@ TRACED: Final = {
     "classifier": Row("preset `classifier`", preset="classifier"),
 }
 _TOLD_SECONDS: Final = 0.5
-MEASURED: Final = ("fast", "mixture", "auto", "teach", "warm", "scratch", "authors")
+MEASURED: Final = ("fast", "mixture", "auto", "teach", "warm", "scratch")
 _KIBIBYTES: Final = 2**20
 
 

@@ -66,5 +66,4 @@ ROWS: Final = {
         "DP-GAN from scratch, Poisson batches", preset="dp_gan",
         settings=("warm_start=null", "sampling=poisson", "batch=600", "steps=400", "updates_per_generator_step=1"),
     ),
-    "authors": Row("DataLens, the authors' settings, dense teachers", preset="paper", settings=("teacher=dense",)),
 }  # fmt: skip

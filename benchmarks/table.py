@@ -65,7 +65,6 @@ ORDER: Final = (
     "pate_gan_scratch",
     "dp_gan",
     "dp_gan_scratch",
-    "authors",
     "floor",
     "ceiling",
 )
@@ -74,7 +73,7 @@ ORDER: Final = (
 _WHOLE: Final = 100
 """FIDs from here on are shown without decimals."""
 
-SHORT: Final = ("auto", "teach", "moments", "scratch", "authors", "floor", "ceiling")
+SHORT: Final = ("auto", "teach", "moments", "scratch", "floor", "ceiling")
 """Rows of the table in README.md."""
 UNSHOWN: Final = ("klevel", "count_sketch", "pate_gan_scratch", "dp_gan_scratch")
 PICTURED: Final = ("auto", "rejection", "diffusion", "teach", "moments", "scratch")

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result
-from benchmarks.voting_runs import DELTA, LEARNS, ORIGINAL, Judged, curve
+from benchmarks.voting_runs import DELTA, LEARNS, Judged, curve
 from datalens_service.methods import DataLens
 
 _FINE: Final = {
@@ -28,8 +28,6 @@ class Curve(NamedTuple):
 
 
 CURVES: Final = {
-    "original-noise-off": Curve("original settings, mixed shards", None, ORIGINAL),
-    "original-epsilon-1": Curve("original settings, mixed shards", 1.0, ORIGINAL),
     "kernel-noise-off": Curve(
         "kernel teachers, 100 frequencies", None, LEARNS | _FINE | {"images_per_step": 200, "steps": 600}
     ),

@@ -23,9 +23,6 @@ from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 DELTA = 1e-5
 DEVICE = "cpu"
 
-ORIGINAL: dict[str, Any] = {"teacher": "dense", "noise_stddev": 5000, "top_k": 200, "threshold": 0.7}
-"""Of the authors at ε = 1, but for the teacher, which is the fast one."""
-
 LEARNS: dict[str, Any] = {
     "teacher": "kernel",
     "student": "class_networks",
