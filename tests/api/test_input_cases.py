@@ -7,7 +7,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 from api_builders import another_caller, browser
@@ -42,21 +42,30 @@ def anonymous(sqlite_template: Path) -> Iterator[TestClient]:
             yield http
 
 
-@pytest.fixture
-def request_for_key(anonymous: TestClient) -> KeyRequest:
-    """A key of a tenant of its own, which has no image yet."""
+def key_of_new_tenant(anonymous: TestClient) -> KeyRequest:
+    """A key of a tenant that has no image yet."""
     return KeyRequest("owner", tenants.create(anonymous.app.state.services.database, uuid.uuid4().hex).id)
 
 
 @pytest.fixture
-def owner(anonymous: TestClient, request_for_key: KeyRequest) -> TestClient:
-    return another_caller(anonymous, request_for_key)
+def owner(anonymous: TestClient) -> TestClient:
+    return another_caller(anonymous, key_of_new_tenant(anonymous))
 
 
-@pytest.fixture
-def visitor(anonymous: TestClient, request_for_key: KeyRequest) -> TestClient:
-    """The same owner in front of the pages."""
-    return browser(anonymous, request_for_key)
+class InFrontOfPages(NamedTuple):
+    """An owner's browser: what its scripts send, and the pages that it shows."""
+
+    script: TestClient
+    pages: TestClient
+
+
+@pytest.fixture(scope="module")
+def visitor(anonymous: TestClient) -> InFrontOfPages:
+    """One for all: what waits for its confirmation is compared with no other upload."""
+    requested = key_of_new_tenant(anonymous)
+    script = another_caller(anonymous, requested)
+    script.headers[HEADER] = Voice.PAGE
+    return InFrontOfPages(script, browser(anonymous, requested))
 
 
 @pytest.mark.parametrize("case", SENT, ids=str)
@@ -96,12 +105,11 @@ def check_schema(answer: Read, dataset: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", BY_HAND, ids=str)
-def test_the_answer_on_the_page_is_right(owner: TestClient, visitor: TestClient, case: Case) -> None:
-    owner.headers[HEADER] = Voice.PAGE
-    sent = {"upload_id": uploaded(owner, case.path.read_bytes()), "epsilon": 10, **case.choices}
-    dataset_id = owner.post("/v1/datasets", json=sent).json()["id"]
-    report = settled(owner, dataset_id, "/validation")
-    page = html.unescape(visitor.get(f"/datasets/{dataset_id}").text)
+def test_the_answer_on_the_page_is_right(visitor: InFrontOfPages, case: Case) -> None:
+    sent = {"upload_id": uploaded(visitor.script, case.path.read_bytes()), "epsilon": 10, **case.choices}
+    dataset_id = visitor.script.post("/v1/datasets", json=sent).json()["id"]
+    report = settled(visitor.script, dataset_id, "/validation")
+    page = html.unescape(visitor.pages.get(f"/datasets/{dataset_id}").text)
     if isinstance(case.answer, Refused):
         check_refusal(case.answer, report, Voice.PAGE)
         assert report["detail"] in page
@@ -115,13 +123,13 @@ def test_the_answer_on_the_page_is_right(owner: TestClient, visitor: TestClient,
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.file == EMPTY], ids=str)
-def test_a_page_says_at_once_that_a_file_is_empty(owner: TestClient, case: Case) -> None:
-    reply = owner.post("/v1/uploads", headers={**TUS, "Upload-Length": "0", HEADER: Voice.PAGE})
+def test_a_page_says_at_once_that_a_file_is_empty(visitor: InFrontOfPages, case: Case) -> None:
+    reply = visitor.script.post("/v1/uploads", headers={**TUS, "Upload-Length": "0"})
     assert isinstance(case.answer, Refused)
     assert (reply.status_code, reply.json()["code"]) == (422, "dataset-invalid")
     assert case.answer.sentence in reply.json()["detail"]
 
 
-def test_every_choice_of_a_case_is_a_field_of_the_page(visitor: TestClient) -> None:
-    fields = set(re.findall(r'<(?:input|select)[^>]* name="(\w+)"', visitor.get("/datasets/new").text))
+def test_every_choice_of_a_case_is_a_field_of_the_page(visitor: InFrontOfPages) -> None:
+    fields = set(re.findall(r'<(?:input|select)[^>]* name="(\w+)"', visitor.pages.get("/datasets/new").text))
     assert {name for case in SENT for name in case.choices} <= fields
