@@ -61,7 +61,7 @@ def get_upload_options(services: ServicesDep, _caller: Caller) -> Response:
     status_code=status.HTTP_201_CREATED,
     responses={
         **ok(201, "The upload, still empty.", headers=("Location", *_PROGRESS)),
-        **problems("dataset-invalid", "payload-too-large", "upload-protocol", "insufficient-storage"),
+        **problems("invalid-input", "dataset-invalid", "payload-too-large", "upload-protocol", "insufficient-storage"),
     },
 )
 def create_upload(
