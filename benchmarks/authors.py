@@ -42,6 +42,7 @@ from datalens_service.methods.voting.teachers import ConvTeacher
 from datalens_service.models import adam
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.teachers import ensemble, networks
+from datalens_service.models.teachers.unfold import Unfold
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.privacy.randomness import TrainingRandomness
 
@@ -87,7 +88,7 @@ class NormalisingConv(networks.Conv):
     def rest(self, parameters: networks.Parameters, features: Tensor, classes: Tensor) -> Tensor:
         """Second convolution and dense layer normalised, then the logit."""
         n, batch = len(features), classes.shape[-1]
-        patches = networks.Unfold.apply(functional.leaky_relu(features, 0.2))
+        patches = Unfold.apply(functional.leaky_relu(features, 0.2))
         maps = torch.baddbmm(self._label_maps(parameters, 1, classes), parameters["conv2.weight"], patches)
         maps = maps.view(n, self.maps[1], -1, batch)
         maps = self._normalised(maps, (2, 3), parameters["conv2.scale"], parameters["conv2.bias"])
@@ -134,7 +135,7 @@ def like_labels(run: training_run.DataLensRun) -> None:
             images = torch.stack([student._network(inputs, labels) for labels in batch.labels])
         teachers.train_step(batch.images, batch.labels, images, batch.labels)
 
-    training_run.train_teachers = train
+    training_run.train_teachers = train  # type: ignore[attr-defined]
 
 
 def like_shared_adam(_run: Any) -> None:
@@ -151,7 +152,7 @@ def like_shared_adam(_run: Any) -> None:
             part = {name: value[teacher : teacher + 1] for name, value in gradients.items()}
             adam.adam_step(own, part, steps * count + teacher, learning_rate)
 
-    ensemble.adam_step = step
+    ensemble.adam_step = step  # type: ignore[attr-defined]
 
 
 LIKE: Final[dict[str, Callable[[Any], None]]] = {
@@ -202,6 +203,8 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         seconds += time.process_time() - began
         if step + 1 in stops:
             generator = run.result()
+            if not isinstance(generator, Generator):
+                raise TypeError("voting makes a generator")
             scores = accuracies(generator, data, options.images, options.epochs, options.seed)
             points.append({"votes": step + 1, "seconds": round(seconds, 1), **scores})
     return {
