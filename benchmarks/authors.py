@@ -127,15 +127,18 @@ def like_selection(_run: Any) -> None:
 
 def like_labels(run: training_run.DataLensRun) -> None:
     """Each teacher sees images that the student makes of the classes of its records."""
+    learn = ensemble.TeacherEnsemble.train_step
+    student = run._student
 
-    def train(teachers: Any, batch: Any, question: Any) -> None:
-        student = run._student
-        inputs = student._proposal.inputs[: batch.labels.shape[1]]
+    def train_step(self: ensemble.TeacherEnsemble, real: Tensor, classes: Tensor, *_same_for_all: Tensor) -> None:
+        if student._proposal is None:
+            raise RuntimeError("teachers learn from a proposal")
+        inputs = student._proposal.inputs[: classes.shape[1]]
         with torch.no_grad():
-            images = torch.stack([student._network(inputs, labels) for labels in batch.labels])
-        teachers.train_step(batch.images, batch.labels, images, batch.labels)
+            images = torch.stack([student._network(inputs, labels) for labels in classes])
+        learn(self, real, classes, images, classes)
 
-    training_run.train_teachers = train  # type: ignore[attr-defined]
+    ensemble.TeacherEnsemble.train_step = train_step  # type: ignore[method-assign]
 
 
 def like_shared_adam(_run: Any) -> None:
