@@ -138,7 +138,7 @@ def like_labels(run: training_run.DataLensRun) -> None:
             images = torch.stack([student._network(inputs, labels) for labels in classes])
         learn(self, real, classes, images, classes)
 
-    ensemble.TeacherEnsemble.train_step = train_step  # type: ignore[method-assign]
+    ensemble.TeacherEnsemble.train_step = train_step  # type: ignore[assignment,method-assign]
 
 
 def like_shared_adam(_run: Any) -> None:
