@@ -1,8 +1,9 @@
 """The API description: what operations say about their answers, and the document made from all of it."""
 
+import json
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -12,8 +13,6 @@ from pydantic import BaseModel
 
 from api.problems.handlers import MEDIA_TYPE, Problem, document
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
-from api.schemas.classifiers import IndividualEpsilonRequest, PredictionRequest
-from api.schemas.datasets import DatasetRequest
 from api.security.permissions import find_rule
 from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
 
@@ -126,15 +125,8 @@ def problems(*slugs: str) -> Responses:
     return {status: _problem_answer(types) for status, types in by_status.items()}
 
 
-def form_body(
-    form: type[BaseModel],
-    file_field: str,
-    file_description: str,
-    example: Json,
-    instead: type[BaseModel] | None = None,
-    json_example: Json | None = None,
-) -> Json:
-    """`openapi_extra` of an operation that takes a file and the fields of `form`, or JSON `instead`."""
+def form_body(form: type[BaseModel], file_field: str, file_description: str, example: Json) -> Json:
+    """`openapi_extra` of an operation that takes a file and the fields of `form`."""
     schema = form.model_json_schema()
     file = {"type": "string", "format": "binary", "description": file_description}
     # In a form all values are text; tuples are sent as one field with commas.
@@ -146,10 +138,7 @@ def form_body(
         "required": [file_field],
         "additionalProperties": False,
     }
-    content: Json = {"multipart/form-data": {"schema": body, "example": example}}
-    if instead is not None:
-        content["application/json"] = {"schema": {"$ref": f"{_SCHEMAS}{instead.__name__}"}, "example": json_example}
-    return {"requestBody": {"required": True, "content": content}}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": body, "example": example}}}}
 
 
 def describe(app: FastAPI) -> Json:
@@ -164,13 +153,65 @@ def describe(app: FastAPI) -> Json:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     described["components"]["schemas"].update(_problem_schemas())
-    described["components"]["schemas"]["DatasetRequest"] = DatasetRequest.model_json_schema()
-    described["components"]["schemas"]["PredictionRequest"] = PredictionRequest.model_json_schema()
-    described["components"]["schemas"]["IndividualEpsilonRequest"] = IndividualEpsilonRequest.model_json_schema()
+    _name_forms(described)
+    _explain_object_defaults(described["components"]["schemas"])
     _add_links(described)
     _add_access(described)
     _add_absence(described)
     return described
+
+
+def _name_forms(described: Json) -> None:
+    """Move the schemas of forms among the others, where generators of clients take their names from."""
+    for operation in (one for methods in described["paths"].values() for one in methods.values()):
+        for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
+            if "title" in (form := content["schema"]):
+                described["components"]["schemas"][form["title"]] = form
+                named = {**content, "schema": {"$ref": _SCHEMAS + form["title"]}}
+                # What the route declares stays as it is.
+                operation["requestBody"] = {**operation["requestBody"], "content": {media_type: named}}
+
+
+def _explain_object_defaults(schemas: Json) -> None:
+    """Move defaults that are or hold objects from the schemas into their descriptions.
+
+    A generator of clients leaves out a schema with such a default, or writes the default into every request.
+    """
+    members = [one for schema in schemas.values() for one in list_schemas(schema)]
+    found = [one for one in members if holds_object(one.get("default"))]
+    texts = [_describe_default(schemas, one) for one in found]
+    for one, text in zip(found, texts, strict=True):
+        del one["default"]
+        if text:
+            one["description"] = f"{one.get('description', '')} {text}".strip()
+
+
+def holds_object(value: Any) -> bool:
+    """Whether a JSON value is an object, or an array with one in it."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(map(holds_object, value)))
+
+
+def list_schemas(schema: Json) -> Iterator[Json]:
+    """A schema and all schemas within it, without those it refers to."""
+    yield schema
+    inner = [schema[name] for name in ("items", "additionalProperties") if isinstance(schema.get(name), dict)]
+    inner += [one for name in ("anyOf", "oneOf", "allOf", "prefixItems") for one in schema.get(name, ())]
+    for one in (*inner, *schema.get("properties", {}).values()):
+        yield from list_schemas(one)
+
+
+def _describe_default(schemas: Json, member: Json) -> str:
+    """Say what a member is if it is left out; of an object, what differs from the defaults of its own members."""
+    default = member["default"]
+    if isinstance(default, list):
+        return f"Left out: `{json.dumps(default)}`."
+    referred = [one["$ref"] for one in list_schemas(member) if "$ref" in one]
+    kinds = [schemas[name.removeprefix(_SCHEMAS)]["properties"] for name in referred]
+    own = next((kind for kind in kinds if kind.get("name", {}).get("const") == default.get("name")), {})
+    told = {
+        name: value for name, value in default.items() if name == "name" or value != own.get(name, {}).get("default")
+    }
+    return f"Left out: `{json.dumps(told)}`." if told else ""
 
 
 def _add_links(described: Json) -> None:

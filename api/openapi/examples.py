@@ -11,7 +11,12 @@ _JOB_ID: Final = "job_0f8e2d4c6b1a49d3a7c5e9f10b2d3c4e"
 _UPLOAD_ID: Final = "upl_3f9a0c5d7e1b4a2c8d6f0e9b7a5c3d1f"
 
 FORM: Final = {"file": "@mnist.npz", "epsilon": 10.0, "name": "MNIST"}
-DATASET_REQUEST: Final = {"upload_id": _UPLOAD_ID, "epsilon": 10.0, "name": "MNIST"}
+DATASET_REQUESTS: Final[Json] = {
+    "declared": {
+        "summary": "With a budget and a name",
+        "value": {"upload_id": _UPLOAD_ID, "epsilon": 10.0, "name": "MNIST"},
+    }
+}
 REQUESTS: Final[Json] = {
     "default": {
         "summary": "What suits these images at this ε: the preset auto",
@@ -89,9 +94,13 @@ WEBHOOK_CHANGES: Final[Json] = {"off": {"summary": "Not for now", "value": {"ena
 ENCODER_FORM: Final[Json] = {"file": "@encoder.onnx"}
 GENERATOR_FORM: Final[Json] = {"file": "@generator.safetensors", "name": "from elsewhere"}
 PREDICTION_FORM: Final[Json] = {"file": "@images.zip"}
-PREDICTION_REQUEST: Final[Json] = {"images": [[[0, 0, 255, 0]] * 4]}
+PREDICTION_REQUESTS: Final[Json] = {
+    "grey": {"summary": "One grey image of 4×4 pixels", "value": {"images": [[[0, 0, 255, 0]] * 4]}}
+}
 RECORD_FORM: Final[Json] = {"file": "@image.png", "label": 1}
-RECORD_REQUEST: Final[Json] = {"image": [[0, 0, 255, 0]] * 4, "label": 1}
+RECORD_REQUESTS: Final[Json] = {
+    "grey": {"summary": "A grey image of 4×4 pixels", "value": {"image": [[0, 0, 255, 0]] * 4, "label": 1}}
+}
 AUDITS: Final[Json] = {
     "rehearsal": {
         "summary": "A method before it is released",

@@ -45,6 +45,7 @@ _KINDS: Final = {
     "/synthetic": "download",
     "/bundle": "download",
     "/individual-epsilon": "record",
+    "/individual-epsilon:from-pixels": "record",
 }
 """What members of a request are about, by the end of its path."""
 

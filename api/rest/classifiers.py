@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Body, Response
 
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
+from api.http.strictness import StrictRoute
 from api.openapi import examples
-from api.openapi.document import form_body, ok, problems
+from api.openapi.document import Responses, form_body, ok, problems
 from api.problems.handlers import PRIVATE
 from api.released_jobs import Labelling
 from api.schemas.classifiers import (
@@ -22,6 +23,7 @@ from api.schemas.classifiers import (
 )
 from api.schemas.common import Page
 from api.uploads.receiver import FILE_FIELD, ImagesUploadDep, RecordUploadDep
+from datalens_service.data.dataset import Images
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.methods.descent.iterates import ITERATES_FILE
 from datalens_service.programs.individual_epsilon import RealisedEpsilon
@@ -33,23 +35,42 @@ from datalens_service.store.jobs.released_models import CLASSIFIER
 
 CLASSIFIER_FILE: Final = "classifier.safetensors"
 
-router = APIRouter(prefix="/v1", tags=["classifiers"])
+router = APIRouter(route_class=StrictRoute, prefix="/v1", tags=["classifiers"])
 _BODY: Final[dict[str, Any]] = form_body(
     PredictionForm,
     FILE_FIELD,
     "A PNG or JPEG file, a zip or tar of them, or an NPZ with one array named images; contents decide the format.",
     examples.PREDICTION_FORM,
-    PredictionRequest,
-    examples.PREDICTION_REQUEST,
 )
 _RECORD: Final[dict[str, Any]] = form_body(
     IndividualEpsilonForm,
     FILE_FIELD,
     "One image: PNG or JPEG, a zip or tar of it, or an NPZ with one array named images; contents decide the format.",
     examples.RECORD_FORM,
-    IndividualEpsilonRequest,
-    examples.RECORD_REQUEST,
 )
+_PREDICTED: Final[Responses] = {
+    **ok(200, "A probability for each class and image."),
+    **problems(
+        "invalid-input",
+        "dataset-invalid",
+        "payload-too-large",
+        "unsupported-media-type",
+        "worker-unavailable",
+        "insufficient-storage",
+    ),
+}
+_REALISED: Final[Responses] = {
+    **ok(200, "Realised individual ε of the record."),
+    **problems(
+        "state-conflict",
+        "invalid-input",
+        "dataset-invalid",
+        "payload-too-large",
+        "unsupported-media-type",
+        "worker-unavailable",
+        "insufficient-storage",
+    ),
+}
 
 
 @router.get(
@@ -84,31 +105,42 @@ def get_classifier(classifier_id: ObjectId, services: ServicesDep) -> Classifier
     operation_id="createPredictions",
     summary="Predict the classes of images",
     openapi_extra=_BODY,
-    responses={
-        **ok(200, "A probability for each class and image."),
-        **problems(
-            "invalid-input",
-            "dataset-invalid",
-            "payload-too-large",
-            "unsupported-media-type",
-            "worker-unavailable",
-            "insufficient-storage",
-        ),
-    },
+    responses=_PREDICTED,
 )
 def create_predictions(
     classifier_id: ObjectId, upload: ImagesUploadDep, services: ServicesDep, response: Response
 ) -> PredictionList:
     """Costs no ε: it reads the classifier, never the records. The images are neither kept nor logged.
 
-    At most 1,000 images and 64 MiB at once (1 MiB of JSON), of the size and the channels of those it learned from.
+    At most 1,000 images and 64 MiB at once, of the size and the channels of those it learned from.
     """
+    # Clients of 1.0 send numbers here.
+    sent = read_pixels(upload.images) if isinstance(upload, PredictionRequest) else upload.path
+    return _predict(classifier_id, sent, services, response)
+
+
+@router.post(
+    "/classifiers/{classifier_id}/predictions:from-pixels",
+    operation_id="createPredictionsFromPixels",
+    summary="Predict the classes of images that are sent as numbers",
+    responses=_PREDICTED,
+)
+def create_predictions_from_pixels(
+    classifier_id: ObjectId,
+    request: Annotated[PredictionRequest, Body(openapi_examples=examples.PREDICTION_REQUESTS)],
+    services: ServicesDep,
+    response: Response,
+) -> PredictionList:
+    """The same for JSON: at most 1,000 images and 1 MiB at once."""
+    return _predict(classifier_id, read_pixels(request.images), services, response)
+
+
+def _predict(classifier_id: str, sent: Path | Images, services: Services, response: Response) -> PredictionList:
     response.headers.update(PRIVATE)
     model = released_models.get(services.database, classifier_id, CLASSIFIER)
     job = jobs.get(services.database, model.job_id or "")
     schema = datasets.get(services.database, job.dataset_id).schema
     file = services.artifacts.releasable(model.job_id or "", CLASSIFIER_FILE).path
-    sent = read_pixels(upload.images) if isinstance(upload, PredictionRequest) else upload.path
     predicted = services.predictions.predict(file, schema, sent)
     return PredictionList.from_predictions(predicted, schema.class_names)
 
@@ -118,18 +150,7 @@ def create_predictions(
     operation_id="createIndividualEpsilon",
     summary="Say what a job cost one record",
     openapi_extra=_RECORD,
-    responses={
-        **ok(200, "Realised individual ε of the record."),
-        **problems(
-            "state-conflict",
-            "invalid-input",
-            "dataset-invalid",
-            "payload-too-large",
-            "unsupported-media-type",
-            "worker-unavailable",
-            "insufficient-storage",
-        ),
-    },
+    responses=_REALISED,
 )
 def create_individual_epsilon(
     job: Labelling, upload: RecordUploadDep, services: ServicesDep, response: Response
@@ -139,12 +160,32 @@ def create_individual_epsilon(
     The answer is of the same kind whether or not the record is one of them. It is neither kept nor logged. For jobs of
     `dp_sgd` with `accounting=per_instance`, on data sets whose units are single records.
     """
+    if isinstance(upload, IndividualEpsilonRequest):
+        # Clients of 1.0 send numbers here.
+        return create_individual_epsilon_from_pixels(job, upload, services, response)
+    return _realise(job, upload.path, upload.form.label, services, response)
+
+
+@router.post(
+    "/jobs/{job_id}/individual-epsilon:from-pixels",
+    operation_id="createIndividualEpsilonFromPixels",
+    summary="Say what a job cost one record that is sent as numbers",
+    responses=_REALISED,
+)
+def create_individual_epsilon_from_pixels(
+    job: Labelling,
+    request: Annotated[IndividualEpsilonRequest, Body(openapi_examples=examples.RECORD_REQUESTS)],
+    services: ServicesDep,
+    response: Response,
+) -> RealisedEpsilon:
+    """The same for JSON."""
+    return _realise(job, read_pixels([request.image]), request.label, services, response)
+
+
+def _realise(job: Job, sent: Path | Images, label: int, services: Services, response: Response) -> RealisedEpsilon:
     response.headers.update(PRIVATE)
     schema = datasets.get(services.database, job.dataset_id).schema
-    iterates = _iterates(services, job)
-    if isinstance(upload, IndividualEpsilonRequest):
-        return services.predictions.realise_epsilon(iterates, schema, read_pixels([upload.image]), upload.label)
-    return services.predictions.realise_epsilon(iterates, schema, upload.path, upload.form.label)
+    return services.predictions.realise_epsilon(_iterates(services, job), schema, sent, label)
 
 
 def _iterates(services: Services, job: Job) -> Path:

@@ -5,11 +5,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Response, status
+from fastapi import APIRouter, Body, Query, Response, status
 
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
+from api.http.strictness import StrictRoute
 from api.openapi import examples
-from api.openapi.document import form_body, ok, private_picture, problems
+from api.openapi.document import Responses, form_body, ok, private_picture, problems
 from api.problems.handlers import PRIVATE
 from api.schemas.common import DatasetRead, Page, PrivacyRead
 from api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
@@ -33,16 +34,38 @@ from datalens_service.store.ledger import account_summary, journal_pages
 
 PRIVATE_READS = ("pictures of the upload",)
 
-router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+router = APIRouter(route_class=StrictRoute, prefix="/v1/datasets", tags=["datasets"])
 _RETRY_SECONDS: Final = 2
 _FORM: Final[dict[str, Any]] = form_body(
     DatasetForm,
     FILE_FIELD,
     f"One of: {'; '.join(reader.title for reader in READERS.values())}. Contents decide the format.",
     examples.FORM,
-    DatasetRequest,
-    examples.DATASET_REQUEST,
 )
+_CREATED: Final[Responses] = {
+    **ok(201, "The class names are confirmed, the dataset is registered.", headers=("Location",), made="dataset_id"),
+    202: {
+        **ok(
+            202,
+            "The upload waits for its confirmation, or is being read: look again.",
+            headers=("Location", "Retry-After"),
+            made="dataset_id",
+        )[202],
+        "model": UploadedDataset,
+    },
+    **problems(
+        "invalid-input",
+        "dataset-invalid",
+        "invalid-spec",
+        "invalid-delta",
+        "not-found",
+        "state-conflict",
+        "payload-too-large",
+        "unsupported-media-type",
+        "store-unavailable",
+        "insufficient-storage",
+    ),
+}
 
 
 @router.post(
@@ -52,43 +75,15 @@ _FORM: Final[dict[str, Any]] = form_body(
     status_code=status.HTTP_201_CREATED,
     response_model=UploadedDataset,
     openapi_extra=_FORM,
-    responses={
-        **ok(
-            201,
-            "The class names are confirmed, the dataset is registered.",
-            headers=("Location",),
-            made="dataset_id",
-        ),
-        202: {
-            **ok(
-                202,
-                "The upload waits for its confirmation, or is being read: look again.",
-                headers=("Location", "Retry-After"),
-                made="dataset_id",
-            )[202],
-            "model": UploadedDataset,
-        },
-        **problems(
-            "invalid-input",
-            "dataset-invalid",
-            "invalid-spec",
-            "invalid-delta",
-            "not-found",
-            "state-conflict",
-            "payload-too-large",
-            "unsupported-media-type",
-            "store-unavailable",
-            "insufficient-storage",
-        ),
-    },
+    responses=_CREATED,
 )
 def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, response: Response) -> UploadedDataset:
-    """A file in the request is checked as a whole before the answer; the name of a finished upload is answered at once.
+    """The file is checked as a whole before the answer.
 
-    Either way the file is read by a confined process, kept as plain arrays, and then removed. Its class names become
-    public with its budget: at once with `confirm_classes`, or if `class_names` declares them. Else the upload is in
-    state `review`, says there what to look at, and waits for `:confirm`; until then nothing is charged, published, or
-    compared with other uploads.
+    It is read by a confined process, kept as plain arrays, and then removed. Its class names become public with its
+    budget: at once with `confirm_classes`, or if `class_names` declares them. Else the upload is in state `review`,
+    says there what to look at, and waits for `:confirm`; until then nothing is charged, published, or compared with
+    other uploads.
 
     `epsilon` and `delta` are the budget of these records for ever: everything ever released about them is charged to
     it, and only their owner may raise it, on the record. Records that were uploaded before keep the budget they have:
@@ -96,8 +91,33 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
     account pays. `shares_budget_with` names a dataset whose budget pays for this one, too: for data that grows.
     `notices` are for the owner.
     """
+    if isinstance(upload, DatasetRequest):
+        # Clients of 1.0 send it here.
+        return create_dataset_from_upload(upload, services, key, response)
+    return _answer(_read(upload, services, key), services, response)
+
+
+@router.post(
+    ":from-upload",
+    operation_id="createDatasetFromUpload",
+    summary="Make a dataset from an upload that came in chunks",
+    status_code=status.HTTP_201_CREATED,
+    response_model=UploadedDataset,
+    responses=_CREATED,
+)
+def create_dataset_from_upload(
+    request: Annotated[DatasetRequest, Body(openapi_examples=examples.DATASET_REQUESTS)],
+    services: ServicesDep,
+    key: Caller,
+    response: Response,
+) -> UploadedDataset:
+    """The answer comes at once, in state `validating`; all else is as for a file in the request."""
+    return _answer(_begun(request, services, key), services, response)
+
+
+def _answer(dataset_id: str, services: Services, response: Response) -> UploadedDataset:
+    """Show what became of an upload, with the status and the headers that go with it."""
     response.headers.update(PRIVATE)
-    dataset_id = _begun(upload, services, key) if isinstance(upload, DatasetRequest) else _read(upload, services, key)
     dataset = read_uploaded(services, dataset_id)
     if dataset.state is not DatasetState.READY:
         response.status_code = status.HTTP_202_ACCEPTED

@@ -43,6 +43,7 @@ _FIGURES: Final = (
 
 RULES: Final[dict[str, Rule]] = {
     "createDataset": Rule(Scope.DATASETS_WRITE, shows=("reading the upload", _LINKS)),
+    "createDatasetFromUpload": Rule(Scope.DATASETS_WRITE, shows=("reading the upload", _LINKS)),
     "confirmDataset": Rule(Scope.DATASETS_WRITE, shows=("reading the upload", _LINKS)),
     "createEncoder": Rule(Scope.DATASETS_WRITE),
     "listDatasets": Rule(Scope.DATASETS_READ, audited=False),
@@ -101,8 +102,10 @@ RULES: Final[dict[str, Rule]] = {
     "getClassifier": Rule(Scope.RELEASES_READ, audited=False),
     # Individual epsilon is for the owner, who holds the records. Who asked and when; of the image nothing.
     "createIndividualEpsilon": Rule(Scope.REPORTS_READ),
+    "createIndividualEpsilonFromPixels": Rule(Scope.REPORTS_READ),
     # Who predicted and when; of the images nothing.
     "createPredictions": Rule(Scope.RELEASES_READ),
+    "createPredictionsFromPixels": Rule(Scope.RELEASES_READ),
     "createApiKey": Rule(Scope.KEYS_WRITE),
     "listApiKeys": Rule(Scope.KEYS_WRITE, audited=False),
     "getApiKey": Rule(Scope.KEYS_WRITE, audited=False),

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,9 +98,11 @@ class DatasetOperations:
         if upload_id is None and path.stat().st_size <= requests.CHUNK_SIZE:
             with path.open("rb") as file:
                 form = {"data": requests.encode_form(declaration), "files": {"file": (path.name, file)}}
-                return self._create_dataset({**form, "timeout": requests.UPLOAD_SECONDS})
+                options = {**form, "timeout": requests.UPLOAD_SECONDS}
+                return self._transport.send("POST", "/v1/datasets", UploadedDataset, options)
         stored_id = self.upload(path, upload_id=upload_id, on_bytes=on_bytes)
-        created = self._create_dataset({"json": {"upload_id": stored_id, **requests.drop_unset(declaration)}})
+        body = {"upload_id": stored_id, **requests.drop_unset(declaration)}
+        created = self._transport.send("POST", "/v1/datasets:from-upload", UploadedDataset, {"json": body})
         dataset = self.wait_for_dataset(created)
         report = self.validation(dataset.id)
         return UploadedDataset.model_validate({**dict(dataset), "notices": report.notices, "review": report.review})
@@ -198,9 +200,6 @@ class DatasetOperations:
     def delete_dataset(self, dataset_id: str) -> Receipt:
         """Delete the records; what was spent on them stays on the books."""
         return self._transport.send("DELETE", f"/v1/datasets/{dataset_id}", Receipt)
-
-    def _create_dataset(self, options: Mapping[str, Any]) -> UploadedDataset:
-        return self._transport.send("POST", "/v1/datasets", UploadedDataset, options)
 
     def _begin_upload(self, length: int, file_name: str) -> UploadInfo:
         encoded_name = base64.b64encode(file_name.encode(errors="replace")).decode()

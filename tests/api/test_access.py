@@ -15,6 +15,7 @@ from event_loops import run_alone
 from sqlalchemy import update
 from starlette.testclient import TestClient
 from starlette.types import Scope
+from test_validation import uploaded
 
 from api.deps import Services
 from api.security import access_logging
@@ -137,8 +138,7 @@ def test_what_was_created_is_noted_by_its_id(client: TestClient, dataset_id: str
 def noted_creations(client: TestClient, dataset_id: str, tmp_path: Path) -> dict[str, tuple[str, str]]:
     """Object and detail that every operation which creates something must have in the journal."""
     job_id = released(client, tmp_path, dataset_id)
-    tus = {"Tus-Resumable": "1.0.0", "Upload-Length": "9"}
-    upload = client.post("/v1/uploads", headers=tus).json()
+    upload_id = uploaded(client, npz())
     key = made(client)["key"]
     rotated = client.post(f"/v1/api-keys/{key['id']}:rotate").json()["key"]
     hook = client.post("/v1/webhooks", json={"url": "https://1.1.1.1/", "events": ["job.failed"]}).json()["webhook"]
@@ -151,9 +151,12 @@ def noted_creations(client: TestClient, dataset_id: str, tmp_path: Path) -> dict
     file = client.get(f"/v1/jobs/{job_id}/generator").content
     imported = client.post("/v1/generators", files={"file": file}, data={"name": "again"})
     assert imported.status_code == 201, imported.text
+    made_of = client.post("/v1/datasets:from-upload", json={"upload_id": upload_id, "epsilon": 1})
+    assert made_of.status_code == 202, made_of.text
     return {
         "createDataset": (larger, ""),
-        "createUpload": (upload["id"], ""),
+        "createDatasetFromUpload": (made_of.json()["id"], ""),
+        "createUpload": (upload_id, ""),
         "createApiKey": (key["id"], ""),
         "rotateApiKey": (key["id"], f"made {rotated['id']}"),
         "createWebhook": (hook["id"], ""),

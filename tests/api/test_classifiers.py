@@ -53,8 +53,8 @@ def classifier_id(job_id: str) -> str:
     return released_models.build_id(job_id, CLASSIFIER)
 
 
-def predicted(client: TestClient, classifier_id: str, **request: Any) -> dict[str, Any]:
-    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", **request)
+def predicted(client: TestClient, classifier_id: str, *, path: str = "", **request: Any) -> dict[str, Any]:
+    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions{path}", **request)
     assert reply.status_code == 200, reply.text
     return dict(reply.json())
 
@@ -103,8 +103,9 @@ def test_predictions_are_the_same_in_every_format(client: TestClient, classifier
         "npz": {"files": {"file": npz_of(images=IMAGES)}},
         "npz x": {"files": {"file": npz_of(x=IMAGES)}},
         "zip": {"files": {"file": zipped(pictures)}},
-        "json": {"json": {"images": IMAGES.tolist()}},
-        "json with a channel": {"json": {"images": IMAGES[..., np.newaxis].tolist()}},
+        "json": {"path": ":from-pixels", "json": {"images": IMAGES.tolist()}},
+        "json with a channel": {"path": ":from-pixels", "json": {"images": IMAGES[..., np.newaxis].tolist()}},
+        "json of earlier clients": {"json": {"images": IMAGES.tolist()}},
     }
     for name, request in requests.items():
         answer = predicted(client, classifier_id, **request)
@@ -142,13 +143,13 @@ def test_pixels_are_whole_numbers_of_a_byte(client: TestClient, classifier_id: s
     for pixel in [256, -1, 1.5, 1.0, "7", True, None, [], [1, 2, 3, 4, 5]]:
         images = IMAGES.tolist()
         images[0][0][0] = pixel
-        reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", json={"images": images})
+        reply = client.post(f"/v1/classifiers/{classifier_id}/predictions:from-pixels", json={"images": images})
         assert reply.status_code == 422, reply.text
 
 
 def test_images_of_another_shape_are_refused(client: TestClient, classifier_id: str) -> None:
     for images in [[], [[]], [[[1, 2], [3]]], [[[0] * 9] * 9]]:
-        reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", json={"images": images})
+        reply = client.post(f"/v1/classifiers/{classifier_id}/predictions:from-pixels", json={"images": images})
         assert reply.status_code == 422, reply.text
 
 

@@ -101,7 +101,7 @@ def sent_in_chunks(client: TestClient, content: bytes, metadata: str | None, **f
     assert client.head(path, headers=TUS).headers.get("Upload-Metadata") == metadata
     chunk = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
     assert client.patch(path, headers=chunk, content=content).status_code == 204
-    reply = client.post("/v1/datasets", json={"upload_id": made.json()["id"], **fields})
+    reply = client.post("/v1/datasets:from-upload", json={"upload_id": made.json()["id"], **fields})
     assert reply.status_code == 202, reply.text
     return settled(client, reply.json()["id"])
 

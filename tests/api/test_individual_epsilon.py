@@ -29,7 +29,9 @@ IN_ONE, IN_NONE = arrays()["images"][0], arrays(7)["images"][0]
 
 def asked(client: TestClient, job_id: str, image: np.ndarray, label: int = 0) -> bytes:
     body = {"image": image.tolist(), "label": label}
-    reply = client.post(f"/v1/jobs/{job_id}/individual-epsilon", json=body)
+    reply = client.post(f"/v1/jobs/{job_id}/individual-epsilon:from-pixels", json=body)
+    # Where earlier clients send it.
+    assert client.post(f"/v1/jobs/{job_id}/individual-epsilon", json=body).content == reply.content
     assert reply.status_code == 200, reply.text
     assert "no-store" in reply.headers["cache-control"]
     return reply.content
@@ -122,7 +124,7 @@ def test_what_is_no_record_of_the_data_set_is_refused(
 
 def test_a_job_that_kept_no_iterates_says_how_to_have_them(client: TestClient, services: Any, dataset_id: str) -> None:
     job = a_classifier(client, services, dataset_id)
-    reply = client.post(f"/v1/jobs/{job}/individual-epsilon", json={"image": IN_ONE.tolist(), "label": 0})
+    reply = client.post(f"/v1/jobs/{job}/individual-epsilon:from-pixels", json={"image": IN_ONE.tolist(), "label": 0})
     assert reply.status_code == 409
     assert "per_instance" in reply.json()["detail"]
 
@@ -132,7 +134,7 @@ def test_units_of_several_records_have_no_epsilon_of_one_record(client: TestClie
     reply = send_images(client, npz(groups=groups), records_per_unit="2", classes_per_unit="2")
     assert reply.status_code == 201, reply.text
     job = train(client, reply.json()["id"], SPEC)
-    refused = client.post(f"/v1/jobs/{job}/individual-epsilon", json={"image": IN_ONE.tolist(), "label": 0})
+    refused = client.post(f"/v1/jobs/{job}/individual-epsilon:from-pixels", json={"image": IN_ONE.tolist(), "label": 0})
     assert refused.status_code == 409, refused.text
     assert "several records" in refused.json()["detail"]
 

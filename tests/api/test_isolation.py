@@ -107,8 +107,15 @@ def test_lists_and_counts_hold_nothing_of_another_tenant(stranger: TestClient, h
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/v1/datasets", {"upload_id": "{upload_id}", "epsilon": 1}),
-        ("/v1/datasets", {"upload_id": "{own}", "epsilon": 1, "shares_budget_with": "{dataset_id}"}),
+        *(
+            (path, body)
+            # Earlier clients send it to the first.
+            for path in ("/v1/datasets", "/v1/datasets:from-upload")
+            for body in (
+                {"upload_id": "{upload_id}", "epsilon": 1},
+                {"upload_id": "{own}", "epsilon": 1, "shares_budget_with": "{dataset_id}"},
+            )
+        ),
         ("/v1/plans", training("{dataset_id}")),
         ("/v1/jobs", training("{dataset_id}")),
         ("/v1/jobs/{own_job}:clone", {"dataset_id": "{dataset_id}"}),

@@ -155,7 +155,7 @@ def test_registered_operations_exist(client: TestClient) -> None:
 
 
 def test_what_shows_records_alone_needs_a_scope_that_owners_alone_have() -> None:
-    shown = {"createDataset", "getDatasetValidation", "getDatasetPreview", "getAuditPicture"}
+    shown = {"createDataset", "createDatasetFromUpload", "getDatasetValidation", "getDatasetPreview", "getAuditPicture"}
     assert shown <= FOR_OWNERS
     for name in shown:
         assert find_rule(name).scope not in SCOPES[Role.OPERATOR] | SCOPES[Role.CONSUMER]

@@ -96,7 +96,7 @@ class Upload {
     try {
       const upload_id = await this.sent();
       this.checking();
-      const made = await send("POST", url("/v1/datasets"), JSON.stringify({ ...fields, upload_id }));
+      const made = await send("POST", url("/v1/datasets:from-upload"), JSON.stringify({ ...fields, upload_id }));
       this.commands({ ...fields, confirm_classes: true });
       await this.answered(await this.checked(made));
     } catch (problem) {
