@@ -8,11 +8,12 @@ from pydantic import AfterValidator
 
 from api.deps import ObjectId, Services, ServicesDep
 from api.http.file_responses import file_response
+from api.http.strictness import DIGITS
 from api.openapi.document import file_content
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
-from datalens_service.errors import StateConflict
-from datalens_service.services.synthetic_files import SyntheticFile
+from datalens_service.errors import InvalidInput, StateConflict
+from datalens_service.services.synthetic_files import MAXIMUM_IMAGES, SyntheticFile
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
@@ -71,6 +72,21 @@ LicenceId = Annotated[str, _one_of(LICENCES), Query(json_schema_extra={"enum": l
 FormatName = Annotated[
     str, _one_of(WRITERS), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
 ]
+
+
+def count_images(
+    synthetic_images: Annotated[
+        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
+    ] = None,
+    n: Annotated[int | None, Query(ge=1, le=MAXIMUM_IMAGES, include_in_schema=False), DIGITS] = None,
+) -> int | None:
+    """Return how many images are asked for; clients of 1.0 say `n`."""
+    if synthetic_images is not None and n is not None:
+        raise InvalidInput("n is the earlier name of ⟦download.synthetic_images⟧: send one of them.")
+    return n if synthetic_images is None else synthetic_images
+
+
+ImageCount = Annotated[int | None, Depends(count_images)]
 
 
 def images_file(request: Request, made: SyntheticFile, identifier: str, format: str) -> Response:

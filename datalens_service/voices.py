@@ -106,7 +106,7 @@ TERMS: Final[dict[str, Term]] = {
     "spec.epsilon": _member("epsilon", "ε this job may spend"),
     "spec.delta": _unlisted("delta", "--delta"),
     "spec.seed": _member("seed", "Seed"),
-    "spec.synthetic_images": _member("synthetic_images", "Synthetic images to pack", "--images"),
+    "spec.synthetic_images": _member("synthetic_images", "Synthetic images to pack"),
     "spec.evaluation": _member("evaluation", "Measure how useful the images are"),
     "spec.device": _unlisted("device", "--device"),
     "spec.public_data": _member("public_data", "Start from public images"),
@@ -132,7 +132,7 @@ TERMS: Final[dict[str, Term]] = {
     "audit.groups": _unlisted("groups", "--group"),
     "audit.seed": _unlisted("seed", "--seed"),
     # What is taken from a job.
-    "download.n": _member("n", "Images"),
+    "download.synthetic_images": _member("synthetic_images", "Images"),
     "download.format": _member("format", "Format"),
     "download.seed": _unlisted("seed", "--seed"),
     "record.label": _unlisted("label", "--label"),

@@ -37,7 +37,7 @@ def main(folder: Path) -> None:
         if job.state != "succeeded":
             sys.exit(f"the job {job.state}: {job.error}")
 
-        client.download(job.id, folder / "synthetic.parquet", format="parquet", n=2_000)
+        client.download(job.id, folder / "synthetic.parquet", format="parquet", synthetic_images=2_000)
         client.download_samples(job.id, folder / "samples.png")
         client.download_report(job.id, folder / "report.html")
         left = client.dataset(dataset.id).privacy.epsilon_remaining

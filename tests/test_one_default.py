@@ -18,7 +18,7 @@ CLASSIFIER = {"name": "scattering"}
 def test_it_is_the_same_everywhere(epsilon: float) -> None:
     by_rest = RequestedSpec(epsilon=epsilon).resolve(MNIST)
     by_command = SpecOptions(epsilon).build_spec(MNIST)
-    by_page = read_form({"epsilon": str(epsilon), "evaluate": "true"}).resolve(MNIST)
+    by_page = read_form({"epsilon": str(epsilon), "evaluation": "true"}).resolve(MNIST)
     assert by_rest == by_command == by_page
     assert by_rest.method == preset("auto", MNIST, epsilon)
 

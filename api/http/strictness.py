@@ -145,18 +145,24 @@ async def refuse_unknown(request: Request) -> None:
         raise RequestValidationError([{"type": "nul_character", "loc": ("query", name), "msg": ""} for name in bad])
     if not request.query_params or route.path in _TAKE_OTHERS:
         return
-    known = list_parameters(route)
-    unknown = [name for name in request.query_params if name not in known]
+    accepted = {name for name, _ in _list_queries(route)}
+    unknown = [name for name in request.query_params if name not in accepted]
     if unknown:
-        hints = {name: {"hint": _hint(name, known)} for name in unknown}
+        hints = {name: {"hint": _hint(name, list_parameters(route))} for name in unknown}
         errors = [{"type": UNKNOWN, "loc": ("query", name), "msg": "", "ctx": hint} for name, hint in hints.items()]
         raise RequestValidationError(errors)
 
 
 def list_parameters(route: APIRoute) -> list[str]:
-    """Names of the query parameters that a route declares, itself and through its dependencies."""
-    declared = get_flat_params(route.dependant)
-    return sorted(field.alias for field in declared if isinstance(field.field_info, params.Query))
+    """Names of the query parameters that a route describes; earlier names are taken, and left out here."""
+    return sorted(name for name, parameter in _list_queries(route) if parameter.include_in_schema)
+
+
+def _list_queries(route: APIRoute) -> Iterator[tuple[str, params.Query]]:
+    """Query parameters that a route declares, itself and through its dependencies, with their names."""
+    for field in get_flat_params(route.dependant):
+        if isinstance(field.field_info, params.Query):
+            yield field.alias, field.field_info
 
 
 def _hint(name: str, known: Sequence[str]) -> str:

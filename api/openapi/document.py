@@ -165,7 +165,7 @@ def _name_forms(described: Json) -> None:
     """Move the schemas of forms among the others, where generators of clients take their names from."""
     for operation in (one for methods in described["paths"].values() for one in methods.values()):
         for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
-            if "title" in (form := content["schema"]):
+            if (form := content["schema"]).get("type") == "object":
                 described["components"]["schemas"][form["title"]] = form
                 named = {**content, "schema": {"$ref": _SCHEMAS + form["title"]}}
                 # What the route declares stays as it is.

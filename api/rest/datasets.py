@@ -111,7 +111,7 @@ def create_dataset_from_upload(
     key: Caller,
     response: Response,
 ) -> UploadedDataset:
-    """The answer comes at once, in state `validating`; all else is as for a file in the request."""
+    """The answer comes before the file is read; all else is as for a file in the request."""
     return _answer(_begun(request, services, key), services, response)
 
 

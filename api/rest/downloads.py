@@ -9,12 +9,22 @@ from api.deps import Caller, Services, ServicesDep
 from api.http.file_responses import file_response
 from api.http.strictness import DIGITS
 from api.openapi.document import file_content, problems
-from api.released_jobs import IMAGES, Drawing, FormatName, Labelling, LicenceId, Released, images_file, stored_file
+from api.released_jobs import (
+    IMAGES,
+    Drawing,
+    FormatName,
+    ImageCount,
+    Labelling,
+    LicenceId,
+    Released,
+    images_file,
+    stored_file,
+)
 from api.security.permissions import check_may_see_private
 from datalens_service.errors import NotFound
 from datalens_service.evaluation.report import document
 from datalens_service.proof.job_proof import PROOF_FILE
-from datalens_service.services.synthetic_files import GENERATOR, MAXIMUM_IMAGES, BundleRequest
+from datalens_service.services.synthetic_files import GENERATOR, BundleRequest
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs.jobs import Job
 
@@ -40,7 +50,6 @@ class ReportFormat(StrEnum):
     HTML = "html"
 
 
-Count = Annotated[int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS]
 Seed = Annotated[int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS]
 
 _REPORT_NAMES: Final = {Audience.OWNER: "report", Audience.RELEASABLE: "report-releasable"}
@@ -143,13 +152,13 @@ def get_synthetic(
     job: Drawing,
     request: Request,
     services: ServicesDep,
+    synthetic_images: ImageCount,
     format: FormatName = "parquet",
-    n: Count = None,
     seed: Seed = None,
 ) -> Response:
     """Drawing more is free: it reads the generator, never the records."""
     schema = datasets.get(services.database, job.dataset_id).schema
-    made = services.synthetic.get(job, schema, format, n, seed)
+    made = services.synthetic.get(job, schema, format, synthetic_images, seed)
     return images_file(request, made, job.id, format)
 
 
@@ -166,15 +175,15 @@ def get_dataset(
     job: Drawing,
     request: Request,
     services: ServicesDep,
+    synthetic_images: ImageCount,
     format: FormatName = "parquet",
-    n: Count = None,
     seed: Seed = None,
     title: Annotated[str | None, Query(max_length=200, description="Public name of the dataset.")] = None,
     license: LicenceId = "other",
 ) -> Response:
     """Unpacked, Hugging Face `datasets` loads the folder; nothing in it is private."""
     schema = datasets.get(services.database, job.dataset_id).schema
-    bundle_request = BundleRequest(format, n, seed, title, license)
+    bundle_request = BundleRequest(format, synthetic_images, seed, title, license)
     made = services.synthetic.bundle(job, schema, bundle_request)
     name = f"{job.id}-{format}.zip"
     return file_response(request, made.path, made.sha256, media_type="application/zip", name=name)

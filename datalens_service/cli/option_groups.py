@@ -1,14 +1,48 @@
-"""Options that several commands take together: a parameter whose type is a data class stands for one for each field."""
+"""Options that several commands take together: a parameter whose type is a data class stands for one for each field.
 
-from collections.abc import Callable, Iterator
+Commands also take the earlier names of their options, which their help leaves out.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 Command = TypeVar("Command", bound=Callable[..., None])
+
+
+EARLIER_NAMES: Final = {
+    "--account": "--shares-budget-with",
+    "--evaluate": "--evaluation",
+    "--images": "--synthetic-images",
+    "--n": "--synthetic-images",
+    "--no-evaluate": "--no-evaluation",
+    "--repo": "--repository",
+}
+"""Names that options had in 1.0, with those of today."""
+
+
+class _Command(TyperCommand):
+    """A command that takes earlier names of its options, too."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Build the parser with another option for the earlier names of one."""
+        parser = super().make_parser(ctx)
+        for option in self.params:
+            if isinstance(option, TyperOption) and (names := _list_earlier(option.opts)):
+                earlier = copy(option)
+                earlier.opts, earlier.secondary_opts = names, _list_earlier(option.secondary_opts)
+                earlier.add_to_parser(parser, ctx)
+        return parser
+
+
+def _list_earlier(names: Sequence[str]) -> list[str]:
+    return [earlier for earlier, name in EARLIER_NAMES.items() if name in names]
 
 
 class Commands(typer.Typer):
@@ -16,7 +50,7 @@ class Commands(typer.Typer):
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Command], Command]:
         """A command, with its groups of options spread."""
-        register = super().command(name, **settings)
+        register = super().command(name, cls=_Command, **settings)
 
         def add(command: Command) -> Command:
             register(spread(command))

@@ -137,13 +137,21 @@ Priority = Annotated[
     ),
 ]
 SyntheticImages = Annotated[
-    int, _of_spec("--images", parser=parse_integer, help="Synthetic images packed at the end; more are free later.")
+    int,
+    _of_spec("--synthetic-images", parser=parse_integer, help="Images packed at the end; more are free of ε later."),
 ]
-Evaluate = Annotated[
+DrawnImages = Annotated[
+    int | None,
+    typer.Option(
+        "--synthetic-images",
+        parser=build_integer_parser(1),
+        help="How many images; left out, what the job packed. More are free of ε.",
+    ),
+]
+Evaluation = Annotated[
     bool,
     _of_spec(
         "--evaluation/--no-evaluation",
-        "--evaluate/--no-evaluate",
         show_default="--evaluation",
         help="Measure usefulness on the test split, if there is one. The images are ready before that.",
     ),
@@ -220,7 +228,6 @@ SharesBudgetWith = Annotated[
     str | None,
     typer.Option(
         "--shares-budget-with",
-        "--account",
         metavar="DATASET",
         help="Data set, by id or name, whose budget pays for this one, too: for data that grows.",
     ),

@@ -49,7 +49,7 @@ class SpecOptions(MethodOptions):
 
     seed: options.Seed = 0
     synthetic_images: options.SyntheticImages = 10_000
-    evaluate: options.Evaluate = True
+    evaluation: options.Evaluation = True
     device: options.Device = "auto"
     public_data: str | None = None
 
@@ -106,7 +106,7 @@ class SpecOptions(MethodOptions):
             "delta": self.delta,
             "seed": self.seed,
             "synthetic_images": self.synthetic_images,
-            "evaluation": {"enabled": self.evaluate},
+            "evaluation": {"enabled": self.evaluation},
             "device": self.device,
             "public_data": self.public_data,
         }

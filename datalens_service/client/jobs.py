@@ -11,6 +11,7 @@ from uuid import uuid4
 from pydantic import PrivateAttr, ValidationError
 
 from datalens_service.client import requests
+from datalens_service.client.earlier_names import accept_earlier_names
 from datalens_service.client.errors import ServiceUnreachable
 from datalens_service.client.models import Event, FileInfo, FileList, Job, PlanInfo
 from datalens_service.client.requests import Audience, Format, Spec
@@ -83,11 +84,12 @@ class JobHandle(Job):
         """Its report, once it has succeeded."""
         return self._client.report(self.id, audience=audience)
 
+    @accept_earlier_names(n="synthetic_images")
     def download(
-        self, path: Path, *, format: Format = "parquet", n: int | None = None, seed: int | None = None
+        self, path: Path, *, format: Format = "parquet", synthetic_images: int | None = None, seed: int | None = None
     ) -> Path:
         """Its synthetic images as a file."""
-        return self._client.download(self.id, path, format=format, n=n, seed=seed)
+        return self._client.download(self.id, path, format=format, synthetic_images=synthetic_images, seed=seed)
 
 
 class JobOperations:
@@ -219,8 +221,15 @@ class JobOperations:
         """The generator as safetensors."""
         return self._transport.save(f"/v1/jobs/{job_id}/generator", {}, path)
 
+    @accept_earlier_names(n="synthetic_images")
     def download(
-        self, job_id: str, path: Path, *, format: Format = "npz", n: int | None = None, seed: int | None = None
+        self,
+        job_id: str,
+        path: Path,
+        *,
+        format: Format = "npz",
+        synthetic_images: int | None = None,
+        seed: int | None = None,
     ) -> Path:
         """Synthetic images as a file; more images cost no privacy.
 
@@ -228,20 +237,21 @@ class JobOperations:
             job_id: A job whose images are ready (`Job.released_at`); they may still be measured.
             path: Where to write; replaced once the download is complete.
             format: "npz", "parquet", "imagefolder" (a zip) or "webdataset" (a tar).
-            n: How many; None takes what the job packed.
+            synthetic_images: How many; None takes what the job packed.
             seed: Repeats a draw; None takes from what the job packed as far as that goes.
         """
-        params = requests.encode_form({"format": format, "n": n, "seed": seed})
+        params = requests.encode_form({"format": format, "synthetic_images": synthetic_images, "seed": seed})
         url_path = f"/v1/jobs/{job_id}/synthetic"
         return self._transport.save(url_path, params, path, timeout=requests.DOWNLOAD_SECONDS)
 
+    @accept_earlier_names(n="synthetic_images")
     def download_bundle(
         self,
         job_id: str,
         path: Path,
         *,
         format: Format = "parquet",
-        n: int | None = None,
+        synthetic_images: int | None = None,
         seed: int | None = None,
         title: str | None = None,
         license: str = "other",
@@ -252,8 +262,9 @@ class JobOperations:
             title: Public name of the dataset.
             license: SPDX id, for example CC-BY-4.0; `other` chooses none.
         """
-        fields = {"format": format, "n": n, "seed": seed, "title": title, "license": license}
-        url_path, params = f"/v1/jobs/{job_id}/dataset", requests.encode_form(fields)
+        drawn = {"format": format, "synthetic_images": synthetic_images, "seed": seed}
+        params = requests.encode_form(drawn | {"title": title, "license": license})
+        url_path = f"/v1/jobs/{job_id}/dataset"
         return self._transport.save(url_path, params, path, timeout=requests.DOWNLOAD_SECONDS)
 
     def _send(self, method: str, path: str, options: Mapping[str, Any] | None = None) -> JobHandle:

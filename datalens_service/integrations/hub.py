@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from datalens_service.client import Client, Format
+from datalens_service.client.earlier_names import accept_earlier_names
 from datalens_service.errors import InvalidInput, StateConflict, WorkerUnavailable
 
 _REPORT = "report.json"
@@ -25,15 +26,19 @@ class ReleaseOptions:
 
     Attributes:
         format: Of the images; `parquet` is what the Hub shows in its viewer.
-        n: How many images; None takes what the job packed.
+        synthetic_images: How many images; None takes what the job packed.
         title: Public name of the data set; None names the job.
-        licence: SPDX id, for example CC-BY-4.0; `other` chooses none.
+        license: SPDX id, for example CC-BY-4.0; `other` chooses none.
     """
 
     format: Format = "parquet"
-    n: int | None = None
+    synthetic_images: int | None = None
     title: str | None = None
-    licence: str = "other"
+    license: str = "other"
+
+
+_accept = accept_earlier_names(n="synthetic_images", licence="license")
+ReleaseOptions.__init__ = _accept(ReleaseOptions.__init__)  # type: ignore[method-assign]
 
 
 def save_release(client: Client, job_id: str, folder: Path, options: ReleaseOptions | None = None) -> Path:
@@ -54,9 +59,7 @@ def save_release(client: Client, job_id: str, folder: Path, options: ReleaseOpti
     chosen = options or ReleaseOptions()
     with tempfile.TemporaryDirectory(prefix="datalens-release-") as temporary:
         archive = Path(temporary) / "release.zip"
-        client.download_bundle(
-            job_id, archive, format=chosen.format, n=chosen.n, title=chosen.title, license=chosen.licence
-        )
+        client.download_bundle(job_id, archive, **vars(chosen))
         check_release(archive)
         _unpack(archive, folder)
     return folder

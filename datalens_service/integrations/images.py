@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from datalens_service.client import Client
+from datalens_service.client.earlier_names import accept_earlier_names
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Images, Labels
 from datalens_service.data.export import WRITERS
@@ -78,12 +79,19 @@ def from_folder(path: Path, transform: Transform | None = None) -> ReleasedImage
     return _from_file(path, transform)
 
 
+@accept_earlier_names(n="synthetic_images")
 def from_job(
-    client: Client, job_id: str, *, n: int | None = None, seed: int | None = None, transform: Transform | None = None
+    client: Client,
+    job_id: str,
+    *,
+    synthetic_images: int | None = None,
+    seed: int | None = None,
+    transform: Transform | None = None,
 ) -> ReleasedImages:
     """Download released images of a job; more images cost no privacy."""
     with tempfile.TemporaryDirectory(prefix="datalens-images-") as folder:
-        return _from_file(client.download(job_id, Path(folder) / "images.npz", n=n, seed=seed), transform)
+        path = Path(folder) / "images.npz"
+        return _from_file(client.download(job_id, path, synthetic_images=synthetic_images, seed=seed), transform)
 
 
 def _from_file(path: Path, transform: Transform | None) -> ReleasedImages:

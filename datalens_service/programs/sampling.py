@@ -45,7 +45,7 @@ def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int
     with np.load(packed_path, allow_pickle=False) as packed:
         images, labels, soft = packed["train_images"], packed["train_labels"], packed.get("label_probabilities")
     if not 1 <= n <= len(labels):
-        raise InvalidInput(f"⟦download.n⟧ must lie between 1 and {len(labels)}.")
+        raise InvalidInput(f"⟦download.synthetic_images⟧ must lie between 1 and {len(labels)}.")
     shape = (-1, schema.height, schema.width, schema.channels)
     classes = labels[:n].astype(np.int64).reshape(-1)
     soft = None if soft is None else soft[:n]

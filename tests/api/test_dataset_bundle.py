@@ -57,13 +57,13 @@ def test_an_archive_without_a_proof_is_not_made(client: TestClient, services: Se
 
 
 def test_title_and_number(client: TestClient, job_id: str) -> None:
-    reply = client.get(f"/v1/jobs/{job_id}/dataset", params={"n": 10, "title": "Ten digits"})
+    reply = client.get(f"/v1/jobs/{job_id}/dataset", params={"synthetic_images": 10, "title": "Ten digits"})
     found = opened(reply.content)
     assert "# Ten digits" in found.read("README.md").decode()
     assert "10 synthetic images" in json.loads(found.read("croissant.json"))["description"]
 
 
 def test_bad_requests(client: TestClient, job_id: str) -> None:
-    for params in [{"license": "WTFPL"}, {"format": "zip"}, {"n": 0}, {"title": "x" * 201}]:
+    for params in [{"license": "WTFPL"}, {"format": "zip"}, {"synthetic_images": 0}, {"title": "x" * 201}]:
         reply = client.get(f"/v1/jobs/{job_id}/dataset", params=params)
         assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), params

@@ -157,7 +157,7 @@ def test_nothing_private_stays_on_the_disk(
 
 def test_what_was_released_and_what_was_spent_stay(client: TestClient, dataset_id: str, job_id: str) -> None:
     paths = ["report?audience=releasable", "report?audience=releasable&format=html"]
-    paths += ["samples.png", "generator", "synthetic?format=npz", "synthetic?n=5"]
+    paths += ["samples.png", "generator", "synthetic?format=npz", "synthetic?synthetic_images=5"]
     before = [client.get(f"/v1/jobs/{job_id}/{path}").content for path in paths]
     spent = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
     entries = journal(client, dataset_id)

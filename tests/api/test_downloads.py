@@ -141,27 +141,30 @@ def test_range_behind_the_end(client: TestClient, job_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "number", "seed"), [({}, PACKED, 0), ({"n": 7}, PACKED, 0), ({"n": 6, "seed": 5}, 6, 5)]
+    ("params", "number", "seed"),
+    [({}, PACKED, 0), ({"synthetic_images": 7}, PACKED, 0), ({"synthetic_images": 6, "seed": 5}, 6, 5)],
 )
 def test_packed_images_a_part_of_them_and_others(
     client: TestClient, job_id: str, params: dict[str, int], number: int, seed: int
 ) -> None:
     reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz", **params})
-    np.testing.assert_array_equal(decode_entries(reply.content), drawn(client, number, seed)[: params.get("n")])
+    np.testing.assert_array_equal(
+        decode_entries(reply.content), drawn(client, number, seed)[: params.get("synthetic_images")]
+    )
     assert reply.headers["etag"] == f'"{hashlib.sha256(reply.content).hexdigest()}"'
     assert f'filename="{job_id}-synthetic.npz"' in reply.headers["content-disposition"]
 
 
 def test_parquet_is_the_default(client: TestClient, job_id: str) -> None:
     for n in [None, 5]:
-        reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={} if n is None else {"n": n})
+        reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={} if n is None else {"synthetic_images": n})
         table = pq.read_table(io.BytesIO(reply.content))
         assert table.num_rows == (n or PACKED), n
         assert table.column("label").to_pylist()[:5] == [0, 1, 2, 3, 0]
 
 
 def test_image_folder(client: TestClient, job_id: str) -> None:
-    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "imagefolder", "n": 8})
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "imagefolder", "synthetic_images": 8})
     with zipfile.ZipFile(io.BytesIO(reply.content)) as archive:
         images = [name for name in archive.namelist() if name.endswith(".png")]
     assert len(images) == 8
@@ -173,7 +176,7 @@ def test_image_folder(client: TestClient, job_id: str) -> None:
 def test_more_than_was_packed_is_drawn_and_kept(
     client: TestClient, job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    params = {"format": "npz", "n": PACKED + 20}
+    params = {"format": "npz", "synthetic_images": PACKED + 20}
     first = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
     np.testing.assert_array_equal(decode_entries(first.content), drawn(client, PACKED + 20, 0))
     monkeypatch.setattr(synthetic_files, "run_program", None)
@@ -205,19 +208,26 @@ def test_who_wants_the_same_at_once_waits_for_one_file(
 
 def test_downloads_cost_nothing(client: TestClient, job_id: str, dataset_id: str) -> None:
     before = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
-    client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": 10, "format": "npz", "seed": 1})
+    client.get(f"/v1/jobs/{job_id}/synthetic", params={"synthetic_images": 10, "format": "npz", "seed": 1})
     assert client.get(f"/v1/datasets/{dataset_id}/privacy").json() == before
 
 
 def test_bad_downloads(client: TestClient, job_id: str) -> None:
-    for params in [{"n": 0}, {"n": 2_000_000}, {"format": "gif"}, {"seed": -1}, {"n": "all"}, {"seed": 2**63}]:
+    for params in [
+        {"synthetic_images": 0},
+        {"synthetic_images": 2_000_000},
+        {"format": "gif"},
+        {"seed": -1},
+        {"synthetic_images": "all"},
+        {"seed": 2**63},
+    ]:
         reply = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
         assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), params
 
 
 def test_too_many_pixels(client: TestClient, job_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic_files, "_MAXIMUM_BYTES", 100 * SIDE * SIDE)
-    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": 101})
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"synthetic_images": 101})
     assert (reply.status_code, "at most 100 images" in reply.json()["detail"]) == (422, True)
 
 
@@ -232,7 +242,7 @@ def test_machine_that_cannot_make_a_file(
     monkeypatch.setenv("PYTHONPATH", str(program.parent))
     run = synthetic_files.run_program
     monkeypatch.setattr(synthetic_files, "run_program", lambda _, *rest, **limits: run("torchless", *rest, **limits))
-    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": n})
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"synthetic_images": n})
     assert (reply.status_code, reply.json()["code"]) == (503, "worker-unavailable")
     assert reply.json()["detail"] == "Install torch."
     assert list((services.settings.data_dir / "cache").iterdir()) == []
@@ -243,6 +253,6 @@ def test_only_the_newest_files_are_kept(
 ) -> None:
     monkeypatch.setattr(synthetic_files, "_KEPT_FILES", 2)
     for n in (1, 2, 3):
-        client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": n, "format": "npz"})
+        client.get(f"/v1/jobs/{job_id}/synthetic", params={"synthetic_images": n, "format": "npz"})
     kept = sorted(path.name.split("-")[1] for path in (services.settings.data_dir / "cache").iterdir())
     assert kept == ["2", "3"]

@@ -69,7 +69,9 @@ def provenance(parquet: bytes) -> dict[str, Any]:
 def test_everything_can_be_downloaded_while_it_is_measured_and_is_made_anew_with_the_figures(
     client: TestClient, services: Services, job_id: str
 ) -> None:
-    addresses = {form: f"/v1/jobs/{job_id}/{form}?format=parquet&n=20" for form in ("synthetic", "dataset")}
+    addresses = {
+        form: f"/v1/jobs/{job_id}/{form}?format=parquet&synthetic_images=20" for form in ("synthetic", "dataset")
+    }
     early: dict[str, bytes] = {}
 
     def look() -> None:
@@ -109,7 +111,10 @@ def test_a_partner_and_a_page_see_the_images_while_they_are_measured(
 
     def look() -> None:
         [generator] = client.get("/v1/generators", headers=partner).json()["items"]
-        assert client.get(f"/v1/generators/{generator['id']}/samples?n=5", headers=partner).status_code == 200
+        assert (
+            client.get(f"/v1/generators/{generator['id']}/samples?synthetic_images=5", headers=partner).status_code
+            == 200
+        )
         pages.append(visitor.get(f"/jobs/{job_id}").text)
         assert visitor.get(f"/jobs/{job_id}/report").status_code == 200
 

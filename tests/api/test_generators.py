@@ -46,9 +46,11 @@ def test_a_job_leaves_a_generator(client: TestClient, made_id: str) -> None:
     shown = client.get(item["links"]["self"]).json()
     assert (item["id"], item["covered_by_ledger"], item["card"]) == (made_id, True, None)
     assert shown["card"]["job"] == shown["job_id"] == item["job_id"]
-    more = images(client.get(item["links"]["samples"], params={"n": 7, "seed": 3, "format": "npz"}))
+    more = images(client.get(item["links"]["samples"], params={"synthetic_images": 7, "seed": 3, "format": "npz"}))
     assert len(more) == 7
-    same = client.get(f"/v1/jobs/{item['job_id']}/synthetic", params={"n": 7, "seed": 3, "format": "npz"})
+    same = client.get(
+        f"/v1/jobs/{item['job_id']}/synthetic", params={"synthetic_images": 7, "seed": 3, "format": "npz"}
+    )
     np.testing.assert_array_equal(more, images(same))
     file = client.get(item["links"]["file"])
     assert file.content == client.get(f"/v1/jobs/{item['job_id']}/generator").content
@@ -63,7 +65,7 @@ def test_a_generator_that_was_taken_along_draws_the_same(client: TestClient, mad
     assert "no account here covers it" in shown["card"]["origin"]
     assert client.get(shown["links"]["self"]).json() == shown
     assert client.get(shown["links"]["file"]).content == content
-    query = {"n": 5, "seed": 1, "format": "npz"}
+    query = {"synthetic_images": 5, "seed": 1, "format": "npz"}
     np.testing.assert_array_equal(
         images(client.get(shown["links"]["samples"], params=query)),
         images(client.get(f"/v1/generators/{made_id}/samples", params=query)),

@@ -161,7 +161,10 @@ def test_plan_and_download_say_what_they_do_by_curl_and_python(
 ) -> None:
     visitor = visit(client, Role.OWNER)
     page = html.unescape(visitor.get(f"/jobs/{job_id}").text)
-    assert f'curl "$DATALENS_URL/v1/jobs/{job_id}/synthetic?format={{format}}&n={{n}}"' in page
+    assert (
+        f'curl "$DATALENS_URL/v1/jobs/{job_id}/synthetic?format={{format}}&synthetic_images={{synthetic_images}}"'
+        in page
+    )
     token = re.search(r'name="form-token" content="([\w-]+)"', visitor.get("/").text)
     assert token is not None
     form = {"preset": "fast", "epsilon": "1", "seed": "0", "synthetic_images": "40", "method": ""}

@@ -67,7 +67,7 @@ def test_a_pool_with_private_labels_is_called_what_it_is(
 @pytest.mark.parametrize("name", WRITERS)
 def test_soft_labels_are_in_every_format(client: TestClient, job: dict[str, Any], name: str, tmp_path: Path) -> None:
     path = tmp_path / f"images.{WRITERS[name].suffix}"
-    answer = client.get(f"/v1/jobs/{job['id']}/synthetic", params={"format": name, "n": 20})
+    answer = client.get(f"/v1/jobs/{job['id']}/synthetic", params={"format": name, "synthetic_images": 20})
     assert answer.status_code == 200, answer.text
     path.write_bytes(answer.content)
     soft = SOFT_LABELS[name](path)

@@ -72,7 +72,7 @@ def test_an_unknown_format_is_refused_by_name(client: TestClient, job_id: str) -
 
 @pytest.mark.usefixtures("added")
 def test_one_file_makes_a_format_that_can_be_downloaded(client: TestClient, job_id: str) -> None:
-    reply = downloaded(client, f"/v1/jobs/{job_id}/synthetic", n=3)
+    reply = downloaded(client, f"/v1/jobs/{job_id}/synthetic", synthetic_images=3)
     assert reply.headers["content-type"] == "application/x-raw-pixels"
     assert reply.headers["content-disposition"] == f'attachment; filename="{job_id}-synthetic.bin"'
     header, _, pixels = reply.content.partition(b"\n")

@@ -136,6 +136,75 @@ def test_inputs_refuse_unknown_members(document: dict[str, Any]) -> None:
             assert schemas[name]["additionalProperties"] is False, name
 
 
+def list_schemas(value: Any, *, names: bool = False) -> Iterator[dict[str, Any]]:
+    """Every object within a part of the description that is neither an example nor a map of names."""
+    if isinstance(value, list):
+        for one in value:
+            yield from list_schemas(one)
+    elif isinstance(value, dict):
+        if not names:
+            yield value
+        for name, one in value.items():
+            if names or name not in ("default", "example", "examples", "links"):
+                yield from list_schemas(one, names=not names and name in MAPS)
+
+
+MAPS = {"properties", "schemas", "responses", "content", "headers", "paths"}
+# Generators of clients call functions and types by these.
+WORD = re.compile(r"[A-Za-z]\w*")
+
+
+def as_snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def holds_object(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(map(holds_object, value)))
+
+
+def test_no_default_is_an_object(document: dict[str, Any]) -> None:
+    found = list(list_schemas(document))
+    assert sum("default" in one for one in found) > 100
+    assert [one for one in found if holds_object(one.get("default"))] == []
+    # It is said instead, as far as the object says it itself not.
+    texts = {
+        (model, member): document["components"]["schemas"][model]["properties"][member].get("description", "")
+        for model, member in (("PateGan", "teacher"), ("Rejection", "warm_start"), ("TrainingSpec", "evaluation"))
+    }
+    assert texts["PateGan", "teacher"].endswith('Left out: `{"batch": 30, "name": "dense"}`.')
+    assert '"name": "shapes", "spread": 1.6' in texts["Rejection", "warm_start"]
+    assert "Left out" not in texts["TrainingSpec", "evaluation"]
+
+
+def test_every_operation_takes_one_kind_of_body(document: dict[str, Any]) -> None:
+    """Of several, a generator of clients takes one, or makes a function that cannot be imported."""
+    bodies = [operation["requestBody"] for _, _, operation in operations(document) if "requestBody" in operation]
+    assert len(bodies) > 20
+    for body in bodies:
+        [content] = body["content"].values()
+        assert content["schema"].get("type") != "object", "it has no name that a client could use"
+
+
+def test_names_make_names_in_every_language(document: dict[str, Any]) -> None:
+    identifiers = [operation["operationId"] for _, _, operation in operations(document)]
+    schemas = document["components"]["schemas"]
+    for names in (identifiers, list(schemas)):
+        assert [name for name in names if not WORD.fullmatch(name)] == []
+        assert len({as_snake(name) for name in names}) == len(names)
+    assert [name for name, schema in schemas.items() if not schema.get("title")] == []
+    assert [name for name in schemas if re.search(r"[-_](Input|Output)$", name)] == []
+
+
+def test_a_union_of_objects_says_how_they_are_told_apart(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    unions = [one for one in list_schemas(document) if "anyOf" in one or "oneOf" in one]
+    assert len(unions) > 50
+    for union in unions:
+        referred = [one["$ref"].rpartition("/")[2] for one in union.get("anyOf", union.get("oneOf")) if "$ref" in one]
+        objects = [name for name in referred if schemas[name].get("type") == "object"]
+        assert len(objects) < 2 or union["discriminator"]["mapping"], objects
+
+
 def test_states_are_explained() -> None:
     assert set(JOB_STATES) == set(JobState)
     assert set(DATASET_STATES) == set(DatasetState)

@@ -205,6 +205,6 @@ def test_the_form_of_a_plan_takes_plain_notation_only(text: str) -> None:
         with pytest.raises(InvalidSpec, match=field):
             read_form({"epsilon": "1", field: text})
     with pytest.raises(InvalidSpec, match="evaluation"):
-        read_form({"epsilon": "1", "evaluate": "yes"})
-    read = read_form({"epsilon": "1.5", "seed": "7", "evaluate": "true", "public_data": ""})
+        read_form({"epsilon": "1", "evaluation": "yes"})
+    read = read_form({"epsilon": "1.5", "seed": "7", "evaluation": "true", "public_data": ""})
     assert read == RequestedSpec(preset="auto", epsilon=1.5, seed=7)

@@ -60,8 +60,8 @@ def test_two_jobs_of_the_list_are_compared(
     page.get_by_label("Images", exact=True).fill("77")
     for summary in page.get_by_text("The same by curl or Python").all():
         summary.click()
-    expect(page.locator("#download-curl")).to_contain_text("format=parquet&n=77")
-    expect(page.locator("#download-python")).to_contain_text('format="parquet", n=77')
+    expect(page.locator("#download-curl")).to_contain_text("format=parquet&synthetic_images=77")
+    expect(page.locator("#download-python")).to_contain_text('format="parquet", synthetic_images=77')
     owner.shows("job-named")
     page.get_by_role("link", name="Look at more, class by class").click()
     page.locator("#label").select_option("3")

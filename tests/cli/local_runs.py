@@ -23,7 +23,7 @@ def votes(teachers: int = 8, batch: int = 4, steps: int = 20) -> tuple[str, ...]
         f"num_teachers={teachers}", "images_per_step=4", "top_k=8", "threshold=none", f"teacher_batch={batch}",
         "teacher_warmup_steps=2", f"steps={steps}",
     )  # fmt: skip
-    chosen = ("--method", "datalens", "--images", "50", "--no-evaluation", "--epsilon", "2", "--out", "out")
+    chosen = ("--method", "datalens", "--synthetic-images", "50", "--no-evaluation", "--epsilon", "2", "--out", "out")
     return (*chosen, *(part for one in parameters for part in ("--set", one)))
 
 

@@ -20,7 +20,7 @@ from ports import free_port
 
 Run = Callable[..., Result]
 NOBODY = ("--url", f"http://127.0.0.1:{free_port()}")
-TRAIN = ("--epsilon", "1", "--method", "moments", "--images", "10", "--no-evaluation")
+TRAIN = ("--epsilon", "1", "--method", "moments", "--synthetic-images", "10", "--no-evaluation")
 PLAN = ("plan", "--top-k", "200", "--noise-stddev", "5000", "--epsilon", "1", "--delta", "1e-5")
 
 PLACES: dict[tuple[str, str], tuple[str, ...]] = {

@@ -87,7 +87,7 @@ def test_no_release_names_a_patient(
 
 
 def test_the_folder_is_read_alike_without_a_service(hospital: Path, datalens_json: Callable[..., Any]) -> None:
-    settings = ["--method", "moments", "--set", "subspace_dimensions=8", "--images", 100, "--no-evaluation"]
+    settings = ["--method", "moments", "--set", "subspace_dimensions=8", "--synthetic-images", 100, "--no-evaluation"]
     choices = ["--prepare-size", 12, "--prepare-window", 0, 4000, "--records-per-unit", SCANS, "--confirm-classes"]
     outcome = datalens_json("train", "--data", hospital, "--epsilon", 2, "--out", "out", *choices, *settings)
     assert outcome["state"] == "succeeded"

@@ -31,7 +31,7 @@ def test_large_images_are_learned_at_a_working_size_that_is_said(datalens_json: 
     spec = ("--data", data, "--epsilon", 20, "--delta", 1e-3, "--method", "moments", *settings)
     (sentence,) = datalens_json("plan", *spec)["warnings"]
     assert re.search(rf"{FREQUENCIES} numbers instead of {3 * SIDE**2:,}.* 14 by 14 pixels", sentence)
-    run = ("train", *spec, "--confirm-classes", "--out", "out", "--images", 8, "--no-evaluation")
+    run = ("train", *spec, "--confirm-classes", "--out", "out", "--synthetic-images", 8, "--no-evaluation")
     files = datalens_json(*run)["files"]
     with np.load(tmp_path / files["synthetic.npz"], allow_pickle=False) as synthetic:
         images, labels = synthetic["train_images"], synthetic["train_labels"]

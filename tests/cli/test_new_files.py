@@ -114,7 +114,7 @@ def test_a_name_that_nobody_chose_is_refused_as_well(datalens: Run, folder: Path
     ("request_", "option"),
     [
         (("jobs", "download", "job_1", "--file", "card.json", "--format", "npz"), "--format"),
-        (("jobs", "download", "job_1", "--file", "card.json", "--n", "3"), "--n"),
+        (("jobs", "download", "job_1", "--file", "card.json", "--n", "3"), "--synthetic-images"),
         (("jobs", "download", "job_1", "--file", "card.json", "--bundle"), "--bundle"),
         (("jobs", "download", "job_1", "--license", "CC0-1.0"), "--license"),
         (("jobs", "download", "job_1", "--format", "onnx", "--license", "CC0-1.0"), "--license"),

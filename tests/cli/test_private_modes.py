@@ -65,7 +65,7 @@ def test_no_file_of_a_service_is_open_to_others(tmp_path: Path, npz: Path) -> No
             again = client.upload_dataset(npz, upload_id=client.upload(npz), confirm_classes=True)
             job = client.wait(client.submit(dataset.id, REQUEST), interval=0.1)
             assert job.state == "succeeded"
-            made = client.download(job.id, tmp_path / "more.npz", n=70, seed=3)
+            made = client.download(job.id, tmp_path / "more.npz", synthetic_images=70, seed=3)
             bundle = client.download_bundle(job.id, tmp_path / "bundle.zip")
             assert made.stat().st_size > 0 < bundle.stat().st_size
             client.delete_dataset(again.id)
@@ -85,7 +85,7 @@ def test_what_a_training_run_keeps_is_closed_and_what_it_releases_is_not(
     for folder in (out, out / "private"):
         folder.chmod(0o777)
     command = ("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", out, "--method", "moments")
-    settings = ("--set", "subspace_dimensions=8", "--images", 50, "--no-evaluation")
+    settings = ("--set", "subspace_dimensions=8", "--synthetic-images", 50, "--no-evaluation")
     watch = Watch(out / "private")
     os.umask(0)
     with watch.running():

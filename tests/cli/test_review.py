@@ -32,7 +32,7 @@ Json = Callable[..., Any]
 
 SECRET = "kind-of-mark-"  # noqa: S105
 QUESTION = "Publish these 3 class names and open the budget? [y/N]"
-FAST = ("--method", "moments", "--images", 20, "--no-evaluation")
+FAST = ("--method", "moments", "--synthetic-images", 20, "--no-evaluation")
 
 
 @pytest.fixture

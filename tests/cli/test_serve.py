@@ -69,7 +69,7 @@ def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
     packed = client.download(job_id, folder / "packed.npz")
     with np.load(packed, allow_pickle=False) as synthetic:
         assert synthetic["train_images"].shape == (60, 8, 8)
-    more = client.download(job_id, folder / "more.npz", n=100, seed=3)
+    more = client.download(job_id, folder / "more.npz", synthetic_images=100, seed=3)
     with np.load(more, allow_pickle=False) as synthetic:
         assert len(synthetic["train_labels"]) == 100
     assert client.download_samples(job_id, folder / "samples.png").read_bytes().startswith(b"\x89PNG")
@@ -79,7 +79,7 @@ def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
 
 def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
     dataset = datalens_json("datasets", "upload", "--confirm-classes", npz, "--epsilon", 2, *service.access)["id"]
-    options = "--epsilon 0.5 --preset fast --images 30 --no-evaluation --device cpu --priority 2"
+    options = "--epsilon 0.5 --preset fast --synthetic-images 30 --no-evaluation --device cpu --priority 2"
     spec_options = (*options.split(), *service.access)
     plan = datalens_json("jobs", "submit", dataset, "--dry-run", *spec_options)
     assert plan["fits"] is True

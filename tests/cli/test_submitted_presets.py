@@ -68,7 +68,9 @@ def test_parameters_beside_a_preset_are_sent_as_the_method_they_change(datalens:
     assert spec["method"]["steps"] == 7
 
 
-@pytest.mark.parametrize("wrong", [("--method", "momnets"), ("--set", "evaluation.epoch=3"), ("--images", "-1")])
+@pytest.mark.parametrize(
+    "wrong", [("--method", "momnets"), ("--set", "evaluation.epoch=3"), ("--synthetic-images", "-1")]
+)
 def test_what_cannot_be_right_is_refused_here(datalens: Run, listener: FakeService, wrong: tuple[str, ...]) -> None:
     result = datalens("jobs", "submit", "ds_1", "--epsilon", 1, "--url", listener.url, *wrong)
     assert result.exit_code == 2, result.output

@@ -30,7 +30,7 @@ from tests.data.builders import encoded, write_zip
 Run = Callable[..., Result]
 Json = Callable[..., Any]
 
-FAST = ("--method", "moments", "--set", "subspace_dimensions=8", "--images", "50", "--no-evaluation")
+FAST = ("--method", "moments", "--set", "subspace_dimensions=8", "--synthetic-images", "50", "--no-evaluation")
 
 
 def train(data: Path, *options: object, epsilon: float = 2) -> tuple[object, ...]:
@@ -124,7 +124,7 @@ def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Jso
 def test_a_job_that_was_stored_under_a_former_method_is_found_again(datalens: Run, npz: Path) -> None:
     settings = ("num_teachers=8", "shards=mixed", "images_per_step=4", "vote_dimensions=9", "steps=2")
     words = [word for one in settings for word in ("--set", one)]
-    command = train(npz, "--method", "gs_wgan", "--images", "50", "--no-evaluation", *words)
+    command = train(npz, "--method", "gs_wgan", "--synthetic-images", "50", "--no-evaluation", *words)
     assert datalens(*command).exit_code == 0
     with open_local_run(Path("out")) as local_run, local_run.database.transaction() as session:
         job = session.scalars(select(JobRow)).one()

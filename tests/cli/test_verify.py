@@ -28,7 +28,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     npz, out = folder / "noise.npz", folder / "out"
     rng = np.random.default_rng(4)
     np.savez(npz, train_images=rng.integers(0, 256, (80, 8, 8), dtype=np.uint8), train_labels=np.arange(80) % 2)
-    options = ["--epsilon", "1", "--method", "moments", "--images", "10", "--no-evaluation", "--json"]
+    options = ["--epsilon", "1", "--method", "moments", "--synthetic-images", "10", "--no-evaluation", "--json"]
     result = CliRunner().invoke(app, ["train", "--confirm-classes", "--data", str(npz), "--out", str(out), *options])
     assert result.exit_code == 0, result.output
     path = Path(json.loads(result.stdout)["files"]["privacy.json"])

@@ -9,7 +9,7 @@ What a page leaves to its reader:
 * `5f3c…` and `KEY` behind `--key` are the public key of the service. `privacy.json`, `report.json` and `release.zip`
   come from the newest job; other files are those of `stand_ins.py`.
 * What serves until Ctrl-C is typed in a further window, and answers before the next command is typed.
-* Python has a connected `client` with its `url` and `api_key`, and `Path`.
+* Python has a connected `client` with its `url` and `api_key`, and `Path`; it imports what the page has written.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from unittest import mock
 
 import numpy as np
 
@@ -193,6 +194,7 @@ class Rehearsal:
             self._names |= {"client": self.client, "url": self._access.url, "api_key": self._api_key}
         # Tracebacks name the page.
         code = compile("\n" * (command.line - 1) + text, ROOT / command.page, "exec")
-        with contextlib.chdir(self._folder), contextlib.redirect_stdout(io.StringIO()) as printed:
+        importable = mock.patch.object(sys, "path", [str(self._folder), *sys.path])
+        with importable, contextlib.chdir(self._folder), contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(code, self._names)  # noqa: S102
         return printed.getvalue()

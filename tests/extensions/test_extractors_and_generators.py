@@ -95,7 +95,7 @@ def test_a_job_is_measured_with_it_for_its_owner_alone(installed: Installed, tmp
     quick = ("epochs=1", "synthetic_images=100", "floors=false", "ceiling=false", 'fidelity=["brightness"]')
     settings = [part for setting in quick for part in ("--set", f"evaluation.{setting}")]
     # Even where the test split is public: a stranger who lacks the package cannot read the figure.
-    train = ("train", "--data", "a.npz", "--epsilon", "1", "--out", "out", "--public-test", "--images", "100")
+    train = ("train", "--data", "a.npz", "--epsilon", "1", "--out", "out", "--public-test", "--synthetic-images", "100")
     chosen = ("--confirm-classes", "--method", "moments", "--set", "subspace_dimensions=4", *settings)
     done = installed.run("-m", "datalens_service.cli", *train, *chosen)
     assert done.returncode == 0, done.stderr
@@ -114,7 +114,7 @@ def test_a_job_makes_its_images_of_it_and_says_whose_it_is(installed: Installed,
     np.savez(tmp_path / "a.npz", train_images=images, train_labels=np.arange(60) % 2)
     chosen = ("--method", "private_evolution", "--set", "generator=noise", "--set", "rounds=2", "--set", "images=10")
     train = ("train", "--data", "a.npz", "--epsilon", "1", "--out", "out", "--confirm-classes", "--no-evaluation")
-    done = installed.run("-m", "datalens_service.cli", *train, "--images", "20", *chosen)
+    done = installed.run("-m", "datalens_service.cli", *train, "--synthetic-images", "20", *chosen)
     assert done.returncode == 0, done.stderr
     card = json.loads((tmp_path / "out" / "privacy.json").read_text())["card"]
     assert card["generator"] == {"name": "noise", "distribution": "shop", "version": "1.2"}

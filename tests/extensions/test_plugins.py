@@ -79,7 +79,7 @@ def test_a_job_names_it_its_proof_names_the_package_and_the_command_tries_the_co
     installed.offer("methods", tilted="Tilted", centred="Centred")
     rng, labels = np.random.default_rng(3), np.arange(60) % 2
     np.savez(tmp_path / "a.npz", train_images=rng.integers(0, 256, (60, 8, 8), dtype=np.uint8), train_labels=labels)
-    chosen = ("--method", "tilted", "--set", "subspace_dimensions=4", "--no-evaluation", "--images", "20")
+    chosen = ("--method", "tilted", "--set", "subspace_dimensions=4", "--no-evaluation", "--synthetic-images", "20")
     train = ("train", "--data", "a.npz", "--epsilon", "1", "--out", "out", "--confirm-classes", *chosen)
     ran = installed.run("-c", COMMANDS, json.dumps([train, check("tilted"), check("centred")]))
     assert ran.returncode == 0, ran.stderr

@@ -123,6 +123,6 @@ def test_the_command_publishes_to_a_folder_or_a_hub(tmp_path: Path, released: Re
 
     made = push("--folder", tmp_path / "release", "--format", "webdataset", "--license", "CC0-1.0")
     assert (made.exit_code, (tmp_path / "release/data/train-00000.tar").is_file()) == (0, True)
-    sent = json.loads(push("--repo", "me/halves").stdout)
+    sent = json.loads(push("--repository", "me/halves").stdout)
     assert sent == {"published": "https://hub/me/halves/commit/1", "audience": "anyone"}
-    assert push().exit_code == push("--repo", "me/halves", "--folder", tmp_path / "other").exit_code == 2
+    assert push().exit_code == push("--repository", "me/halves", "--folder", tmp_path / "other").exit_code == 2

@@ -68,7 +68,7 @@ def test_a_transform_takes_the_place_of_the_tensor() -> None:
 
 
 def test_a_job_is_loaded_without_a_file_of_ones_own(released: Released) -> None:
-    dataset = from_job(released.client, released.job.id, n=12)
+    dataset = from_job(released.client, released.job.id, synthetic_images=12)
     assert (dataset.images.shape, dataset.classes) == ((12, 8, 8, 1), ["0", "1", "2", "3"])
 
 

@@ -74,14 +74,14 @@ def read_form(values: Mapping[str, Any]) -> RequestedSpec:
 
     Args:
         values: Texts by name. `preset` is one of `CHOICES`, or "own" for the parameters of
-            another job. `method` is JSON, which replaces it. Browsers leave `evaluate` out when it is not ticked.
+            another job. `method` is JSON, which replaces it. Browsers leave `evaluation` out when it is not ticked.
 
     Raises:
         InvalidSpec: A field is out of range, or not one of the form; parameters are not JSON, or not those of a method.
     """
     filled = {name: value for name, value in values.items() if value or name not in ("public_data", "encoder")}
     choice, method, encoder = filled.pop("preset", DEFAULT_PRESET), filled.pop("method", ""), filled.pop("encoder", "")
-    evaluation = typed(EvaluationSettings, {"enabled": filled.pop("evaluate", False)})
+    evaluation = typed(EvaluationSettings, {"enabled": filled.pop("evaluation", False)})
     if choice == "classifier":
         filled.pop("synthetic_images", None)
     wanted = {"method": _parse_method(method)} if method.strip() else _name_preset(choice)

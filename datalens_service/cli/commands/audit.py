@@ -68,7 +68,7 @@ def audit(
             raise InvalidSpec("--picture needs --attack inversion.")
         check_free(picture, force=force)
     upload = read_upload(data, build_choices(vars(reading)))
-    spec = SpecOptions(**vars(rehearsed), seed=seed, evaluate=False).build_spec(upload.schema)
+    spec = SpecOptions(**vars(rehearsed), seed=seed, evaluation=False).build_spec(upload.schema)
     # The parts are smaller than the whole; δ stays that of the job which is rehearsed.
     spec = spec.model_copy(update={"delta": spec.delta_at(upload.schema)})
     dataset, chosen = _prepare(upload), _check(attacks)

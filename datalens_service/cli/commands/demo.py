@@ -29,7 +29,7 @@ def demo(
         float, typer.Option("--epsilon", parser=parse_number, help="ε to spend on the digits.")
     ] = _EPSILON,
     out: Annotated[Path, typer.Option("--out", help="Folder for everything.", file_okay=False)] = Path("demo-output"),
-    evaluate: options.Evaluate = True,
+    evaluation: options.Evaluation = True,
     as_json: options.AsJson = False,
 ) -> None:
     """Train on scikit-learn's handwritten digits under one privacy budget and say where everything is.
@@ -42,6 +42,6 @@ def demo(
 
     upload = digits()
     output.say(f"{upload.schema.num_units:,} handwritten digits of 8×8 pixels, ε = {epsilon:g}")
-    spec_options = SpecOptions(epsilon=epsilon, preset=_PRESET, settings=_SETTINGS, evaluate=evaluate)
+    spec_options = SpecOptions(epsilon=epsilon, preset=_PRESET, settings=_SETTINGS, evaluation=evaluation)
     # Its class names are ten digits, which are public.
     train_upload(upload, "digits", spec_options, out, as_json=as_json, confirm=review.skip)

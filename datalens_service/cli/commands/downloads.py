@@ -39,14 +39,7 @@ def download(
     file_format: Annotated[
         FileFormat, typer.Option("--format", help="Of the images; of a classifier: safetensors or onnx.")
     ] = "npz",
-    count: Annotated[
-        int | None,
-        typer.Option(
-            "--n",
-            parser=build_integer_parser(1),
-            help="How many; left out, what the job packed. More cost no privacy.",
-        ),
-    ] = None,
+    synthetic_images: options.DrawnImages = None,
     seed: Annotated[
         int | None, typer.Option("--seed", parser=build_integer_parser(0), help="Repeats a draw of its own.")
     ] = None,
@@ -54,7 +47,7 @@ def download(
         bool, typer.Option("--bundle", help="A zip that is ready to be published: with card, checksums, proof of ε.")
     ] = False,
     title: Annotated[str | None, typer.Option("--title", help="Public name of the data set, with --bundle.")] = None,
-    licence: Annotated[
+    license: Annotated[
         str, typer.Option("--license", help="SPDX id, for example CC-BY-4.0, with --bundle; other chooses none.")
     ] = "other",
     file: Annotated[
@@ -72,25 +65,26 @@ def download(
     """
     fetch: _Fetch
     if file is None and not bundle:
-        refuse_unused(context, "title", "licence", why="belongs to --bundle")
+        refuse_unused(context, "title", "license", why="belongs to --bundle")
     if file is not None:
-        refuse_unused(
-            context, "file_format", "count", "seed", "bundle", "title", "licence", why="has no effect beside --file"
-        )
+        others = ("file_format", "synthetic_images", "seed", "bundle", "title", "license")
+        refuse_unused(context, *others, why="has no effect beside --file")
         name, fetch = f"{job_id}-{file}", partial(_fetch_file, file)
     elif file_format not in _SUFFIX:
-        if count is not None or seed is not None or title is not None:
-            raise InvalidInput("--n, --seed and --title are about images; a classifier has none.")
+        if synthetic_images is not None or seed is not None or title is not None:
+            raise InvalidInput("--synthetic-images, --seed and --title are about images; a classifier has none.")
         name = f"{job_id}-classifier.{'zip' if bundle else file_format}"
         form = "archive" if bundle else cast(ClassifierFormat, file_format)
-        fetch = partial(Client.download_classifier, format=form, license=licence if bundle else "other")
+        fetch = partial(Client.download_classifier, format=form, license=license if bundle else "other")
     elif bundle:
         name = f"{job_id}-{file_format}.zip"
         images = image_format(file_format)
-        fetch = partial(Client.download_bundle, format=images, n=count, seed=seed, title=title, license=licence)
+        drawn = partial(Client.download_bundle, format=images, synthetic_images=synthetic_images, seed=seed)
+        fetch = partial(drawn, title=title, license=license)
     else:
         name = f"{job_id}{_SUFFIX[file_format]}"
-        fetch = partial(Client.download, format=image_format(file_format), n=count, seed=seed)
+        images = image_format(file_format)
+        fetch = partial(Client.download, format=images, synthetic_images=synthetic_images, seed=seed)
     with new_file(out or Path(name), force=force) as path, service.connect() as client:
         job_id = find_job(client, job_id)
         readers: _Readers = "anyone"
@@ -150,7 +144,7 @@ def _show_file(path: Path, readers: _Readers, service: Service) -> None:
 def push(
     job_id: options.JobId,
     repository: Annotated[
-        str | None, typer.Option("--repo", metavar="OWNER/NAME", help="Data set repository; created if needed.")
+        str | None, typer.Option("--repository", metavar="OWNER/NAME", help="Data set repository; created if needed.")
     ] = None,
     folder: Annotated[
         Path | None,
@@ -159,11 +153,9 @@ def push(
     file_format: Annotated[
         FileFormat, typer.Option("--format", help="Of the images; the Hub shows parquet.")
     ] = "parquet",
-    count: Annotated[
-        int | None, typer.Option("--n", parser=build_integer_parser(1), help="How many; left out, what is packed.")
-    ] = None,
+    synthetic_images: options.DrawnImages = None,
     title: Annotated[str | None, typer.Option("--title", help="Public name of the data set.")] = None,
-    licence: Annotated[str, typer.Option("--license", help="SPDX id, for example CC-BY-4.0.")] = "other",
+    license: Annotated[str, typer.Option("--license", help="SPDX id, for example CC-BY-4.0.")] = "other",
     public: Annotated[bool, typer.Option("--public", help="Make a new repository open to everybody.")] = False,
     service: Service = SERVICE,
 ) -> None:
@@ -174,8 +166,8 @@ def push(
     from datalens_service.integrations.hub import ReleaseOptions, push_to_hub, save_release
 
     if (repository is None) == (folder is None):
-        raise InvalidInput("Name either --repo or --folder.")
-    release = ReleaseOptions(image_format(file_format), count, title, licence)
+        raise InvalidInput("Name either --repository or --folder.")
+    release = ReleaseOptions(image_format(file_format), synthetic_images, title, license)
     with service.connect() as client:
         job_id = find_job(client, job_id)
         if folder is not None:
