@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import re
 import threading
 import time
 import zipfile
@@ -12,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from api_builders import NUM_CLASSES, SIDE, bearer, gaussian, released, report, training
+from api_builders import NUM_CLASSES, SIDE, bearer, gaussian, released, report, routes, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
+from api.http.strictness import list_parameters
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.report.build import REQUIRED_FIELDS
 from datalens_service.evaluation.report.document import compute_seal
@@ -153,6 +155,24 @@ def test_packed_images_a_part_of_them_and_others(
     )
     assert reply.headers["etag"] == f'"{hashlib.sha256(reply.content).hexdigest()}"'
     assert f'filename="{job_id}-synthetic.npz"' in reply.headers["content-disposition"]
+
+
+def test_the_earlier_name_of_the_count_is_taken(client: TestClient, job_id: str) -> None:
+    images = [
+        client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz", name: 6}).content
+        for name in ("n", "synthetic_images")
+    ]
+    assert images[0] == images[1]
+    assert len(decode_entries(images[0])) == 6
+    both = client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": 6, "synthetic_images": 6})
+    assert (both.status_code, both.json()["detail"][:26]) == (422, "n is the earlier name of s")
+    hint = client.get(f"/v1/jobs/{job_id}/synthetic", params={"number": 6}).json()["detail"]
+    assert "Known here: format, seed, synthetic_images." in hint
+    counting = [route for route in routes(client.app) if "synthetic_images" in list_parameters(route)]
+    assert len(counting) == 3
+    for route in counting:
+        address = re.sub(r"{\w+}", "x", route.path)
+        assert "no parameter of this name" not in client.get(address, params={"n": 6}).text
 
 
 def test_parquet_is_the_default(client: TestClient, job_id: str) -> None:

@@ -128,6 +128,15 @@ def test_a_download_that_breaks_off_leaves_no_file(server: FakeService, tmp_path
     assert path.read_bytes() == b"from before"
 
 
+def test_the_earlier_name_of_an_argument_warns_and_is_sent_by_its_name(server: FakeService, tmp_path: Path) -> None:
+    with Client(server.url) as client:
+        with pytest.warns(DeprecationWarning, match="n is called synthetic_images"):
+            client.download("job_1", tmp_path / "a.npz", n=5)  # type: ignore[call-arg]
+        with pytest.warns(DeprecationWarning, match="n is called synthetic_images"):
+            client.download_bundle("job_1", tmp_path / "a.zip", n=5)  # type: ignore[call-arg]
+    assert ["synthetic_images=5" in path for path, _, _ in server.requests] == [True, True]
+
+
 def test_a_refused_download_says_why_and_leaves_no_file(server: FakeService, tmp_path: Path) -> None:
     server.status, server.body = 409, json.dumps(PROBLEM).encode()
     with Client(server.url) as client, pytest.raises(ClientError, match=r"Ask for less\."):
