@@ -207,7 +207,7 @@ def _describe_default(schemas: Json, member: Json) -> str:
         return f"Left out: `{json.dumps(default)}`."
     referred = [one["$ref"] for one in list_schemas(member) if "$ref" in one]
     kinds = [schemas[name.removeprefix(_SCHEMAS)]["properties"] for name in referred]
-    own = next((kind for kind in kinds if kind.get("name", {}).get("const") == default.get("name")), {})
+    own: Json = next((kind for kind in kinds if kind.get("name", {}).get("const") == default.get("name")), {})
     told = {
         name: value for name, value in default.items() if name == "name" or value != own.get(name, {}).get("default")
     }
