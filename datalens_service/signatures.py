@@ -11,7 +11,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -31,6 +31,7 @@ _DOMAIN: Final = b"datalens-signature/1\n"
 _KEY_BYTES: Final = 32
 _KEY_ID_LENGTH: Final = 16
 _LARGEST_KEY_FILE: Final = 4096
+_PEM_HEADER: Final = "-----BEGIN"
 
 
 class SignatureInvalid(ValueError):
@@ -121,7 +122,7 @@ def signer(content: bytes) -> PublicKey | None:
     Raises:
         SignatureInvalid: It carries one that does not fit.
     """
-    document = _parsed(content)
+    document = parse_document(content)
     given = document.get(MEMBER)
     if given is None:
         return None
@@ -163,6 +164,8 @@ def _content(path: Path) -> str:
 
 
 def _from_pem(text: str) -> PublicKey:
+    if text.count(_PEM_HEADER) > 1:
+        raise InvalidInput("The file has several keys. Give one with the key alone that you expect.")
     try:
         key = load_pem_public_key(text.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -182,14 +185,25 @@ def _is_hexadecimal(text: str) -> bool:
     return len(text) == 2 * _KEY_BYTES and all(digit in "0123456789abcdefABCDEF" for digit in text)
 
 
-def _parsed(content: bytes) -> dict[str, Any]:
+def parse_document(content: bytes) -> dict[str, Any]:
+    """A JSON object that every program reads in the same way: UTF-8, each name once, finite numbers.
+
+    Raises:
+        SignatureInvalid: It is something else, or nested too deeply to be read.
+    """
     try:
-        document = json.loads(content, object_pairs_hook=_without_duplicates)
+        document = json.loads(content.decode(), object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise SignatureInvalid("It is not JSON in which every name stands once.") from error
+        raise SignatureInvalid(
+            "It is not JSON that every program reads in the same way: in UTF-8, every name once, every number finite."
+        ) from error
     if not isinstance(document, dict):
         raise SignatureInvalid("It is not a JSON object.")
     return document
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _without_duplicates(members: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -23,28 +23,19 @@ AT = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 _JOB_ID = "job_0f8e2d4c6b1a49d3a7c5e9f10b2d3c4e"
 _EPSILON = 10.0
 _DELTA = default_delta(SCHEMA.num_units)
-_SPEC = TrainingSpec(method=Moments(), epsilon=1.0, delta=_DELTA)
-_OPENED = Entry.sealed(
-    account_id="acc_8d1f3b5a7c9e4f2d6b0a1c3e5f7a9b2d",
-    seq=1,
-    kind="open",
-    dataset_id=DATASET_ID,
-    label=budget_label(_EPSILON, _DELTA),
-    units=limit_units(_EPSILON, _DELTA),
-    at=AT,
-    previous_hash=GENESIS,
-)
 
 
-def _example() -> JobProof:
-    """The proof of the first job of an account, right after its last release."""
-    plan = _SPEC.plan(SCHEMA).releases
-    entries = list(_journal(plan))
+def example_proof(epsilon: float = 1.0, job_id: str = _JOB_ID) -> dict[str, Any]:
+    """The unsigned proof of the first job of an account, right after its last release."""
+    spec = TrainingSpec(method=Moments(), epsilon=epsilon, delta=_DELTA)
+    plan = spec.plan(SCHEMA).releases
+    limit = max(_EPSILON, epsilon)
+    entries = list(_journal(plan, limit, job_id))
     privacy = privacy_statement(
         releases=plan,
         units_charged=sum(entry.units for entry in entries if entry.kind == EntryKind.CHARGE),
-        epsilon_limit=_SPEC.epsilon,
-        limit_units=_SPEC.limit_units(SCHEMA),
+        epsilon_limit=spec.epsilon,
+        limit_units=spec.limit_units(SCHEMA),
         delta=_DELTA,
         num_units=SCHEMA.num_units,
         unit=SCHEMA.unit,
@@ -54,31 +45,41 @@ def _example() -> JobProof:
         product=Product.at_commit(None),
         dataset_id=DATASET_ID,
         public_schema=SCHEMA,
-        method=MethodFacts(name=_SPEC.method.name, spec=_SPEC.model_dump(mode="json"), plan=plan),
+        method=MethodFacts(name=spec.method.name, spec=spec.model_dump(mode="json"), plan=plan),
         privacy=privacy,
     )
-    return JobProof.from_account_proof(build_account_proof(_JOB_ID, report, entries, _EPSILON, _DELTA))
+    account_proof = build_account_proof(job_id, report, entries, limit, _DELTA)
+    return JobProof.from_account_proof(account_proof).model_dump(mode="json")
 
 
-def _journal(plan: Sequence[PlannedRelease]) -> Iterator[Entry]:
+def _journal(plan: Sequence[PlannedRelease], limit: float, job_id: str) -> Iterator[Entry]:
     """Opened, reserved, and a charge per release."""
-    last = _OPENED
+    last = Entry.sealed(
+        account_id="acc_8d1f3b5a7c9e4f2d6b0a1c3e5f7a9b2d",
+        seq=1,
+        kind="open",
+        dataset_id=DATASET_ID,
+        label=budget_label(limit, _DELTA),
+        units=limit_units(limit, _DELTA),
+        at=AT,
+        previous_hash=GENESIS,
+    )
     yield last
     releases = list(chain.from_iterable(repeat(each.mechanism, each.count) for each in plan))
-    last = _next(last, EntryKind.RESERVE, sum(each.cost() for each in releases))
+    last = _next(last, EntryKind.RESERVE, job_id, sum(each.cost() for each in releases))
     yield last
     for step, mechanism in enumerate(releases):
-        last = _next(last, EntryKind.CHARGE, mechanism.cost(), step=step, label=mechanism.label())
+        last = _next(last, EntryKind.CHARGE, job_id, mechanism.cost(), step=step, label=mechanism.label())
         yield last
 
 
-def _next(last: Entry, kind: EntryKind, units: int, *, step: int | None = None, label: str = "") -> Entry:
+def _next(last: Entry, kind: EntryKind, job_id: str, units: int, *, step: int | None = None, label: str = "") -> Entry:
     return Entry.sealed(
         account_id=last.account_id,
         seq=last.seq + 1,
         kind=kind.value,
         dataset_id=last.dataset_id,
-        job_id=_JOB_ID,
+        job_id=job_id,
         step=step,
         label=label,
         units=units,
@@ -95,4 +96,4 @@ def of_version(proof: dict[str, Any], version: str) -> dict[str, Any]:
 
 
 # Signed by nobody: the secret is known to all.
-EXAMPLE_PROOF: dict[str, Any] = SigningKey(b"example").sign(_example().model_dump(mode="json"))
+EXAMPLE_PROOF: dict[str, Any] = SigningKey(b"example").sign(example_proof())

@@ -128,7 +128,7 @@ def check_release(archive: Path) -> None:
 
     verdict = verify_path(archive)
     if not verdict.holds:
-        raise InvalidInput(f"The release does not verify and stays here. {verdict.contradiction}")
+        raise InvalidInput(f"The release does not verify and stays here. {verdict.reason}")
     with zipfile.ZipFile(archive) as files:
         if _REPORT not in files.namelist():
             return

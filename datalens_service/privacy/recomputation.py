@@ -72,14 +72,15 @@ class SampledReleases:
         noise = dp_accounting.GaussianDpEvent(math.sqrt(self.squared_multiplier))
         accountant.compose(dp_accounting.PoissonSampledDpEvent(float(self.probability), noise), self.draws)
         mu = math.sqrt(mu_squared)
-        curve = ((accountant.get_delta(mu * knot / 8), _gaussian_delta(mu, mu * knot / 8)) for knot in range(_KNOTS))
+        # The curve of draws is known up to the resolution.
+        knots = (mu * knot / 8 for knot in range(_KNOTS))
+        curve = ((accountant.get_delta(epsilon), gaussian_delta(mu, epsilon - RESOLUTION)) for epsilon in knots)
         return float(max(drawn - covered for drawn, covered in curve)) - float(slack)
 
 
-def _gaussian_delta(mu: float, epsilon: float) -> float:
-    """δ(ε) of μ-GDP (Balle & Wang 2018, Theorem 8), up to how finely the curve of draws is known."""
-    shifted = epsilon - RESOLUTION
-    return float(ndtr(mu / 2 - shifted / mu) - math.exp(shifted + log_ndtr(-mu / 2 - shifted / mu)))
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """δ(ε) of μ-GDP (Balle & Wang 2018, Theorem 8)."""
+    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
 
 
 def composed_epsilon(releases: Iterable[GaussianReleases], delta: float) -> float:

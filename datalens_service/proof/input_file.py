@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 from pydantic_core import from_json
 
@@ -24,13 +24,6 @@ _CARD: Final = f"the card of a job (earlier versions packed some into archives u
 _REPORTS: Final = {"owner": "the owner's report of a job", "releasable": "the report of a job to pass on"}
 _TAR_MAGIC: Final = slice(257, 262)
 _SAFETENSORS_LENGTH: Final = 8
-
-
-class GivenProof(NamedTuple):
-    """A proof before it was checked."""
-
-    format: str
-    content: bytes
 
 
 def read_content(path: Path) -> bytes:
@@ -49,8 +42,8 @@ def read_content(path: Path) -> bytes:
         return file.read(_LARGEST_PROOF)
 
 
-def proof_in(content: bytes) -> GivenProof:
-    """The proof that a file is.
+def proof_format(content: bytes) -> str:
+    """The format of the proof that a file is.
 
     Raises:
         InvalidInput: It is none; names what was given and what to give instead.
@@ -59,7 +52,7 @@ def proof_in(content: bytes) -> GivenProof:
     format = document.get("format") if isinstance(document, dict) else None
     if format not in (PROOF_FORMAT, ACCOUNT_FORMAT):
         _refuse(_name_of_document(document))
-    return GivenProof(str(format), content)
+    return str(format)
 
 
 def _proof_of_archive(path: Path) -> bytes:

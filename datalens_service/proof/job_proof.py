@@ -13,7 +13,7 @@ import operator
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from datalens_service.evaluation.report.build import Report
 from datalens_service.evaluation.report.card import Card
@@ -166,32 +166,6 @@ def build_account_proof(
 
 
 SIGNATURE: Final = "signature"
-Status = Literal["holds", "contradiction", "not checked"]
-
-
-class Line(BaseModel):
-    """One claim of a proof and what came of it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    check: str
-    status: Status
-    finding: str
-
-
-def held(check: str, finding: str) -> Line:
-    """A claim that holds."""
-    return Line(check=check, status="holds", finding=finding)
-
-
-def contradicted(check: str, finding: str) -> Line:
-    """A claim that does not."""
-    return Line(check=check, status="contradiction", finding=finding)
-
-
-def unchecked(check: str, finding: str = "") -> Line:
-    """A claim that nothing is known of, such as one behind the first contradiction."""
-    return Line(check=check, status="not checked", finding=finding)
 
 
 class ExpectedKey(NamedTuple):
@@ -202,34 +176,23 @@ class ExpectedKey(NamedTuple):
     given: bool = True
 
 
-def signature_line(content: bytes, expected: ExpectedKey | None) -> Line:
-    """Who signed a document, and whether that is who had to.
+def name_signer(content: bytes, expected: ExpectedKey | None) -> str:
+    """Say who signed a document.
 
     Args:
         content: Of the file; it may come from anybody.
-        expected: Who has to have signed it; None accepts anybody, and nobody.
+        expected: Who has to have signed it; None accepts anybody.
+
+    Raises:
+        SignatureInvalid: Nobody signed it, somebody else did, or it was changed since.
     """
-    try:
-        signing_key = signer(content)
-    except SignatureInvalid as error:
-        return contradicted(SIGNATURE, str(error))
-    if expected is None:
-        return _line_of_anybody(signing_key)
+    signing_key = signer(content)
     if signing_key is None:
-        reason = "a key was given" if expected.given else "the proof is signed"
-        return contradicted(SIGNATURE, f"Not signed, though {reason}.")
+        raise SignatureInvalid("Nobody signed it. Whatever an installation hands out is signed.")
+    key_id = signing_key.key_id
+    if expected is None:
+        return f"Signed by key {key_id}. Nobody vouched for it: no --key was given."
     if signing_key != expected.key:
         other = "the given one" if expected.given else "that of the proof"
-        return contradicted(SIGNATURE, f"Signed by key {signing_key.key_id}, not by {other}, {expected.key.key_id}.")
-    return held(SIGNATURE, _name_signer(expected))
-
-
-def _line_of_anybody(key: PublicKey | None) -> Line:
-    if key is None:
-        return unchecked(SIGNATURE, "Not signed: anybody may have made it.")
-    return held(SIGNATURE, f"Signed by key {key.key_id}. Nobody vouched for it: no --key was given.")
-
-
-def _name_signer(expected: ExpectedKey) -> str:
-    key_id = expected.key.key_id
+        raise SignatureInvalid(f"Signed by key {key_id}, not by {other}, {expected.key.key_id}.")
     return f"Signed by the given key, {key_id}." if expected.given else f"Signed by key {key_id}, as the proof is."

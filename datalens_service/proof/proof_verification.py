@@ -7,16 +7,17 @@ are read; what is about the job is checked by the same lines in either.
 
 from __future__ import annotations
 
-import json
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from datalens_service.errors import InvalidInput, LedgerCorrupt
+from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report.card import CardMechanism
 from datalens_service.evaluation.report.privacy_statement import (
     classify_epsilon,
@@ -25,7 +26,6 @@ from datalens_service.evaluation.report.privacy_statement import (
 )
 from datalens_service.mechanisms import AnyMechanism, IndividualHistogram, PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
-from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation, delta_beside
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.randomness import COIN_BITS
@@ -36,9 +36,10 @@ from datalens_service.privacy.recomputation import (
     SampledReleases,
     composed_epsilon,
     discrete_releases,
+    gaussian_delta,
 )
 from datalens_service.proof.hash_chain import budget_label, follow
-from datalens_service.proof.input_file import proof_in
+from datalens_service.proof.input_file import proof_format
 from datalens_service.proof.job_charges import check_charges
 from datalens_service.proof.job_proof import (
     ACCOUNT_FORMAT,
@@ -47,14 +48,11 @@ from datalens_service.proof.job_proof import (
     AccountProof,
     ExpectedKey,
     JobProof,
-    Line,
     Payment,
     Proof,
-    contradicted,
-    held,
-    signature_line,
-    unchecked,
+    name_signer,
 )
+from datalens_service.proof.verdict import Examination, Subject, Verdict, judge
 from datalens_service.signatures import PublicKey
 
 _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
@@ -69,7 +67,9 @@ _NOT_VERIFIED: Final = (
     "That the sensitivity of each mechanism is what its parameters say: docs/mechanisms has the proofs.",
     "That no unit was in the input twice, and that the number of units is the declared one.",
     "That the same records have no other account, in another installation or another folder.",
-    "That the files beside this proof came from this job.",
+)
+NOT_VERIFIED_OF_LONE_PROOF: Final = (
+    "Any image or model: only the proof was given. Give the archive of the release, or its folder, to check every file."
 )
 NOT_VERIFIED_OF_JOB: Final = (
     *_NOT_VERIFIED,
@@ -84,79 +84,59 @@ NOT_VERIFIED_OF_ACCOUNT: Final = (
 )
 
 
-class Verdict(BaseModel):
-    """What was verified, line by line, and what cannot be."""
-
-    model_config = ConfigDict(frozen=True)
-
-    given: str = Field(description="What the file is, and for whom.")
-    holds: bool = Field(description="Whether no line contradicts.")
-    contradiction: str | None = Field(description="The first one; nothing behind it was checked.")
-    lines: tuple[Line, ...]
-    not_verified: tuple[str, ...]
-
-    @classmethod
-    def from_lines(cls, given: str, lines: Iterable[Line], not_verified: tuple[str, ...]) -> Verdict:
-        """It holds unless one of the lines contradicts."""
-        found = tuple(lines)
-        wrong = next((f"{line.check}: {line.finding}" for line in found if line.status == "contradiction"), None)
-        return cls(given=given, holds=wrong is None, contradiction=wrong, lines=found, not_verified=not_verified)
-
-
 def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
-    """Check a proof from the outside in, up to the first contradiction.
+    """Check a proof that was given alone, from the outside in, up to the first contradiction.
 
     Args:
-        key: Of whom the proof has to be; None accepts any signature, and none.
+        key: Of whom the proof has to be; None accepts the signature of anybody.
 
     Raises:
         InvalidInput: It is something else; the sentence names it, and the file to give instead.
     """
-    file = proof_in(content)
-    kind = _KINDS[file.format]
-    lines = _checked(kind, file.content)
-    if lines[-1].status == "holds":
-        lines.append(signature_line(file.content, None if key is None else ExpectedKey(key)))
-    # A proof that nobody signed, given without a key, is as good as the way it came.
-    unreached = map(unchecked, [_FORM, *kind.checks, SIGNATURE][len(lines) :])
-    not_verified = (*_of_plugin(lines, file.content), *kind.not_verified)
-    return Verdict.from_lines(kind.given, (*lines, *unreached), not_verified)
+    subject = describe_proof(content, key)
+    return judge(subject._replace(not_verified=(*subject.not_verified, NOT_VERIFIED_OF_LONE_PROOF)))
 
 
-def _of_plugin(lines: list[Line], content: bytes) -> tuple[str, ...]:
-    """What rests on the package of a plug-in, of a proof that could be read."""
-    if lines[0].status != "holds":
+def describe_proof(content: bytes, key: PublicKey | None) -> Subject:
+    """The claims of a proof, signature included, and what no proof can show.
+
+    Raises:
+        InvalidInput: It is something else; the sentence names it, and the file to give instead.
+    """
+    kind = _KINDS[proof_format(content)]
+    parsed = cache(partial(_parsed, kind.model, content))
+    examinations = {_FORM: _form, **kind.checks}
+    claims: dict[str, Examination] = {
+        name: partial(_examine, examine, parsed) for name, examine in examinations.items()
+    }
+    claims[SIGNATURE] = partial(name_signer, content, None if key is None else ExpectedKey(key))
+    return Subject(kind.given, claims, (*_of_plugin(parsed), *kind.not_verified))
+
+
+def _of_plugin(parsed: Callable[[], Proof]) -> tuple[str, ...]:
+    """What rests on the package of a plug-in, of a proof that can be read."""
+    try:
+        card = parsed().card
+    except LedgerCorrupt:
         return ()
-    card = json.loads(content)["card"]
-    if not card.get("plugin"):
+    if card.plugin is None:
         return ()
-    origin = PluginOrigin.model_validate(card["plugin"])
     return (
-        f"That the method {card['method']}, a plug-in of {origin}, lets a unit move nothing of what other units "
+        f"That the method {card.method}, a plug-in of {card.plugin}, lets a unit move nothing of what other units "
         "contribute.",
     )
 
 
-def _checked(kind: _Kind, content: bytes) -> list[Line]:
-    """Lines up to the first contradiction."""
+def _examine(examine: Callable[[Any], str], parsed: Callable[[], Proof]) -> str:
     try:
-        proof = _parsed(kind.model, content)
-    except LedgerCorrupt as error:
-        return [contradicted(_FORM, error.detail)]
-    lines = [_line(_FORM, _form, proof)]
-    for check, examine in kind.checks.items():
-        if lines[-1].status != "holds":
-            break
-        lines.append(_line(check, examine, proof))
-    return lines
+        return examine(parsed())
+    except (ArithmeticError, ValueError) as error:
+        # Integers of thousands of digits overflow floats (the one) or cannot be printed (the other).
+        raise LedgerCorrupt("A number is beyond what any job has.") from error
 
 
 def _form(proof: Proof) -> str:
-    """Every proof since version 1.0.0 was signed before it was handed out."""
-    version = proof.product.version
-    if proof.signature is None and not version.startswith("0."):
-        raise LedgerCorrupt(f"Nobody signed it, and version {version} signs every proof: its signature was taken away.")
-    return f"{proof.format}, of job {proof.job_id}.{'' if proof.signature else ' Nobody signed it.'}"
+    return f"{proof.format}, of job {proof.job_id}."
 
 
 def _parsed(model: type[Proof], content: bytes) -> Proof:
@@ -168,16 +148,6 @@ def _parsed(model: type[Proof], content: bytes) -> Proof:
         raise LedgerCorrupt(f"At {place}: {first['msg']}.") from error
     except ArithmeticError as error:
         raise LedgerCorrupt("A number is beyond what any job has.") from error
-
-
-def _line(check: str, examine: Callable[[Any], str], proof: Proof) -> Line:
-    try:
-        return held(check, examine(proof))
-    except (LedgerCorrupt, InvalidInput) as error:
-        return contradicted(check, error.detail)
-    except (ArithmeticError, ValueError):
-        # Integers of thousands of digits overflow floats (the one) or cannot be printed (the other).
-        return contradicted(check, "A number is beyond what any job has.")
 
 
 def _charge_chain(proof: JobProof) -> str:
@@ -367,13 +337,25 @@ def _recomputed(
     what: str, releases: Sequence[GaussianReleases], delta: float, stated: float, *, exactly: bool = True
 ) -> str:
     if stated > LARGEST_EPSILON:
-        return f"ε of {what} is stated as {stated:g}, which promises nothing; not recomputed."
+        return _confirmed_large(what, releases, delta, stated, exactly=exactly)
     composed = composed_epsilon(releases, delta)
     if composed > stated + RESOLUTION:
         raise LedgerCorrupt(f"ε of {what} at δ = {delta:g} is {composed:.5f}, above the stated {stated:g}.")
     if exactly and composed < stated - _ROUNDING:
         raise LedgerCorrupt(f"ε of {what} at δ = {delta:g} is {composed:.5f}, not the stated {stated:g}.")
     return f"ε of {what} at δ = {delta:g} is {composed:.5f} by dp_accounting; stated: {stated:g}."
+
+
+def _confirmed_large(
+    what: str, releases: Sequence[GaussianReleases], delta: float, stated: float, *, exactly: bool
+) -> str:
+    """An ε that dp_accounting does not reach promises little, but it has to be true."""
+    mu = math.sqrt(sum(each.mu_squared for each in releases))
+    if gaussian_delta(mu, stated + RESOLUTION) > delta:
+        raise LedgerCorrupt(f"ε of {what} at δ = {delta:g} is above the stated {stated:g}.")
+    if exactly and gaussian_delta(mu, stated - _ROUNDING) < delta:
+        raise LedgerCorrupt(f"ε of {what} at δ = {delta:g} is below the stated {stated:g}.")
+    return f"ε of {what} at δ = {delta:g} is not above the stated {stated:g}, by the curve of one Gaussian release."
 
 
 def _steps_made(proof: Proof) -> int:

@@ -1,33 +1,25 @@
 """Are the files of a release those that an installation signed? An archive, packed or not, and a report."""
 
 import hashlib
-import json
-import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Final, NoReturn
 
 from datalens_service.data.export.release_archive import SUMS, SUMS_FORMAT, SUMS_SIGNATURE
-from datalens_service.errors import ReportIncomplete
 from datalens_service.evaluation.report import document
 from datalens_service.proof import proof_verification
 from datalens_service.proof.input_file import read_content
-from datalens_service.proof.job_proof import (
-    SIGNATURE,
-    ExpectedKey,
-    Line,
-    contradicted,
-    held,
-    signature_line,
-    unchecked,
-)
-from datalens_service.proof.proof_verification import Verdict
-from datalens_service.signatures import PublicKey, SignatureInvalid, signer
+from datalens_service.proof.job_proof import PROOF_FILE, SIGNATURE, ExpectedKey, name_signer
+from datalens_service.proof.release_files import ReleaseFiles, is_release, release_files
+from datalens_service.proof.verdict import NotChecked, Subject, Verdict, judge
+from datalens_service.signatures import PublicKey, SignatureInvalid, parse_document, signer, unsigned
 
 FILES: Final = "files"
 SUMS_LINE: Final = "archive signature"
-_LARGEST_TEXT: Final = 2**24
+_SUM: Final = re.compile(r"([0-9a-f]{64})  (.+)")
+_LARGEST_TEXT: Final = 2**28
 _BLOCK: Final = 2**20
 _NOT_OF_REPORT: Final = (
     "That what the report says is true: its figures are those that the installation wrote. The proof of the job, "
@@ -35,84 +27,99 @@ _NOT_OF_REPORT: Final = (
 )
 
 
-class _Files(NamedTuple):
-    """The files of an archive.
-
-    Attributes:
-        names: Below its root, in any order; one may stand twice.
-        open: By name.
-    """
-
-    names: tuple[str, ...]
-    open: Callable[[str], IO[bytes]]
-
-
 def verify_path(path: Path, key: PublicKey | None = None) -> Verdict:
     """Check what somebody was handed: a proof, an archive with its files, or, with a key, a report.
 
     Args:
-        key: Of whom it has to be; None accepts any signature, and none.
+        key: Of whom it has to be; None accepts the signature of anybody.
 
     Raises:
         InvalidInput: It is something else.
     """
     content = read_content(path)
+    if is_release(path):
+        return judge(_describe_release(path, content, key))
     if key is not None and _is_report(content):
-        return _of_report(content, key)
-    verdict = proof_verification.verify(content, key)
-    with _archive(path) as files:
-        if files is None or SUMS not in files.names:
-            return verdict
-        expected = _signer(content) if key is None else ExpectedKey(key)
-        lines = _lines(files, expected) if verdict.holds else [unchecked(FILES), unchecked(SUMS_LINE)]
-    return Verdict.from_lines(verdict.given, (*verdict.lines, *lines), verdict.not_verified)
+        return judge(_describe_report(content, key))
+    return proof_verification.verify(content, key)
 
 
-def _lines(files: _Files, expected: ExpectedKey | None) -> list[Line]:
-    """What the sums say of the files, and who signed the sums."""
-    sums = _read(files, SUMS)
-    complaint = _complaint(files, sums)
-    if complaint is not None:
-        return [contradicted(FILES, complaint), unchecked(SUMS_LINE)]
-    count = len(files.names) - len({SUMS, SUMS_SIGNATURE} & set(files.names))
-    return [held(FILES, f"{count:,} files are those of {SUMS}."), _sums_line(files, sums, expected)]
+def _describe_release(path: Path, content: bytes, key: PublicKey | None) -> Subject:
+    """The claims of the proof, that each file is one of its release, and that its installation says so."""
+    proof = proof_verification.describe_proof(content, key)
+    files = {FILES: partial(_compare_files, path, content, key), SUMS_LINE: partial(_check_sums, path, content, key)}
+    place = "a folder" if path.is_dir() else "an archive"
+    return proof._replace(given=f"{proof.given}, in {place}", claims={**proof.claims, **files})
 
 
-def _sums_line(files: _Files, sums: bytes, expected: ExpectedKey | None) -> Line:
-    content = _read(files, SUMS_SIGNATURE) if SUMS_SIGNATURE in files.names else b"{}"
-    line = signature_line(content, expected).model_copy(update={"check": SUMS_LINE})
-    if line.status != "holds":
-        return line
-    signed = json.loads(content)
-    if (signed.get("format"), signed.get("sha256")) != (SUMS_FORMAT, hashlib.sha256(sums).hexdigest()):
-        return contradicted(SUMS_LINE, f"The signature is not of this {SUMS}.")
-    return line
+def _compare_files(path: Path, proof: bytes, key: PublicKey | None) -> str:
+    """Each file is as the sums say, none is missing, and none was added."""
+    with release_files(path) as files:
+        if SUMS not in files.names:
+            _miss_sums(key)
+        stated = _parse_sums(_read(files, SUMS))
+        present = set(files.names) - {SUMS, SUMS_SIGNATURE}
+        for name in sorted(present ^ stated.keys()):
+            raise SignatureInvalid(f"{name} is missing." if name in stated else f"{name} is not in {SUMS}.")
+        for name in sorted(present):
+            with files.open(name) as file:
+                _compare(name, _digest(file), stated)
+        _compare(PROOF_FILE, hashlib.sha256(proof).hexdigest(), stated)
+        files.check_packing()
+    return f"{len(present):,} files are those of {SUMS}, the proof among them."
 
 
-def _complaint(files: _Files, sums: bytes) -> str | None:
-    """The first file that is not as the sums say, or that they do not know."""
-    if len(set(files.names)) < len(files.names):
-        return "A file stands twice in the archive."
-    stated = _parsed(sums)
-    if stated is None:
-        return f"{SUMS} cannot be read."
-    present = set(files.names) - {SUMS, SUMS_SIGNATURE}
-    for name in sorted(present ^ stated.keys()):
-        return f"{name} is missing." if name in stated else f"{name} is not in {SUMS}."
-    for name in sorted(present):
-        with files.open(name) as file:
-            if _digest(file) != stated[name]:
-                return f"{name} was changed."
-    return None
+def _miss_sums(key: PublicKey | None) -> NoReturn:
+    missing = f"There is no {SUMS}: nothing shows that these files belong to the proof."
+    if key is not None:
+        raise SignatureInvalid(missing)
+    raise NotChecked(f"{missing} Give {PROOF_FILE} alone to check the proof.")
 
 
-def _parsed(sums: bytes) -> dict[str, str] | None:
-    """Digests by name; None if the file is none of sums."""
+def _compare(name: str, digest: str, stated: Mapping[str, str]) -> None:
+    if digest != stated.get(name):
+        raise SignatureInvalid(f"{name} was changed.")
+
+
+def _check_sums(path: Path, proof: bytes, key: PublicKey | None) -> str:
+    """Who signed the sums is the given key or, without one, who signed the proof."""
+    expected = _expected_key(proof) if key is None else ExpectedKey(key)
+    with release_files(path) as files:
+        if SUMS not in files.names:
+            raise NotChecked(f"There is no {SUMS} that could be signed.")
+        if SUMS_SIGNATURE not in files.names:
+            raise SignatureInvalid(f"There is no {SUMS_SIGNATURE}: it was taken away.")
+        sums, signature = _read(files, SUMS), _read(files, SUMS_SIGNATURE)
+    finding = name_signer(signature, expected)
+    of_these = {"format": SUMS_FORMAT, "file": SUMS, "sha256": hashlib.sha256(sums).hexdigest()}
+    if unsigned(parse_document(signature)) != of_these:
+        raise SignatureInvalid(f"The signature is not of this {SUMS}.")
+    return finding
+
+
+def _expected_key(proof: bytes) -> ExpectedKey:
+    """Who signed the proof has to have signed the archive as well."""
+    key = signer(proof)
+    if key is None:
+        raise SignatureInvalid("Nobody signed the proof.")
+    return ExpectedKey(key, given=False)
+
+
+def _parse_sums(sums: bytes) -> dict[str, str]:
+    """Digests by name.
+
+    Raises:
+        SignatureInvalid: The file is not one of sums, or has a name twice.
+    """
     try:
-        lines = [line.partition("  ") for line in sums.decode().splitlines()]
+        *lines, end = sums.decode().split("\n")
     except ValueError:
-        return None
-    return {name: digest for digest, _, name in lines} if all(name for _, _, name in lines) else None
+        lines, end = [], "not text"
+    matches = [_SUM.fullmatch(line) for line in lines]
+    stated = {match[2]: match[1] for match in matches if match is not None}
+    if end or len(stated) < len(lines):
+        raise SignatureInvalid(f"{SUMS} cannot be read.")
+    return stated
 
 
 def _digest(file: IO[bytes]) -> str:
@@ -122,46 +129,24 @@ def _digest(file: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _read(files: _Files, name: str) -> bytes:
+def _read(files: ReleaseFiles, name: str) -> bytes:
     with files.open(name) as file:
         return file.read(_LARGEST_TEXT)
 
 
-@contextmanager
-def _archive(path: Path) -> Iterator[_Files | None]:
-    """The files beside a proof; None where it came alone."""
-    if path.is_dir():
-        names = (one.relative_to(path).as_posix() for one in path.rglob("*") if one.is_file())
-        yield _Files(tuple(names), lambda name: (path / name).open("rb"))
-    elif zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            yield _Files(tuple(archive.namelist()), archive.open)
-    else:
-        yield None
-
-
-def _signer(content: bytes) -> ExpectedKey | None:
-    """Who signed the proof has to have signed the archive as well."""
-    try:
-        key = signer(content)
-        return None if key is None else ExpectedKey(key, given=False)
-    except SignatureInvalid:
-        return None
-
-
 def _is_report(content: bytes) -> bool:
     try:
-        given = json.loads(content)
-    except ValueError:
+        return str(parse_document(content).get("format")).startswith("datalens-report/")
+    except SignatureInvalid:
         return False
-    return isinstance(given, dict) and str(given.get("format")).startswith("datalens-report/")
 
 
-def _of_report(content: bytes, key: PublicKey) -> Verdict:
-    try:
-        document.check(content)
-        lines = held("form", "Complete, and as it was sealed."), signature_line(content, ExpectedKey(key))
-    except ReportIncomplete as error:
-        lines = contradicted("form", error.detail), unchecked(SIGNATURE)
-    audience = "to pass on" if json.loads(content).get("view") == "releasable" else "for the owner"
-    return Verdict.from_lines(f"report of a job, {audience}", lines, _NOT_OF_REPORT)
+def _describe_report(content: bytes, key: PublicKey) -> Subject:
+    audience = "to pass on" if parse_document(content).get("view") == "releasable" else "for the owner"
+    claims = {"form": partial(_check_report, content), SIGNATURE: partial(name_signer, content, ExpectedKey(key))}
+    return Subject(f"report of a job, {audience}", claims, _NOT_OF_REPORT)
+
+
+def _check_report(content: bytes) -> str:
+    document.check(content)
+    return "Complete, and as it was sealed."

@@ -14,7 +14,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from datalens_service.cli.app import app
-from datalens_service.proof.proof_verification import NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_JOB
+from datalens_service.proof.proof_verification import (
+    NOT_VERIFIED_OF_ACCOUNT,
+    NOT_VERIFIED_OF_JOB,
+    NOT_VERIFIED_OF_LONE_PROOF,
+)
 from datalens_service.signatures import MEMBER, SigningKey
 from example_proof import EXAMPLE_PROOF, of_version
 
@@ -66,12 +70,22 @@ def test_says_what_it_was_given_what_holds_and_what_nobody_can_show(
     assert [line.split("  ")[0] for line in shown[: len(checks)]] == ["holds"] * len(checks)
     assert all(check in line for check, line in zip(checks, shown, strict=False))
     assert "by dp_accounting" in shown[checks.index("job")]
-    assert [line.strip() for line in shown[-len(cannot) :]] == list(cannot)
+    assert [line.strip() for line in shown[-len(cannot) - 1 :]] == [*cannot, NOT_VERIFIED_OF_LONE_PROOF]
     assert result.stderr == ""
 
 
-def test_the_folder_of_a_run_is_verified_by_the_proof_in_it(datalens: Run, trained: Path) -> None:
-    assert datalens("verify", trained.parent).exit_code == 0
+def test_the_folder_of_a_run_has_no_sums_so_its_files_are_not_checked(datalens: Run, trained: Path) -> None:
+    unknown = datalens("verify", trained.parent)
+    assert unknown.exit_code == 1
+    assert "not checked    files              There is no SHA256SUMS" in unknown.stdout
+    assert "Do not rely on all of it: not everything was checked. files: There is no SHA256SUMS" in unknown.stdout
+    assert "Give privacy.json alone to check the proof." in unknown.stdout
+    expected = datalens("verify", "--key", trained.with_name("signing-key.pem"), trained.parent)
+    assert expected.exit_code == 1
+    assert "Do not rely on it. files: There is no SHA256SUMS" in expected.stdout
+
+
+def test_proofs_of_a_run_are_as_private_as_their_audience(trained: Path) -> None:
     assert trained.stat().st_mode & 0o077
     assert trained.with_name("account-proof.json").stat().st_mode & 0o077 == 0
 
@@ -161,10 +175,17 @@ def test_the_wrong_key_is_1_and_no_key_is_2(datalens: Run, proof: Path) -> None:
     assert datalens("verify", "--key", "abc", proof).exit_code == 2
 
 
-def test_an_old_proof_that_nobody_signed_is_said_to_be_unsigned(datalens: Run, proof: Path) -> None:
-    proof.write_text(json.dumps({**of_version(EXAMPLE_PROOF, "0.1.0"), MEMBER: None}))
-    result = datalens("verify", proof)
-    assert result.exit_code == 0
-    assert "not checked" in result.stdout
-    assert "What was checked holds; it is not signed." in result.stdout
-    assert datalens("verify", "--key", KEY.public.hex, proof).exit_code == 1
+def test_a_proof_that_claims_to_be_old_needs_its_signature_as_well(datalens: Run, proof: Path) -> None:
+    proof.write_text(json.dumps({**of_version(EXAMPLE_PROOF, "0.9.0"), MEMBER: None}))
+    for key in ((), ("--key", KEY.public.hex)):
+        result = datalens("verify", *key, proof)
+        assert result.exit_code == 1
+        assert "Do not rely on it. signature: Nobody signed it." in result.stdout
+
+
+def test_a_file_with_several_keys_is_refused(datalens: Run, proof: Path, tmp_path: Path) -> None:
+    pem = tmp_path / "keys.pem"
+    pem.write_text(KEY.public.pem + OTHER.public.pem)
+    result = datalens("verify", "--key", pem, proof)
+    assert result.exit_code == 2
+    assert "several keys" in result.stderr

@@ -17,14 +17,22 @@ from datalens_service.mechanisms import BoundedSum, Mechanism, PlannedRelease, b
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import Charge as AccountCharge
 from datalens_service.privacy.accounting import cost_units, epsilon_of_charge, mu_of_units, round_up
+from datalens_service.privacy.recomputation import LARGEST_EPSILON
 from datalens_service.proof.job_charges import chain_charges
 from datalens_service.proof.job_proof import AccountProof, JobProof
-from datalens_service.proof.proof_verification import NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_JOB, Verdict, verify
+from datalens_service.proof.proof_verification import (
+    NOT_VERIFIED_OF_ACCOUNT,
+    NOT_VERIFIED_OF_JOB,
+    NOT_VERIFIED_OF_LONE_PROOF,
+    verify,
+)
+from datalens_service.proof.verdict import Verdict
 from datalens_service.run import run
 from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
+from example_proof import example_proof
 
 from .books import claimed, images, journal_of, new_dataset, new_job, prove, read_account, schema
 from .forging import Json, Tamper, add, change, multiply, put, seal_charges, seal_journal
@@ -101,7 +109,7 @@ def test_a_real_proof_verifies(made: AccountProof, honest: Json) -> None:
     assert {line.status for line in checked} == {"holds"}
     assert (signature.status, "Nobody vouched" in signature.finding) == ("holds", True)
     assert f"{made.card.privacy.epsilon:g}" in verdict.lines[5].finding
-    assert verdict.not_verified == NOT_VERIFIED_OF_ACCOUNT
+    assert verdict.not_verified == (*NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_LONE_PROOF)
     assert verdict.given == "journal of an account, for the owner"
 
 
@@ -261,11 +269,25 @@ def test_a_mechanism_that_does_not_say_which_units_it_is_priced_for_is_refused(
     assert failed_at(verdict_on(honest)) == "card"
 
 
-def test_an_epsilon_that_promises_nothing_is_not_recomputed(honest: Json) -> None:
-    honest["card"]["privacy"]["epsilon_replace_one"] = 250.0
-    verdict = verdict_on(honest)
-    assert verdict.holds
-    assert "not recomputed" in verdict.lines[CHECKS.index("replace one")].finding
+def test_an_epsilon_beyond_dp_accounting_is_checked_by_the_curve_of_a_gaussian() -> None:
+    """Of a replacement it may be stated too high, of the job it may not, and too low never."""
+    loose = example_proof(90.0)
+    stated = loose["card"]["privacy"]["epsilon_replace_one"]
+    assert stated > LARGEST_EPSILON
+    assert "by the curve of one Gaussian" in verdict_on(loose).lines[CHECKS_OF_JOB.index("replace one")].finding
+    assert verdict_on(loose).holds
+    for forged, line in (
+        ({"epsilon_replace_one": 2 * stated}, None),
+        ({"epsilon_replace_one": stated - 0.01}, "replace one"),
+        ({"epsilon_replace_one": LARGEST_EPSILON + 0.01}, "replace one"),
+        ({"epsilon": 110.0}, "job"),
+    ):
+        changed = deepcopy(loose)
+        changed["card"]["privacy"] |= forged
+        if line is None:
+            assert verdict_on(changed).holds
+        else:
+            assert failed_at(verdict_on(changed)) == line
 
 
 def test_without_dp_accounting_there_is_no_verdict(honest: Json, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,8 +314,8 @@ def test_the_proof_of_one_job_verifies(made: AccountProof, published: Json) -> N
     assert [line.check for line in verdict.lines] == CHECKS_OF_JOB
     assert verdict.given == "proof of one job, publishable"
     assert f"{made.card.privacy.epsilon:g}" in verdict.lines[4].finding
-    assert verdict.not_verified == NOT_VERIFIED_OF_JOB
-    assert "lifetime of the account" in verdict.not_verified[-1]
+    assert verdict.not_verified == (*NOT_VERIFIED_OF_JOB, NOT_VERIFIED_OF_LONE_PROOF)
+    assert "lifetime of the account" in verdict.not_verified[-2]
 
 
 def test_the_proof_of_one_job_says_nothing_of_its_account(made: AccountProof, published: Json) -> None:

@@ -14,7 +14,8 @@ from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.job_proof import JobProof
-from datalens_service.proof.proof_verification import Verdict, verify
+from datalens_service.proof.proof_verification import verify
+from datalens_service.proof.verdict import Verdict
 from datalens_service.run import run
 from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec

@@ -12,12 +12,15 @@ from datalens_service.cli import options, output
 from datalens_service.cli.failures import ExitCode
 
 if TYPE_CHECKING:
-    from datalens_service.proof.proof_verification import Verdict
+    from datalens_service.proof.verdict import Verdict
 
 
 def verify(
     proof: Annotated[
-        Path, typer.Argument(help="The privacy.json of a job, or the archive of a release with it.", exists=True)
+        Path,
+        typer.Argument(
+            help="The privacy.json of a job, or the archive of a release with it, packed or not.", exists=True
+        ),
     ],
     key: Annotated[
         str | None,
@@ -32,9 +35,10 @@ def verify(
 ) -> None:
     """Recompute what a job cost from its proof, and say what was verified and what cannot be.
 
-    Reads nothing but the file, and those beside it in an archive; needs no service. The key is published at
+    Reads nothing but the file, and every file of an archive or folder; needs no service. The key is published at
     /v1/signing-key of the service that made the file. An owner may give account-proof.json as well: it proves
-    the lifetime of the account. Exit code 1: the proof contradicts itself. Exit code 2: the file is no proof.
+    the lifetime of the account. Exit code 0: everything was checked and holds. Exit code 1: something contradicts, or
+    was not checked. Exit code 2: the file is no proof.
     """
     from datalens_service.proof.release_verification import verify_path
     from datalens_service.signatures import public_key
@@ -48,7 +52,7 @@ def verify(
 def _render_verdict(verdict: Verdict, *, vouched: bool) -> Text:
     width = max(len(line.check) for line in verdict.lines)
     checks = [f"{line.status:13}  {line.check:{width}}  {line.finding}".rstrip() for line in verdict.lines]
-    summary = f"Do not rely on it. {verdict.contradiction}" if verdict.contradiction else _summarize(verdict, vouched)
+    summary = _summarize(verdict, vouched)
     not_verified = [f"  {sentence}" for sentence in verdict.not_verified]
     origin = f"Given: {verdict.given}."
     lines = [origin, "", *checks, "", summary, "", "Not verified:", *not_verified]
@@ -56,8 +60,10 @@ def _render_verdict(verdict: Verdict, *, vouched: bool) -> Text:
 
 
 def _summarize(verdict: Verdict, vouched: bool) -> str:
-    if any(line.status == "not checked" for line in verdict.lines):
-        return "What was checked holds; it is not signed."
+    if verdict.contradiction is not None:
+        return f"Do not rely on it. {verdict.contradiction}"
+    if not verdict.holds:
+        return f"Do not rely on all of it: not everything was checked. {verdict.reason}"
     missing = "" if vouched else " Nobody vouched for the key that signed: name the key you expect with --key."
     return f"Everything above holds.{missing}"
 

@@ -37,7 +37,7 @@ from datalens_service.mechanisms import PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation
-from datalens_service.signatures import MEMBER, Signature, SignatureInvalid, signer
+from datalens_service.signatures import MEMBER, Signature, SignatureInvalid, parse_document, signer
 from datalens_service.strict import Finite
 
 FORMAT: Final = "datalens-report/3"
@@ -261,7 +261,7 @@ def compute_seal(content: dict[str, Any]) -> str:
 def check(content: bytes) -> None:
     """Refuse a report that is not complete, or not as it was written."""
     try:
-        given = json.loads(content)
+        given = parse_document(content)
         document = ReportDocument.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
