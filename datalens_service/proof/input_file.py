@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 from pydantic_core import from_json
 
+from datalens_service.data.untrusted.zip_archive import starts_like_zip
 from datalens_service.errors import InvalidInput
 from datalens_service.proof.job_proof import ACCOUNT_FORMAT, PROOF_FILE, PROOF_FORMAT
 
@@ -36,7 +37,7 @@ def read_content(path: Path) -> bytes:
         path = path / PROOF_FILE
         if not path.is_file():
             _refuse(f"a folder without a {PROOF_FILE}")
-    if zipfile.is_zipfile(path):
+    if starts_like_zip(path):
         return _proof_of_archive(path)
     with path.open("rb") as file:
         return file.read(_LARGEST_PROOF)
@@ -105,7 +106,6 @@ _KINDS: Final[dict[str, Callable[[bytes], bool]]] = {
     "images as Parquet": lambda content: content.startswith(b"PAR1"),
     "a picture": lambda content: content.startswith((b"\x89PNG", b"\xff\xd8\xff")),
     "a page, as reports are": lambda content: content.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")),
-    "a zip archive": lambda content: content.startswith(b"PK\x03\x04"),
     "a tar archive": lambda content: content[_TAR_MAGIC] == b"ustar" or content.startswith(b"\x1f\x8b"),
 }
 """Tests of the first bytes by what a file is called."""

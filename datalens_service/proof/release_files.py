@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from datalens_service.data.untrusted.entries import is_plain
+from datalens_service.data.untrusted.zip_archive import starts_like_zip
 from datalens_service.proof.verdict import NotChecked
 from datalens_service.signatures import SignatureInvalid
 
@@ -50,7 +51,7 @@ class ReleaseFiles(NamedTuple):
 
 def is_release(path: Path) -> bool:
     """Whether a proof comes with other files: in a folder or in a zip archive."""
-    return path.is_dir() or zipfile.is_zipfile(path)
+    return path.is_dir() or starts_like_zip(path)
 
 
 @contextmanager
