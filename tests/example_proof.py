@@ -13,7 +13,7 @@ from datalens_service.mechanisms import PlannedRelease
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.proof.hash_chain import GENESIS, Entry, EntryKind, budget_label
-from datalens_service.proof.job_proof import JobProof, build_account_proof
+from datalens_service.proof.job_proof import AccountProof, JobProof, build_account_proof
 from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 
@@ -26,7 +26,12 @@ _DELTA = default_delta(SCHEMA.num_units)
 
 
 def example_proof(epsilon: float = 1.0, job_id: str = _JOB_ID) -> dict[str, Any]:
-    """The unsigned proof of the first job of an account, right after its last release."""
+    """The unsigned proof of the first job of an account."""
+    return JobProof.from_account_proof(example_account_proof(epsilon, job_id)).model_dump(mode="json")
+
+
+def example_account_proof(epsilon: float = 1.0, job_id: str = _JOB_ID) -> AccountProof:
+    """The proof of an account right after the last release of its first job."""
     spec = TrainingSpec(method=Moments(), epsilon=epsilon, delta=_DELTA)
     plan = spec.plan(SCHEMA).releases
     limit = max(_EPSILON, epsilon)
@@ -48,8 +53,7 @@ def example_proof(epsilon: float = 1.0, job_id: str = _JOB_ID) -> dict[str, Any]
         method=MethodFacts(name=spec.method.name, spec=spec.model_dump(mode="json"), plan=plan),
         privacy=privacy,
     )
-    account_proof = build_account_proof(job_id, report, entries, limit, _DELTA)
-    return JobProof.from_account_proof(account_proof).model_dump(mode="json")
+    return build_account_proof(job_id, report, entries, limit, _DELTA)
 
 
 def _journal(plan: Sequence[PlannedRelease], limit: float, job_id: str) -> Iterator[Entry]:
