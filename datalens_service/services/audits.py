@@ -12,7 +12,7 @@ from datalens_service.audits.request import (
     UnprotectedNetwork,
 )
 from datalens_service.audits.subgroups import check_groups
-from datalens_service.audits.targets import units_per_model
+from datalens_service.audits.targets import FEWEST_TEST_IMAGES, units_per_model
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.gateways.dispatch import Dispatcher
@@ -22,7 +22,7 @@ from datalens_service.services import pricing
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets import datasets, validations
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.jobs import audits, jobs
 from datalens_service.store.jobs.audits import StoredAudit
@@ -57,7 +57,7 @@ def _is_about(target: Target, spec: TrainingSpec) -> bool:
     return isinstance(target, ReleasedJob)
 
 
-class _Accepted(NamedTuple):
+class Accepted(NamedTuple):
     """A request whose dataset and method allow it."""
 
     request: AuditRequest
@@ -80,7 +80,7 @@ def submit(
         InvalidSpec: Too few units, no test images, the method does not fit a part of the dataset, or it has no gradient
             of single records to invert.
     """
-    accepted = _accept(database, tenant_id, request)
+    accepted = accept(database, tenant_id, request)
     audit = audits.create(
         database,
         dataset_id=accepted.dataset_id,
@@ -94,19 +94,25 @@ def submit(
     return audit
 
 
-def _accept(database: Database, tenant_id: str, request: AuditRequest) -> _Accepted:
+def accept(database: Database, tenant_id: str, request: AuditRequest) -> Accepted:
+    """The request as it would be queued; what recommends an audit asks here as well.
+
+    Raises:
+        InvalidSpec: As `submit` does.
+        StateConflict: The dataset was deleted, or the job has released nothing.
+    """
     match request.target:
         case RehearsedMethod() as target:
             return _accept_rehearsal(database, tenant_id, request, target)
         case UnprotectedNetwork() as target:
             dataset = _dataset(database, tenant_id, target.dataset_id)
             _check_attacks(request, dataset.schema, None)
-            return _Accepted(request, dataset.id)
+            return Accepted(request, dataset.id)
         case ReleasedJob() as target:
             return _accept_released(database, tenant_id, request, target)
 
 
-def _accept_rehearsal(database: Database, tenant_id: str, request: AuditRequest, target: RehearsedMethod) -> _Accepted:
+def _accept_rehearsal(database: Database, tenant_id: str, request: AuditRequest, target: RehearsedMethod) -> Accepted:
     # What the request leaves out is planned as for a job.
     asked = RequestedSpec.model_validate(target.spec.model_dump(exclude_unset=True))
     quote = pricing.quote(database, tenant_id, target.dataset_id, asked)
@@ -117,10 +123,10 @@ def _accept_rehearsal(database: Database, tenant_id: str, request: AuditRequest,
         quote.spec.plan(schema.model_copy(update={"num_units": units_per_model(schema.num_units)}))
     # The parts are smaller than the whole; δ stays that of the job which is rehearsed.
     rehearsed = target.model_copy(update={"spec": quote.spec})
-    return _Accepted(request.model_copy(update={"target": rehearsed}), target.dataset_id)
+    return Accepted(request.model_copy(update={"target": rehearsed}), target.dataset_id)
 
 
-def _accept_released(database: Database, tenant_id: str, request: AuditRequest, target: ReleasedJob) -> _Accepted:
+def _accept_released(database: Database, tenant_id: str, request: AuditRequest, target: ReleasedJob) -> Accepted:
     with database.connection() as connection:
         tenants.check_owned(connection, tenant_id, {"job_id": target.job_id})
     job = jobs.get(database, target.job_id)
@@ -128,15 +134,15 @@ def _accept_released(database: Database, tenant_id: str, request: AuditRequest, 
         raise StateConflict(f"The job is {job.state} and has released no model; audit it once it has.")
     dataset = _dataset(database, tenant_id, job.dataset_id)
     membership = request.membership
-    if membership is not None and not dataset.has_test:
-        raise InvalidSpec("A released model is audited with test images as non-members, and the data set has none.")
+    if membership is not None:
+        _check_test_images(database, dataset)
     if membership is not None and membership.needs_references:
         _check_units(dataset.schema)
         _check_needs_no_pool(TrainingSpec.model_validate(job.spec).method)
     check_groups(dataset.schema.class_names, request.groups)
     if request.inverts:
         check_invertible(dataset.schema, TrainingSpec.model_validate(job.spec).method)
-    return _Accepted(request, dataset.id, job.id)
+    return Accepted(request, dataset.id, job.id)
 
 
 def _dataset(database: Database, tenant_id: str, dataset_id: str) -> StoredDataset:
@@ -155,6 +161,18 @@ def _check_attacks(request: AuditRequest, schema: Schema, method: AnyMethod | No
         _check_units(schema)
     if request.inverts:
         check_invertible(schema, method)
+
+
+def _check_test_images(database: Database, dataset: StoredDataset) -> None:
+    """Only the report on an upload knows how many there are; a dataset that was copied in has none."""
+    if not dataset.has_test:
+        raise InvalidSpec("A released model is audited with test images as non-members, and the data set has none.")
+    count = validations.count_test_images(database, dataset.id)
+    if count is not None and count < FEWEST_TEST_IMAGES:
+        raise InvalidSpec(
+            f"A released model is audited with at least {FEWEST_TEST_IMAGES} test images as non-members, and the data "
+            "set has fewer."
+        )
 
 
 def _check_needs_no_pool(method: AnyMethod) -> None:

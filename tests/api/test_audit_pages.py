@@ -71,7 +71,7 @@ def test_a_waiting_audit_has_a_page_and_the_curve_of_none(
     client: TestClient, services: Services, dataset_id: str, job_id: str
 ) -> None:
     sign_in(client)
-    assert f"datalens audits submit --job {job_id}" in client.get(f"/jobs/{job_id}").text, "without an audit"
+    assert "No attack was tried." in client.get(f"/jobs/{job_id}").text, "without an audit"
     audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL)
     page = client.get(f"/audits/{audit.job.id}")
     assert page.status_code == 200, page.text

@@ -11,6 +11,7 @@ from api.schemas.audits import PrivacyAuditRead
 from datalens_service.audits.audit import AttackResult
 from datalens_service.evaluation.report.attacks import roc_curve
 from datalens_service.services import audits as services_audits
+from datalens_service.services.audit_advice import AuditAdvice, advise_on_dataset, advise_on_job
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.jobs import audits
 from datalens_service.store.jobs.audits import StoredAudit
@@ -32,6 +33,7 @@ class FoundByAttacks(NamedTuple):
 
     rows: tuple[AuditRow, ...]
     picture: Markup | None
+    advice: AuditAdvice
 
 
 def found_on_dataset(services: Services, visitor: Visitor, dataset_id: str) -> FoundByAttacks | None:
@@ -39,14 +41,16 @@ def found_on_dataset(services: Services, visitor: Visitor, dataset_id: str) -> F
     if Scope.REPORTS_READ not in visitor.key.scopes:
         return None
     page = audits.list_audits(services.database, visitor.tenant_id, limit=MOST_AUDITS, dataset_id=dataset_id)
-    return _section(services, visitor, dataset_id, page.items)
+    advice = advise_on_dataset(services.database, visitor.tenant_id, dataset_id)
+    return _section(services, visitor, dataset_id, page.items, advice)
 
 
 def found_on_job(services: Services, visitor: Visitor, job: Job) -> FoundByAttacks | None:
     """Audits that say something about a job; None for visitors who may not see their figures."""
     if Scope.REPORTS_READ not in visitor.key.scopes or job.released_at is None:
         return None
-    return _section(services, visitor, job.id, services_audits.about_job(services.database, job)[::-1][:MOST_AUDITS])
+    about = services_audits.about_job(services.database, job)[::-1][:MOST_AUDITS]
+    return _section(services, visitor, job.id, about, advise_on_job(services.database, visitor.tenant_id, job))
 
 
 def find_row(audit: StoredAudit) -> AuditRow:
@@ -61,9 +65,11 @@ def draw(result: AttackResult, name: str) -> Markup:
     return Markup(roc_curve(name, result.attack, result.figures.curve))  # noqa: S704
 
 
-def _section(services: Services, visitor: Visitor, object_id: str, listed: Sequence[StoredAudit]) -> FoundByAttacks:
+def _section(
+    services: Services, visitor: Visitor, object_id: str, listed: Sequence[StoredAudit], advice: AuditAdvice
+) -> FoundByAttacks:
     rows = tuple(find_row(audit) for audit in listed)
     newest = next((row.strongest for row in rows if row.strongest is not None), None)
     if any(row.audit.result is not None for row in rows):
         visitor.note(services, "seeAudits", object_id)
-    return FoundByAttacks(rows, None if newest is None else draw(newest, "attacks-curve"))
+    return FoundByAttacks(rows, None if newest is None else draw(newest, "attacks-curve"), advice)

@@ -123,6 +123,14 @@ def get(database: Database, dataset_id: str) -> Validation:
         return Validation.from_row(get_or_refuse(session, IntakeRow, dataset_id, "data set"))
 
 
+def count_test_images(database: Database, dataset_id: str) -> int | None:
+    """Test images of an upload, for its owner; None where no report on it is kept."""
+    with database.session() as session:
+        row = session.get(IntakeRow, dataset_id)
+        counts = None if row is None or row.report is None else row.report.get("counts")
+        return None if counts is None else int(counts["test"])
+
+
 def joined(database: Database, dataset_ids: Iterable[str]) -> dict[str, Joined]:
     """The accounts that uploads joined, for their owner; without those that opened their own, or were deleted."""
     query = select(IntakeRow.dataset_id, IntakeRow.report).where(IntakeRow.dataset_id.in_(dataset_ids))

@@ -1,0 +1,93 @@
+"""Which audit to recommend: one that would be accepted now, because the code that accepts audits is asked."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from datalens_service.audits.attacks import INVERSION
+from datalens_service.audits.request import (
+    AttackName,
+    AuditRequest,
+    RehearsedMethod,
+    ReleasedJob,
+    Target,
+    UnprotectedNetwork,
+)
+from datalens_service.errors import DatalensError
+from datalens_service.services import audits
+from datalens_service.spec import TrainingSpec
+from datalens_service.store.database import Database
+from datalens_service.store.jobs.jobs import Job
+
+_MEMBERSHIP: Final = "loss_threshold"
+"""It needs no reference models, so it is possible wherever an attack on membership is."""
+
+
+class Proposal(NamedTuple):
+    """An audit that somebody might ask for.
+
+    Attributes:
+        title: Of a button.
+        command: That asks for the same; empty where no short one does.
+        instead: Sentence that offers it where a proposal before it would be refused.
+    """
+
+    title: str
+    request: AuditRequest
+    command: str
+    instead: str = ""
+
+
+class AuditAdvice(NamedTuple):
+    """What to do about attacks.
+
+    Attributes:
+        proposal: The first audit that would be accepted; None if there is none.
+        refusal: Why the first that was thought of would not be; empty if it would.
+    """
+
+    proposal: Proposal | None
+    refusal: str
+
+
+def advise_on_job(database: Database, tenant_id: str, job: Job) -> AuditAdvice:
+    """An audit of what a job released, or else of its method in rehearsal."""
+    released = ReleasedJob(kind="released", job_id=job.id)
+    spec = TrainingSpec.model_validate(job.spec)
+    rehearsed = RehearsedMethod(
+        kind="rehearsal", dataset_id=job.dataset_id, spec=TrainingSpec(method=spec.method, epsilon=spec.epsilon)
+    )
+    submit = f"datalens audits submit --job {job.id} --attack"
+    proposals = (
+        Proposal("Attack this model", _attack(released), f"{submit} {_MEMBERSHIP}"),
+        Proposal("Attack its method in rehearsal", _attack(rehearsed), "", "Its method can be attacked in rehearsal."),
+        Proposal(
+            "Invert gradients of this model",
+            _attack(released, INVERSION),
+            f"{submit} {INVERSION}",
+            "Its gradients can be inverted.",
+        ),
+    )
+    return _choose(database, tenant_id, proposals)
+
+
+def advise_on_dataset(database: Database, tenant_id: str, dataset_id: str) -> AuditAdvice:
+    """An audit of a network without privacy, which shows what attacks find where nothing protects the records."""
+    request = _attack(UnprotectedNetwork(kind="unprotected", dataset_id=dataset_id))
+    command = f"datalens audits submit {dataset_id} --unprotected --attack {_MEMBERSHIP}"
+    return _choose(database, tenant_id, [Proposal("Attack a network without privacy", request, command)])
+
+
+def _attack(target: Target, attack: AttackName = _MEMBERSHIP) -> AuditRequest:
+    return AuditRequest(target=target, attacks=(attack,))
+
+
+def _choose(database: Database, tenant_id: str, proposals: Iterable[Proposal]) -> AuditAdvice:
+    refusal = ""
+    for proposal in proposals:
+        try:
+            audits.accept(database, tenant_id, proposal.request)
+        except DatalensError as error:
+            refusal = refusal or error.detail
+        else:
+            return AuditAdvice(proposal, refusal)
+    return AuditAdvice(None, refusal)
