@@ -13,6 +13,7 @@ from datalens_service.planning.expectations import compare, expect, measure_mach
 from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import mu_of_units, round_up
+from datalens_service.privacy.budget_advice import advise
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import Quote
 from datalens_service.spec import PlanSummary, TrainingSpec
@@ -57,6 +58,12 @@ class BudgetRead(AccountFigures):
     mu_spent: float = Field(description="μ of the Gaussian trade-off curve of everything released, rounded up.")
     units: Units
     frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its audit.")
+
+    @property
+    def way_out(self) -> str:
+        """What helps where it does not cover a job; a sentence of pages."""
+        advice = advise(self.epsilon_remaining, self.epsilon_reserved)
+        return f"{advice[0].upper()}{advice[1:]}."
 
     @classmethod
     def from_account(cls, statement: AccountSummary) -> Self:

@@ -130,7 +130,7 @@ class JobLinks(BaseModel):
             self_=base,
             events=f"{base}/events",
             cancel=None if job.state.terminal else f"{base}:cancel",
-            pause=None if job.state.terminal or job.pause_requested else f"{base}:pause",
+            pause=None if job.state.terminal or job.pause_requested or job.cancel_requested else f"{base}:pause",
             resume=f"{base}:resume" if job.pause_requested and not job.state.terminal else None,
             clone=f"{base}:clone",
             files=f"{base}/artifacts",

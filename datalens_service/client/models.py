@@ -354,3 +354,5 @@ class Job(_Ending):
     finished_at: datetime | None
     waiting_reason: str | None = None
     error: dict[str, Any] | None
+    links: dict[str, str | None] = {}
+    """What is possible in its state, and what it has made."""

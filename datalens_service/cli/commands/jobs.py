@@ -19,6 +19,7 @@ from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import Client, ClientError, Job, JobHandle, PlanInfo
 from datalens_service.client.requests import Spec
 from datalens_service.clock import remaining
+from datalens_service.privacy.budget_advice import advise
 
 if TYPE_CHECKING:
     from datalens_service.spec import TrainingSpec
@@ -109,7 +110,7 @@ def label(
 def cancel(job_id: options.JobId, yes: options.Yes = False, service: Service = SERVICE) -> None:
     """Ask a job to stop; what it has charged stays charged. Asks first."""
     question = f"Cancel {job_id}? What it has spent stays spent, and images that are not ready will never be."
-    confirm(f"{question} `datalens jobs pause` keeps both.", yes=yes)
+    confirm(f"{question} As long as it has not ended, `datalens jobs pause` keeps both.", yes=yes)
     with service.connect() as client:
         job = client.cancel(find_job(client, job_id))
     _show_job(job, service)
@@ -139,8 +140,12 @@ def _follow(client: Client, job_id: str) -> JobHandle:
             if event.phase is not None:
                 bars.observe(event.phase, event.value, event.maximum, event.epsilon_spent)
             if event.type == "job.released":
-                bars.note(f"The release is ready: datalens jobs download {job_id}")
+                bars.note(f"The release is ready: {_download_command(client.get_job(job_id))}")
     return client.get_job(job_id)
+
+
+def _download_command(job: Job) -> str:
+    return f"datalens jobs download {job.id}{' --format onnx' if job.links.get('classifier') else ''}"
 
 
 def _exit_if_failed(job: Job) -> None:
@@ -154,7 +159,8 @@ def _find_warning(plan: PlanInfo) -> str:
 
 def _show_plan(plan: PlanInfo, service: Service) -> None:
     expected = describe_expectation(plan.model_dump())
-    fits = {"fits": "yes" if plan.fits else "no: lower --epsilon"}
+    budget = plan.budget
+    fits = {"fits": "yes" if plan.fits else f"no: {advise(budget.epsilon_remaining, budget.epsilon_reserved)}"}
     lines = expected | describe_plan(plan.cost.model_dump()) | fits
     service.show(plan, output.format_facts(lines))
     if not plan.fits:

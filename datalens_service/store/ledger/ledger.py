@@ -32,6 +32,7 @@ from datalens_service.errors import (
 )
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
+from datalens_service.privacy.budget_advice import advise
 from datalens_service.proof.hash_chain import GENESIS, SPENDS, Entry, EntryKind, budget_label
 from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
 from datalens_service.store.tables import (
@@ -374,6 +375,6 @@ def _exceeded(statement: AccountSummary, units: int, slack: int) -> BudgetExceed
     beside = f", {statement.epsilon_remaining_beside(slack):g} for a job with sampled gradients" if slack else ""
     return BudgetExceeded(
         f"The request needs ε = {requested:g} and {figures.epsilon_remaining:g} of {figures.epsilon_limit:g} "
-        f"remains{beside}; ask for less, or wait for running jobs to return what they do not spend.",
+        f"remains{beside}; {advise(figures.epsilon_remaining, figures.epsilon_reserved)}.",
         extra={**figures.model_dump(), "epsilon_requested": requested},
     )

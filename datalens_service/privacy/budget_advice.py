@@ -1,0 +1,16 @@
+"""What to do where a budget does not cover a request: only what can help in its state."""
+
+
+def advise(remaining: float, reserved: float) -> str:
+    """Say what helps, as the end of a sentence.
+
+    Args:
+        remaining: ε that a new job may ask for.
+        reserved: ε that is set aside for jobs that have not ended.
+    """
+    ways = []
+    if remaining > 0:
+        ways.append("ask for less")
+    if reserved > 0:
+        ways.append("wait for running jobs to return what they do not spend")
+    return ", or ".join(ways) or "nothing of it is left for another job"
