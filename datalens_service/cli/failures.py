@@ -68,7 +68,7 @@ class ExitCode(IntEnum):
     OK = 0
     """Done."""
     JOB_FAILED = 1
-    """The job failed or was cancelled, a proof contradicts itself, or something broke that the caller did not do."""
+    """The job failed or was cancelled, a proof does not hold, or something broke that the caller did not do."""
     BAD_INPUT = 2
     """Wrong usage, an unusable file, or a request that contradicts itself or the state of things."""
     BUDGET_EXCEEDED = 3
@@ -94,7 +94,7 @@ _EXIT_CODES: Final = {
 """Problem types of each; every other is the caller's to mend."""
 
 HELP: Final = (
-    "Exit codes: 0 done; 1 the job failed or was cancelled, or a proof contradicts itself; "
+    "Exit codes: 0 done; 1 the job failed or was cancelled, or a proof does not hold; "
     "2 bad input or usage; 3 privacy budget exceeded; "
     "4 not found or no valid API key; 5 service unreachable or disk full; 130 interrupted; 141 nobody reads the output."
 )
