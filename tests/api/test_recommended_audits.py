@@ -4,6 +4,7 @@ import html
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from datalens_service.audits.audit import FEWEST_UNITS
 from datalens_service.audits.targets import FEWEST_TEST_IMAGES
+from datalens_service.services.audit_advice import advise_on_job
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
+from datalens_service.store.jobs import jobs
 
 MOMENTS: dict[str, Any] = {"method": "moments"}
 DP_SGD: dict[str, Any] = {"method": {"name": "dp_sgd", "architecture": "linear", "steps": 10}}
@@ -134,3 +137,11 @@ def test_nothing_is_recommended_to_whom_may_not_ask(client: TestClient, tmp_path
     shown = section(client, f"/jobs/{job_id}")
     assert "What attacks found" in shown
     assert recommended(shown) == (None, "")
+
+
+def test_no_page_plans_sampled_batches(client: TestClient, services: Services, tmp_path: Path) -> None:
+    dataset_id = uploaded(client, FEWEST_UNITS, 0)
+    job = jobs.get(services.database, released(client, tmp_path, dataset_id))
+    sampled = replace(job, price={**job.price, "slack": 1})
+    offers = [advise_on_job(services.database, job.tenant_id, one).proposal for one in (job, sampled)]
+    assert [offer and offer.request.target.kind for offer in offers] == ["rehearsal", None]
