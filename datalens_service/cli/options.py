@@ -286,7 +286,9 @@ PrepareSize = Annotated[
     ),
 ]
 PrepareFit = Annotated[Fit | None, _of_preparation("--prepare-fit", help="resize (if left out) or crop.")]
-PrepareColour = Annotated[Colour | None, _of_preparation("--prepare-colour", help="grey (if left out) or rgb.")]
+PrepareColour = Annotated[
+    Colour | None, _of_preparation("--prepare-colour", help="grey or rgb; left out, rgb if one image is in colour.")
+]
 PrepareWindow = Annotated[
     tuple[int, int] | None,
     _of_preparation(

@@ -25,8 +25,11 @@ from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, UnitDeclaration, identities
 from datalens_service.data.readers.base import ClassNames, Groups, RecordIndex, UploadIndex, check_class_names
-from datalens_service.data.readers.labels import number_labels
+from datalens_service.data.readers.labels import has_no_labels, number_labels
 from datalens_service.data.reading_choices import ReadingChoices
+from datalens_service.data.untrusted.images import DecodedImages
+from datalens_service.data.untrusted.shapes import MixedShapes, Shape, check_alike
+from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import InvalidDataset
 
 PRIVATE_READS = ("reading the upload",)
@@ -38,6 +41,7 @@ def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> U
     Raises:
         UnusableFiles: Naming all files that cannot be used.
     """
+    index = _without_unlabelled_test(index, notices)
     splits = [index.train] if index.test is None else [index.train, index.test]
     labels, names = number_labels({one.called: one.labels for one in splits}, choices.class_names, notices)
     check_class_names(names)
@@ -45,8 +49,9 @@ def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> U
     if choices.group_column is not None and groups == Groups():
         raise InvalidDataset("⟦group_column⟧ was declared, but nothing of that name in the upload says who is who.")
     notices.add(NoticeCode.EMPTY_CLASSES, sorted(set(index.empty_classes) - set(names)))
-    train = _read_split(index.train, labels[0], None, groups)
-    test = None if index.test is None else _read_split(index.test, labels[1], train, Groups())
+    images = _read_images(splits)
+    train = _split(images[0], labels[0], groups)
+    test = None if index.test is None else _split(images[1], labels[1], Groups())
     units = _declare_units(groups, train, choices)
     ignored = groups.ignored or (choices.ignore_groups and train.units is not None)
     train = train if units else replace(train, units=None)
@@ -106,7 +111,8 @@ def with_preparation(upload: Upload, settings: PrepareSettings | None) -> Upload
         return upload
     if (upload.schema.width, upload.schema.height) != (settings.width, settings.height):
         raise InvalidDataset("The array preparation names another size than the images have. Leave it out.")
-    return upload._replace(schema=upload.schema.model_copy(update={"preparation": settings}))
+    settled = settings.settled(upload.schema.channels)
+    return upload._replace(schema=upload.schema.model_copy(update={"preparation": settled}))
 
 
 def _checked(upload: Upload, preparation: PrepareSettings | None) -> Upload:
@@ -134,12 +140,44 @@ def _classes_that_are_groups(labels: Sequence[str], groups: Sequence[str]) -> tu
     return tuple(label for label, names in groups_of.items() if names == {label} and not label.isdigit())
 
 
-def _read_split(index: RecordIndex, labels: Labels, train: Split | None, groups: Groups) -> Split:
-    if len(index.labels.words) == 0:
-        raise InvalidDataset("There are no images with labels.")
-    images, rows = index.read_images(None if train is None else train.images[0])
-    if not len(rows):
-        raise InvalidDataset("No image of a split can be read.")
+def _without_unlabelled_test(index: UploadIndex, notices: Notices) -> UploadIndex:
+    """The same without a test split that has no labels, which is noted."""
+    if index.test is None or not index.test.labels.words or not has_no_labels(index.test.labels):
+        return index
+    words = index.test.labels.words
+    notices.add(NoticeCode.UNLABELLED_TEST, [f"{index.test.called}: {words[0] or 'no label'}"])
+    notices.count(NoticeCode.UNLABELLED_TEST, len(words) - 1)
+    return index._replace(test=None)
+
+
+def _read_images(splits: Sequence[RecordIndex]) -> list[DecodedImages]:
+    """Images of all splits, alike.
+
+    Raises:
+        UnusableFiles: Naming all files that cannot be used.
+        InvalidDataset: Images are not alike: one offer for those of all splits; or none of a split can be read.
+    """
+    found, shapes, bad_files = list[DecodedImages](), Counter[Shape](), tuple[BadFile, ...]()
+    for index in splits:
+        if len(index.labels.words) == 0:
+            raise InvalidDataset("There are no images with labels.")
+        try:
+            images, rows = index.read_images(found[0].images[0] if found else None)
+        except MixedShapes as mixed:
+            shapes += mixed.shapes
+            bad_files += mixed.bad_files
+            continue
+        if not len(rows):
+            raise InvalidDataset("No image of a split can be read.")
+        _, height, width, channels = images.shape
+        shapes += Counter({Shape(width, height, channels): len(rows)})
+        found.append(DecodedImages(images, rows))
+    check_alike(shapes, bad_files)
+    return found
+
+
+def _split(decoded: DecodedImages, labels: Labels, groups: Groups) -> Split:
+    images, rows = decoded
     unit_ids = groups.unit_ids if groups.names is None else identities(groups.names)
     return Split(images, labels[rows], None if unit_ids is None else unit_ids[rows])
 

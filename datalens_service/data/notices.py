@@ -24,6 +24,7 @@ class NoticeCode(StrEnum):
     IGNORED_SPLIT = "ignored_split"
     IGNORED_FILES = "ignored_files"
     IGNORED_ARRAYS = "ignored_arrays"
+    UNLABELLED_TEST = "unlabelled_test"
     UNREADABLE_LEFT_OUT = "unreadable_left_out"
     MISSING_FILES = "missing_files"
     PERSON_COLUMN = "person_column"
@@ -32,6 +33,7 @@ class NoticeCode(StrEnum):
     BACKSLASHES = "backslashes"
     ORIENTATION_APPLIED = "orientation_applied"
     RESIZED = "resized"
+    PROPORTIONS_CHANGED = "proportions_changed"
     CHANNELS_CONVERTED = "channels_converted"
     TRANSPARENCY_REMOVED = "transparency_removed"
     WINDOW_APPLIED = "window_applied"
@@ -41,6 +43,7 @@ class NoticeCode(StrEnum):
     FLOATS_TO_255 = "floats_to_255"
     CLASSES_RENAMED = "classes_renamed"
     LABELS_RENUMBERED = "labels_renumbered"
+    SIMILAR_CLASSES = "similar_classes"
     EMPTY_CLASSES = "empty_classes"
     SINGLE_IMAGE_CLASSES = "single_image_classes"
     IMBALANCED_CLASSES = "imbalanced_classes"
@@ -61,8 +64,10 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     "behind, notes, licences, or others of no use to the format. Rename a file or folder that should be read.",
     NoticeCode.IGNORED_ARRAYS: "Arrays of the NPZ were ignored. Append val_images and val_labels to the training "
     "arrays if they should be trained on.",
-    NoticeCode.UNREADABLE_LEFT_OUT: "Files were left out, as you asked: they cannot be read as images, or no line of "
-    "the metadata names them.",
+    NoticeCode.UNLABELLED_TEST: "The test split has no labels: all of them are missing, or negative, as where they are "
+    "kept back. It was left out, and nothing is measured on it. Add a test split with labels.",
+    NoticeCode.UNREADABLE_LEFT_OUT: "Files were left out, as you asked: they cannot be read as images, or have no "
+    "label.",
     NoticeCode.MISSING_FILES: "Lines of the metadata name images that are not there. Add the images, or remove the "
     "lines.",
     NoticeCode.PERSON_COLUMN: "Columns look like keys of persons, and are not used as the unit that is protected. "
@@ -73,16 +78,23 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     NoticeCode.BACKSLASHES: "Names have backslashes between folders and were read with slashes.",
     NoticeCode.ORIENTATION_APPLIED: "Images were turned as their EXIF orientation says.",
     NoticeCode.RESIZED: "Images had another size and were brought to the one you chose.",
-    NoticeCode.CHANNELS_CONVERTED: "Images had other channels and were converted to those you chose.",
+    NoticeCode.PROPORTIONS_CHANGED: "Images have other proportions than the size you chose, so what they show was "
+    "stretched. Set ⟦prepare_fit⟧ to crop, or choose a size of their proportions.",
+    NoticeCode.CHANNELS_CONVERTED: "Images had other channels and were converted to those you chose, or to colour, as "
+    "others are in colour.",
     NoticeCode.TRANSPARENCY_REMOVED: "Images were partly transparent and were laid on white.",
     NoticeCode.WINDOW_APPLIED: "Images had more than 8 bits; the values of a window became 0 to 255.",
-    NoticeCode.FRAME_SELECTED: "Files had several frames and one was read: the first, or the one you named.",
+    NoticeCode.FRAME_SELECTED: "Files had several frames and one was read: the first, or the one you named; of a "
+    "camera's JPEG with further pictures behind it, always the first.",
     NoticeCode.CHANNELS_FIRST: "An array of images has its channels before height and width, and was read so.",
     NoticeCode.FLAT_IMAGES: "Images are rows of numbers and were read as squares of grey pixels.",
     NoticeCode.FLOATS_TO_255: "Images are floats above 1 and were read as 0 to 255, rounded.",
     NoticeCode.CLASSES_RENAMED: "The class names were assigned to the folders or labels in sorted order. Check them.",
     NoticeCode.LABELS_RENUMBERED: "Class names that are numbers differ from the numbers inside arrays of labels, which "
     "count the classes from 0. The names stay. Name all classes in ⟦class_names⟧ to keep places for others.",
+    NoticeCode.SIMILAR_CLASSES: "Names of classes differ only in case, in spaces or in forms of letters. Those that "
+    "differ in spaces around them were read as one class; all others are classes of their own: rename those that are "
+    "one class.",
     NoticeCode.EMPTY_CLASSES: "Classes have no training image. A folder without images is no class; a declared class "
     "without images cannot be learned.",
     NoticeCode.SINGLE_IMAGE_CLASSES: "Classes have a single training image. Nothing can be learned of one that would "

@@ -28,7 +28,8 @@ class PrepareSettings(Frozen):
 
     Attributes:
         fit: Resize the whole image, or scale it until it covers the size and crop the centre.
-        colour: Grey or RGB.
+        colour: Grey or RGB; None: RGB if at least one training image is in colour. It is settled once the images were
+            read, so that what is kept says which of the two it is.
         window: Values that become 0 and 255 where images have more than 8 bits: stored values of 16-bit grey, modality
             units of DICOM (Hounsfield for CT). None takes the window that a DICOM file names, and refuses all others.
         frame: Number of the frame that is read from files with several, from 1.
@@ -37,7 +38,7 @@ class PrepareSettings(Frozen):
     width: Integer = Field(ge=MINIMUM_SIDE, le=MAXIMUM_SIDE)
     height: Integer = Field(ge=MINIMUM_SIDE, le=MAXIMUM_SIDE)
     fit: Fit = Fit.RESIZE
-    colour: Colour = Colour.GREY
+    colour: Colour | None = None
     window: tuple[Integer, Integer] | None = None
     frame: Integer = Field(default=1, ge=1)
 
@@ -50,6 +51,10 @@ class PrepareSettings(Frozen):
     def channels(self) -> int:
         """Of all images."""
         return 1 if self.colour is Colour.GREY else 3
+
+    def settled(self, channels: int) -> Self:
+        """The same for training images of so many channels, where the colour was left open."""
+        return self.model_copy(update={"colour": self.colour or (Colour.GREY if channels == 1 else Colour.RGB)})
 
     def sentence(self) -> str:
         """What was done to every image."""

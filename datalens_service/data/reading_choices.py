@@ -2,6 +2,8 @@
 
 from typing import Annotated, Final, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, StringConstraints
 
 from datalens_service.data.preparation_settings import PrepareSettings
@@ -47,6 +49,11 @@ class ReadingChoices(Frozen):
     label_column: Column | None = Field(default=None)
     group_column: Column | None = Field(default=None)
     infer_units: bool = False
+
+    def settled_preparation(self, first: NDArray[np.uint8] | None) -> PrepareSettings | None:
+        """How images of a split are prepared, beside a training image (height, width, channels) that was before."""
+        settings = self.preparation
+        return settings if settings is None or first is None else settings.settled(first.shape[2])
 
 
 AS_IT_IS: Final = ReadingChoices()

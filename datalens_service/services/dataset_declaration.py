@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AliasChoices, Field, StringConstraints, field_validator, model_validator
 
 from datalens_service.data.image_sizes import SizeText, parse_size
-from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
+from datalens_service.data.preparation_settings import Fit, PrepareSettings
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, NAME_PATTERN, UnitDeclaration
 from datalens_service.data.readers.base import check_class_names
 from datalens_service.data.reading_choices import Column, Encoding, ReadingChoices
@@ -146,7 +146,9 @@ class DatasetForm(BudgetForm):
         description="`resize` the whole image (if left out), or scale until it covers the size and `crop`.",
     )
     prepare_colour: Literal["grey", "rgb"] | None = Field(
-        default=None, description="Channels of all prepared images: `grey` (if left out) or `rgb`."
+        default=None,
+        description="Channels of all prepared images: `grey` or `rgb`; left out, `rgb` if at least one "
+        "training image is in colour.",
     )
     prepare_window: str | None = Field(
         default=None,
@@ -180,7 +182,7 @@ class DatasetForm(BudgetForm):
                 "width": width,
                 "height": height,
                 "fit": self.prepare_fit or Fit.RESIZE,
-                "colour": self.prepare_colour or Colour.GREY,
+                "colour": self.prepare_colour,
                 "window": window,
                 "frame": self.prepare_frame or 1,
             }

@@ -258,8 +258,9 @@ class Upload {
 /** What settings of the preparation do to every image. */
 function prepared({ width, height, fit, colour, window, frame }) {
   const shape = fit === "crop" ? "scaled and cropped in the centre" : "resized as a whole";
+  const channels = { rgb: "colour", grey: "grey" }[colour] ?? "grey, or colour if one of them is in colour";
   const values = window ? `; values from ${window[0]} to ${window[1]} become 0 to 255` : "";
-  return `Images of another size are ${shape} to ${width} × ${height} pixels, in 8-bit ${colour === "rgb" ? "colour" : "grey"}; of several frames, number ${frame || 1} is read${values}`;
+  return `Images of another size are ${shape} to ${width} × ${height} pixels, in 8-bit ${channels}; of several frames, number ${frame || 1} is read${values}`;
 }
 
 function entry(name, text) {

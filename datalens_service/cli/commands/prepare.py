@@ -43,7 +43,9 @@ def prepare(
     fit: Annotated[
         Fit, typer.Option(help="Resize whole images, or scale them until they cover the size and crop.")
     ] = Fit.RESIZE,
-    colour: Annotated[Colour, typer.Option(help="Channels of all images.")] = Colour.GREY,
+    colour: Annotated[
+        Colour | None, typer.Option(help="Channels of all images; left out, rgb if one is in colour.")
+    ] = None,
     window: Annotated[
         tuple[int, int] | None,
         typer.Option(
@@ -66,7 +68,7 @@ def prepare(
     """  # fmt: skip
     from datalens_service.data.sandbox import sandbox
 
-    prepared = {"size": size, "fit": fit.value, "colour": colour.value, "window": window, "frame": frame}
+    prepared = {"size": size, "fit": fit.value, "colour": colour and colour.value, "window": window, "frame": frame}
     fields = vars(metadata) | {f"prepare_{name}": value for name, value in prepared.items()}
     choices = build_choices(fields).model_copy(update={"infer_units": True})
     with new_file(out, force=force) as path, tempfile.TemporaryDirectory(prefix="datalens-prepare-") as scratch:

@@ -90,7 +90,8 @@ def _prepare(values: NDArray[Any], settings: PrepareSettings, notices: Notices) 
     # Imported before the process that reads uploads confines itself, wherever images are prepared.
     from datalens_service.data.preparation.pictures import fit_picture
 
-    images = np.empty((len(values), settings.height, settings.width, settings.channels), dtype=np.uint8)
+    channels = settings.settled(values.shape[3]).channels
+    images = np.empty((len(values), settings.height, settings.width, channels), dtype=np.uint8)
     scaled = np.zeros(len(values), dtype=np.int8)
     for row in range(len(values)):
         image, scaled[row] = _eight_bits(values[row : row + 1], row, settings)

@@ -17,10 +17,11 @@ from pydicom.dataset import FileDataset
 from pydicom.multival import MultiValue
 from pydicom.pixels.processing import apply_modality_lut
 from pydicom.pixels.utils import pixel_array
+from pydicom.uid import UID
 
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation_settings import PrepareSettings
-from datalens_service.data.untrusted.images import Patient, UnreadableImage, decoding
+from datalens_service.data.untrusted.images import NoPatient, Patient, check_pixels, decoding
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.errors import InvalidDataset
 
@@ -33,13 +34,15 @@ def read_patient(data: bytes) -> Patient:
     """Identifier and name of the patient.
 
     Raises:
-        InvalidDataset: The file names none.
+        NoPatient: The file names none.
+        InvalidDataset: It is no image that can be decoded.
     """
     with _reading():
         header = _parse(data, header_only=True)
+        _check_pixels_are_there(header, "Rows")
         patient = Patient(*(str(header.get(name) or "").strip() for name in ("PatientID", "PatientName")))
     if not patient.id:
-        raise InvalidDataset(
+        raise NoPatient(
             "The DICOM file has no patient ID. Name its patient in a metadata.csv with the columns file_name and "
             "patient."
         )
@@ -74,13 +77,26 @@ def _reading() -> Iterator[None]:
 
 
 def _parse(data: bytes, *, header_only: bool = False) -> FileDataset:
-    return pydicom.dcmread(io.BytesIO(data), stop_before_pixels=header_only)
+    # Forced, since files without the preamble of 128 bytes are read, too.
+    return pydicom.dcmread(io.BytesIO(data), stop_before_pixels=header_only, force=True)
+
+
+def _check_pixels_are_there(file: FileDataset, attribute: str) -> None:
+    """Refuse a file that describes images and holds none, as presentation states, structured reports and plans do.
+
+    Args:
+        attribute: One that every file with an image has.
+    """
+    if attribute not in file:
+        name = UID(str(file.get("SOPClassUID") or "")).name
+        what = f"is of the kind “{name.removesuffix(' Storage')}” and " if name[:1].isalpha() else ""
+        raise InvalidDataset(f"The DICOM file {what}has no pixels. Remove it, or set ⟦skip_unreadable⟧.")
 
 
 def _check(file: FileDataset, settings: PrepareSettings, limits: Limits) -> tuple[NoticeCode, ...]:
     """What the attributes say, before pixels are decoded."""
-    if file.Rows * file.Columns > limits.image_pixels:
-        raise UnreadableImage(f"The image has more than {limits.image_pixels:,} pixels. Resize it.")
+    _check_pixels_are_there(file, "PixelData")
+    check_pixels(file.Columns, file.Rows, limits)
     kind, deep = file.PhotometricInterpretation, file.BitsAllocated > 8
     if kind not in (*_GREY, *_COLOUR) or (kind in _COLOUR and deep):
         raise InvalidDataset("The DICOM image is neither grey nor 8-bit RGB. Export it as one of them.")
@@ -98,7 +114,7 @@ def check_frame(frames: int, settings: PrepareSettings) -> None:
 def _grey(values: NDArray[np.float64], file: FileDataset, settings: PrepareSettings) -> tuple[NDArray[np.uint8], bool]:
     """Values through the chosen window, or the file's; 8-bit values without either stay."""
     if np.isnan(values).any():
-        raise UnreadableImage(_UNREADABLE)
+        raise InvalidDataset(_UNREADABLE)
     window = settings.window or _read_window(file)
     if window is None and file.BitsStored <= 8 and values.min() >= 0 and values.max() <= 255:
         return np.rint(values).astype(np.uint8), False

@@ -7,15 +7,18 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from datalens_service.data.notices import NoticeCode
-from datalens_service.data.preparation import dicom, kinds
+from datalens_service.data.preparation import dicom
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
-from datalens_service.data.untrusted.images import Picture, PictureDecoder, UnreadableImage, decoding
+from datalens_service.data.untrusted.file_kinds import HEAD_BYTES, Use, is_dicom
+from datalens_service.data.untrusted.images import Picture, PictureDecoder, check_pixels, decoding, is_camera_jpeg
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.errors import InvalidDataset
 
-FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
+_FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
 
 _EIGHT_BIT: Final = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK")
+_WITHOUT_COLOUR: Final = ("1", "L", "LA")
+_PALETTES: Final = ("P", "PA")
 _SIXTEEN_BIT: Final = ("I;16", "I;16B", "I;16L")
 _PNG_BIT_DEPTH: Final = 24
 _ORIENTATION: Final = 0x0112
@@ -31,11 +34,11 @@ Changes = tuple[NoticeCode, ...]
 def preparing_decoder(settings: PrepareSettings) -> PictureDecoder:
     """Decodes images of many kinds to one size and mode."""
     return PictureDecoder(
-        kinds.TITLE,
-        kinds.SUFFIXES,
-        kinds.is_preparable,
+        "PNG, JPEG, BMP, GIF, TIFF, WebP and DICOM",
+        frozenset({Use.PICTURE, Use.PREPARED_PICTURE}),
         lambda data, limits: prepare_picture(data, settings, limits),
         dicom.read_patient,
+        None if settings.colour else lambda channels: preparing_decoder(settings.settled(channels)),
     )
 
 
@@ -43,28 +46,50 @@ def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> P
     """Pixels of one image, uint8 (height, width, channels), and what was changed.
 
     Raises:
-        UnreadableImage: It is damaged, or has too many pixels.
-        InvalidDataset: It is of a kind that is not accepted.
+        InvalidDataset: It is damaged, has too many pixels, or is of a kind that is not accepted.
     """
     with decoding(_UNREADABLE):
         shown, changes = (
-            dicom.read_dicom(data, settings, limits) if kinds.is_dicom(data) else _read_picture(data, settings, limits)
+            dicom.read_dicom(data, settings, limits)
+            if is_dicom(data[:HEAD_BYTES])
+            else _read_picture(data, settings, limits)
         )
         picture = fit_picture(shown, settings)
     return Picture(picture.pixels, (*changes, *picture.changes))
 
 
 def fit_picture(shown: Image.Image, settings: PrepareSettings) -> Picture:
-    """A decoded image at the size and in the mode of the settings, and what was changed."""
-    channels = "L" if settings.colour is Colour.GREY else "RGB"
-    converted, fitted = shown.mode != channels, shown.size != settings.size
-    pixels = np.asarray(_fit(shown.convert(channels), settings))
-    changes = (NoticeCode.CHANNELS_CONVERTED,) * converted + (NoticeCode.RESIZED,) * fitted
-    return Picture(pixels.reshape(settings.height, settings.width, -1), changes)
+    """A decoded image at the size and in the mode of the settings, and what was changed.
+
+    Where the settings leave the mode open, it is grey or RGB as the image itself is.
+    """
+    mode = {Colour.GREY: "L", Colour.RGB: "RGB", None: _own_mode(shown)}[settings.colour]
+    pixels = np.asarray(_fit(shown.convert(mode), settings))
+    changes = {
+        NoticeCode.CHANNELS_CONVERTED: shown.mode != mode,
+        NoticeCode.RESIZED: shown.size != settings.size,
+        NoticeCode.PROPORTIONS_CHANGED: settings.fit is Fit.RESIZE and _is_squashed(shown.size, settings),
+    }
+    made = tuple(code for code, is_so in changes.items() if is_so)
+    return Picture(pixels.reshape(settings.height, settings.width, -1), made)
+
+
+def _own_mode(image: Image.Image) -> str:
+    """`L` for an image without colour, else `RGB`; a palette is as its pixels show it."""
+    if image.mode in _PALETTES:
+        red, green, blue = np.moveaxis(np.asarray(image.convert("RGB")), 2, 0)
+        return "L" if (red == green).all() and (green == blue).all() else "RGB"
+    return "L" if image.mode in _WITHOUT_COLOUR else "RGB"
+
+
+def _is_squashed(taken: tuple[int, int], settings: PrepareSettings) -> bool:
+    """Whether an image of this size, scaled in its own proportions, would be a pixel or more off the chosen size."""
+    (width, height), (wide, high) = taken, settings.size
+    return abs(width * high - wide * height) >= min(width, height)
 
 
 def _read_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> tuple[Image.Image, Changes]:
-    with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
         changes = _check(image, data, settings, limits)
         image.load()
         if image.mode in _SIXTEEN_BIT:
@@ -75,32 +100,26 @@ def _read_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> tup
         if not turned.has_transparency_data:
             return turned, changes
         opaque = turned.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", opaque.size, "white"), opaque), (
-            *changes,
-            NoticeCode.TRANSPARENCY_REMOVED,
-        )
+        on_white = Image.alpha_composite(Image.new("RGBA", opaque.size, "white"), opaque)
+        return on_white.convert(_own_mode(turned)), (*changes, NoticeCode.TRANSPARENCY_REMOVED)
 
 
 def _check(image: Image.Image, data: bytes, settings: PrepareSettings, limits: Limits) -> Changes:
     """What the header says, before anything is decoded; turns to the chosen frame, since frames may differ."""
-    _check_size(image, limits)
-    frames = getattr(image, "n_frames", 1)
+    check_pixels(image.width, image.height, limits)
+    # Of a camera's JPEG, the picture is the first, whatever lies behind it.
+    frames = 1 if is_camera_jpeg(image) else getattr(image, "n_frames", 1)
     dicom.check_frame(frames, settings)
     if frames > 1:
         image.seek(settings.frame - 1)
-        _check_size(image, limits)
+        check_pixels(image.width, image.height, limits)
     if image.mode in _SIXTEEN_BIT:
         if settings.window is None:
             raise InvalidDataset("The image is 16-bit grey. Name the values to show in ⟦prepare_window⟧.")
     # Pillow hands out 16-bit RGB as 8-bit, without a word.
     elif image.mode not in _EIGHT_BIT or (image.format == "PNG" and data[_PNG_BIT_DEPTH] > 8):
         raise InvalidDataset("The image is neither 8-bit nor 16-bit grey. Save it as 8-bit grey or RGB.")
-    return (NoticeCode.FRAME_SELECTED,) if frames > 1 else ()
-
-
-def _check_size(image: Image.Image, limits: Limits) -> None:
-    if image.width * image.height > limits.image_pixels:
-        raise UnreadableImage(f"The image has more than {limits.image_pixels:,} pixels. Resize it.")
+    return (NoticeCode.FRAME_SELECTED,) if frames > 1 or is_camera_jpeg(image) else ()
 
 
 def _through_window(image: Image.Image, settings: PrepareSettings) -> Image.Image:

@@ -6,10 +6,13 @@ from numpy.lib import format as npy
 
 from datalens_service.data.readers import idx, image_folder, image_table, npz, parquet, webdataset
 from datalens_service.data.readers.base import Reader
-from datalens_service.data.readers.image_entries import PREPARE, is_ignored, preparable_names
+from datalens_service.data.readers.image_entries import ARCHIVE_BESIDE, is_ignored, kind_in
 from datalens_service.data.reading_choices import AS_IT_IS, ReadingChoices
+from datalens_service.data.untrusted.entries import Entry
+from datalens_service.data.untrusted.file_kinds import START_BYTES, Use, find_kind, find_package
 from datalens_service.data.untrusted.source import Source
 from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
+from datalens_service.data.untrusted.zip_archive import ends_like_part_of_zip
 from datalens_service.errors import InvalidDataset
 
 _FORMATS: Final = (
@@ -30,40 +33,45 @@ _WHAT_TO_DO: Final = (
 )
 EMPTY: Final = f"The file is empty. {_WHAT_TO_DO}"
 """Why a file of no byte is refused."""
-_START_BYTES: Final = 4096
 _FEW_COLUMNS: Final = 8
-_ARCHIVES: Final = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
+_ARCHIVES: Final = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst")
 
 
 def recognised(source: Source, choices: ReadingChoices = AS_IT_IS) -> str:
     """Format of an opened upload: a key of `READERS`.
 
     Raises:
-        UnusableFiles: It holds images that have to be prepared, with their names.
+        UnusableFiles: No reader recognises what is in it; the files are named, with what they are.
         InvalidDataset: No reader recognises it.
     """
+    package = find_package(entry.filename for entry in source.entries)
+    if package is not None:
+        raise InvalidDataset(f"This is {package.name}, which is not read. {package.advice}")
     for name, reader in READERS.items():
         if reader.recognises(source, choices):
             return name
-    names = preparable_names(source)
-    if names:
-        raise UnusableFiles([BadFile(name=name, reason=PREPARE) for name in names], len(names))
+    if source.archive is not None:
+        raise _unknown_archive(source)
     raise InvalidDataset(_unknown(source))
 
 
 def _unknown(source: Source) -> str:
-    """What a file is that nobody reads, as far as can be told.
-
-    Raises:
-        UnusableFiles: It is an archive; the files in it are named.
-    """
-    if source.archive is not None:
-        return _unknown_archive(source)
-    start = source.start(_START_BYTES)
+    """What a file is that nobody reads, as far as can be told."""
+    start = source.start(START_BYTES)
     if not start:
         return EMPTY
+    kind = find_kind(start)
     if start.startswith(npy.MAGIC_PREFIX):
         return "This is one array without labels. Put images and labels into one NPZ: numpy.savez_compressed."
+    if kind is not None and kind.use in (Use.PICTURE, Use.PREPARED_PICTURE):
+        return f"This is {kind.name}, a single one. Zip a folder that holds one folder of images per class."
+    if kind is not None:
+        inside = "The packed file holds" if source.was_packed else "This is"
+        return f"{inside} {kind.name}, which is not read. {kind.advice}"
+    if ends_like_part_of_zip(source.path):
+        return "This is the last part of a split zip, which is not read. Pack the images as one zip, or as a tar."
+    if source.was_packed:
+        return f"The packed file holds neither a tar nor a zip. {_WHAT_TO_DO}"
     if all(byte in b"\t\r\n" or byte >= ord(" ") for byte in start) and start.count(b",") > _FEW_COLUMNS:
         return (
             "This is a table of numbers as text. Save its pixels and labels as arrays: "
@@ -73,17 +81,30 @@ def _unknown(source: Source) -> str:
     return f"This is neither {titles}. {_WHAT_TO_DO}"
 
 
-def _unknown_archive(source: Source) -> str:
-    names = [entry.filename for entry in source.entries if not is_ignored(entry.filename)]
-    if not names:
-        return f"There is no image in it: it is empty, or holds only notes and hidden files. {_WHAT_TO_DO}"
-    archives = [name for name in names if name.casefold().endswith(_ARCHIVES)]
-    reason = (
-        "The upload holds another archive. Unpack that one, and upload it or its images."
-        if archives
-        else f"No name in it ends as those of images do. Name images .png or .jpg, or what they are. {_WHAT_TO_DO}"
-    )
-    raise UnusableFiles([BadFile(name=name, reason=reason) for name in archives or names], len(names))
+def _unknown_archive(source: Source) -> InvalidDataset:
+    """The refusal of an archive, or a folder, without an image that can be read."""
+    entries = [entry for entry in source.entries if not is_ignored(entry.filename)]
+    if not entries:
+        return InvalidDataset(
+            f"There is no image in it: it is empty, or holds only notes and hidden files. {_WHAT_TO_DO}"
+        )
+    bad = [BadFile(name=entry.filename, reason=reason) for entry in entries if (reason := _why_not(source, entry))]
+    unknown = f"No file in it is an image that is known, by its name or its first bytes. {_WHAT_TO_DO}"
+    return UnusableFiles(bad or [BadFile(name=entry.filename, reason=unknown) for entry in entries], len(entries))
+
+
+def _why_not(source: Source, entry: Entry) -> str:
+    """What a file is, where that can be told; otherwise empty."""
+    kind = kind_in(source, entry)
+    if kind is None and entry.filename.casefold().endswith(_ARCHIVES):
+        return ARCHIVE_BESIDE.format("by its name")
+    if kind is not None and kind.use is Use.ARCHIVE:
+        return ARCHIVE_BESIDE.format(kind.name)
+    try:
+        source.decoder.check_kind(kind)
+    except InvalidDataset as error:
+        return error.text
+    return ""
 
 
 def usual_suffixes() -> tuple[str, ...]:

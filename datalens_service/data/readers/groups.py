@@ -7,11 +7,11 @@ must put all files of one patient ID into one group.
 import re
 from collections.abc import Mapping, Sequence
 
-from datalens_service.data.preparation.kinds import is_dicom
 from datalens_service.data.readers.base import Groups
 from datalens_service.data.readers.image_entries import ImageEntry
 from datalens_service.data.readers.metadata import Metadata
-from datalens_service.data.untrusted.images import HEAD_BYTES, Patient
+from datalens_service.data.untrusted.file_kinds import HEAD_BYTES, is_dicom
+from datalens_service.data.untrusted.images import NoPatient, Patient
 from datalens_service.data.untrusted.source import Source
 from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import InvalidDataset
@@ -34,8 +34,11 @@ def read_patients(source: Source, files: Sequence[ImageEntry]) -> dict[str, Pati
         if is_dicom(source.head(file.entry, HEAD_BYTES)):
             try:
                 patient = source.decoder.read_patient(source.head(file.entry, file.entry.file_size))
-            except InvalidDataset:
+            except NoPatient:
                 continue
+            except InvalidDataset:
+                # Somebody of its own, until it is refused for what it is, or left out.
+                patient = Patient(f"unreadable {file.entry.filename}", "")
             if patient is not None:
                 found[file.entry.filename] = patient
     return found

@@ -84,7 +84,8 @@ def _index(called: str, files: list[_File], source: Source, choices: ReadingChoi
 
     def read(first: Images | None) -> DecodedImages:
         name = images[0].entry.filename
-        return DecodedImages(convert_pixels(pixels, name, choices.preparation, source.notices), np.arange(len(pixels)))
+        decoded = convert_pixels(pixels, name, choices.settled_preparation(first), source.notices)
+        return DecodedImages(decoded, np.arange(len(pixels)))
 
     return RecordIndex(called, column_of_array(numbers), read)
 

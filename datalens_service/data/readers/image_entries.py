@@ -9,44 +9,43 @@ names the classes.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import islice
 from typing import Final, NamedTuple
 
 from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode, Notices
-from datalens_service.data.preparation import kinds
 from datalens_service.data.readers.base import ClassNames, ReadImages
 from datalens_service.data.reading_choices import ReadingChoices
-from datalens_service.data.untrusted.entries import Entry
-from datalens_service.data.untrusted.images import (
-    HEAD_BYTES,
-    STRICT,
-    DecodedImages,
-    PictureDecoder,
-    decode_all,
-    is_image_name,
-)
-from datalens_service.data.untrusted.limits import Limits
+from datalens_service.data.untrusted.entries import Entry, check_names_differ
+from datalens_service.data.untrusted.file_kinds import HEAD_BYTES, FileKind, Use, find_kind, is_image_name
+from datalens_service.data.untrusted.images import DecodedImages, decode_all
 from datalens_service.data.untrusted.source import Source
 from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles, ValidationErrors
 from datalens_service.errors import InvalidDataset
 
-PREPARE: Final = (
-    "This kind of image is read only if one size is named for all: `datalens prepare` on your machine, or "
-    "⟦prepare_size⟧ at the upload."
-)
 METADATA: Final = ("metadata.csv", "metadata.jsonl")
 
-_LOOKED_AT: Final = 16
-_LEFT_BEHIND: Final = ("thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "classes.json", "card.json", "sha256sums")
+ARCHIVE_BESIDE: Final = "It holds another archive, {}. Unpack that one, and upload it or its images."
+_LEFT_BEHIND: Final = (
+    "thumbs.db",
+    "ehthumbs.db",
+    "desktop.ini",
+    "icon\r",
+    "dicomdir",
+    "classes.json",
+    "card.json",
+    "sha256sums",
+)
 _NOTES: Final = re.compile(
     r"(readme|license|licence|copying|notice|citation|changelog|authors|contributing|datasheet|croissant)(\W.*)?"
     r"|.*\.(txt|md|rst|pdf|rtf|docx?|odt|html?|log|url|lnk|webloc|sha256|md5|cff)",
     re.IGNORECASE | re.DOTALL,
 )
-_TABLES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".xlsx", ".xls", ".ods", ".xml", ".yaml", ".yml")
+_TABLES: Final = (
+    ".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".xlsx", ".xls", ".ods", ".xml", ".yaml", ".yml",
+    ".parquet", ".feather",
+)  # fmt: skip
 
 
 class ImageEntry(NamedTuple):
@@ -58,14 +57,15 @@ class ImageEntry(NamedTuple):
 
 def holds_images(source: Source) -> bool:
     """Whether the archive has images in it that can be read as they are asked for; some of them may be damaged."""
-    return _holds(source, source.decoder.suffixes, source.decoder.recognises)
+    entries = [entry for entry in source.entries if not is_ignored(entry.filename)]
+    # What is named like an image is asked first, as that is what nearly always answers.
+    named = sorted(entries, key=lambda entry: not is_image_name(entry.filename))
+    return any(source.decoder.reads(kind_in(source, entry)) for entry in named)
 
 
-def preparable_names(source: Source) -> list[str]:
-    """Names of images that could only be read if the upload named a size for all."""
-    if source.decoder is not STRICT or not _holds(source, kinds.SUFFIXES, kinds.is_preparable):
-        return []
-    return [entry.filename for entry in _named(source, kinds.SUFFIXES)]
+def kind_in(source: Source, entry: Entry) -> FileKind | None:
+    """What a file of an archive is."""
+    return find_kind(source.head(entry, HEAD_BYTES))
 
 
 def is_ignored(name: str) -> bool:
@@ -75,7 +75,7 @@ def is_ignored(name: str) -> bool:
     return (
         any(component.startswith((".", "__MACOSX")) for component in components)
         or last in _LEFT_BEHIND
-        or (_NOTES.fullmatch(last) is not None and not is_image_name(last, kinds.SUFFIXES))
+        or (_NOTES.fullmatch(last) is not None and not is_image_name(last))
     )
 
 
@@ -84,15 +84,18 @@ def is_metadata(name: str) -> bool:
     return name.rpartition("/")[2].casefold() in METADATA and not is_ignored(name)
 
 
-def image_entries(source: Source) -> list[ImageEntry]:
-    """All images by name, without a folder that everything lies in. What is ignored is noted.
+def image_entries(source: Source, choices: ReadingChoices) -> list[ImageEntry]:
+    """All images by name, without a folder that everything lies in. What is ignored or left out is noted.
 
     Raises:
         UnusableFiles: Naming all that are no images, or too large for one.
     """
     ignored = [entry.filename for entry in source.entries if is_ignored(entry.filename)]
     entries = [e for e in source.entries if not (is_ignored(e.filename) or is_metadata(e.filename))]
-    _check_entries(entries, source)
+    if any(is_metadata(entry.filename) for entry in source.entries):
+        # A table's lines name images in any case.
+        check_names_differ(entry.filename for entry in entries)
+    entries = _usable(entries, source, skip=choices.skip_unreadable)
     source.notices.add(NoticeCode.IGNORED_FILES, sorted(ignored))
     files = [ImageEntry(tuple(entry.filename.split("/")), entry) for entry in entries]
     return sorted(files, key=lambda file: file.parts)
@@ -110,56 +113,63 @@ def decode_entries(source: Source, files: Sequence[ImageEntry], choices: Reading
     return read
 
 
-def check_entry(entry: Entry, limits: Limits, decoder: PictureDecoder) -> None:
-    """Refuse an entry by its name and declared size.
+class BesideImages(InvalidDataset):
+    """A table or an archive beside images: it may say something of them, so it is never left out."""
+
+
+def check_entry(entry: Entry, source: Source) -> None:
+    """Refuse a file of an archive that is no image, by its first bytes; its name counts where they say nothing.
 
     Raises:
-        InvalidDataset: It is not named like an image, or would unpack to too much.
+        BesideImages: It is a table or an archive.
+        InvalidDataset: It is something else, or would unpack to too much.
     """
-    if not is_image_name(entry.filename, decoder.suffixes):
-        raise InvalidDataset(_foreign(entry.filename, decoder))
-    ratio_cap = max(limits.image_ratio_free_bytes, limits.ratio * entry.compress_size)
-    if entry.file_size > min(limits.image_file_bytes, ratio_cap):
+    kind = kind_in(source, entry)
+    if not (kind and kind.is_picture):
+        _check_name(entry.filename, kind, source.decoder.title)
+    source.decoder.check_kind(kind)
+    limits = source.limits
+    if entry.file_size > limits.image_file_bytes:
+        raise InvalidDataset(f"The file has more than the {limits.image_file_bytes:,} bytes accepted of one image.")
+    if entry.file_size > max(limits.image_ratio_free_bytes, limits.ratio * entry.compress_size):
         raise InvalidDataset("At least one image file is too large for what it holds. Save the images again as PNG.")
 
 
-def _foreign(name: str, decoder: PictureDecoder) -> str:
+def _check_name(name: str, kind: FileKind | None, title: str) -> None:
+    """Refuse what is no picture by its first bytes, and is not named like one; bytes that say what it is go on."""
     last = name.rpartition("/")[2].casefold()
     if last.endswith(_TABLES):
-        return (
+        raise BesideImages(
             "A table beside images is read if it is called metadata.csv or metadata.jsonl, and never ignored: its "
             "labels would be a second source beside the folders. Rename it to metadata.csv, or remove it."
         )
-    if decoder is STRICT and last.endswith(kinds.SUFFIXES):
-        return PREPARE
+    if kind is not None and kind.use is Use.ARCHIVE:
+        raise BesideImages(ARCHIVE_BESIDE.format(kind.name))
+    if kind is not None or is_image_name(last):
+        return
     if "." not in last:
-        return (
-            f"The name has no ending that says what it is. Images are {decoder.title}: add .png or .jpg, or remove it."
-        )
-    return f"Only {decoder.title} files are images here. Remove everything else, or archives of it unpacked."
+        raise InvalidDataset(f"Neither its name nor its first bytes say what it is. Images are {title}: remove it.")
+    raise InvalidDataset(f"Only {title} files are images here. Remove everything else.")
 
 
-def _check_entries(entries: Sequence[Entry], source: Source) -> None:
-    errors = ValidationErrors()
+def _usable(entries: Iterable[Entry], source: Source, *, skip: bool) -> list[Entry]:
+    errors, unreadable, usable = ValidationErrors(), ValidationErrors(), list[Entry]()
     for entry in entries:
         try:
-            check_entry(entry, source.limits, source.decoder)
-            errors.good()
-        except InvalidDataset as error:
+            check_entry(entry, source)
+        except BesideImages as error:
             errors.bad(entry.filename, error.text)
+        except InvalidDataset as error:
+            unreadable.bad(entry.filename, error.text)
+        else:
+            errors.good()
+            usable.append(entry)
+    if skip and usable:
+        source.notices.add(NoticeCode.UNREADABLE_LEFT_OUT, (file.name for file in unreadable.bad_files))
+    else:
+        errors.add(unreadable)
     errors.raise_if_any()
-
-
-def _holds(source: Source, suffixes: tuple[str, ...], recognises: Callable[[bytes], bool]) -> bool:
-    images = islice(_named(source, suffixes), _LOOKED_AT)
-    return any(recognises(source.head(entry, HEAD_BYTES)) for entry in images)
-
-
-def _named(source: Source, suffixes: tuple[str, ...]) -> Iterator[Entry]:
-    """Entries that are named like images and not ignored."""
-    return (
-        entry for entry in source.entries if is_image_name(entry.filename, suffixes) and not is_ignored(entry.filename)
-    )
+    return usable
 
 
 TRAIN: Final = "train"

@@ -52,7 +52,7 @@ def recognises(source: Source, choices: ReadingChoices) -> bool:
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
     """Labels by folder; groups by table, folder or DICOM file."""
     metadata = read_metadata(source, choices)
-    files = without_wrapper(image_entries(source), _IN_CLASS - 1)
+    files = without_wrapper(image_entries(source, choices), _IN_CLASS - 1)
     note_metadata(metadata, (file.entry.filename for file in files), source.notices)
     split = by_split(files, choices.class_names, source.notices)
     for part in (split.train, split.test):

@@ -56,7 +56,7 @@ def index(source: Source, choices: ReadingChoices) -> UploadIndex:
     metadata = read_metadata(source, choices)
     if metadata is None:
         raise InvalidDataset("metadata.csv must name every image with its label.")
-    files = without_wrapper(image_entries(source), 0)
+    files = without_wrapper(image_entries(source, choices), 0)
     note_metadata(metadata, (file.entry.filename for file in files), source.notices)
     files = _with_rows(source, files, metadata, choices)
     split = by_split(files, choices.class_names, source.notices, labelled=True)

@@ -2,10 +2,13 @@
 
 A column of labels is a list of words and what they are. Numbers that occur are the classes: 3, 77 and 999 are three
 classes of these names, in ascending order. Words are classes in sorted order. Names that a file or its owner declares
-take their places.
+take their places. Spaces around words do not count, nor in which form of Unicode they are written.
+
+A label that is missing is an empty word; a negative number also says that there is none.
 """
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,11 +18,14 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import MAXIMUM_CLASSES, Labels
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.readers.base import ClassNames, LabelColumn, LabelKind
+from datalens_service.data.untrusted.entries import normal
 from datalens_service.errors import InvalidDataset
 
 _LARGEST: Final = 10**15
 _DIGITS: Final = re.compile(r"\d{1,15}")
 _WHOLE: Final = re.compile(rf"{_DIGITS.pattern}(\.0+)?")
+_NEGATIVE: Final = re.compile(rf"-{_WHOLE.pattern}")
+_MISSING: Final = ""
 _ONE_HOT: Final = "One-hot labels must have one 1 in each row, and 0 everywhere else."
 _SEVERAL: Final = (
     "At least one image has several labels. Give each image one label: images of several classes are not trained on."
@@ -30,16 +36,16 @@ def column_of_values(values: Sequence[object]) -> LabelColumn:
     """A column of values as tables and JSON hold them: integers, words, flags or whole floats.
 
     Raises:
-        InvalidDataset: A value is missing or no label, or the column mixes kinds.
+        InvalidDataset: A value is no label, or the column mixes kinds.
     """
     kinds, words = set[LabelKind](), []
     for value in values:
         kind, word = _read_value(value)
-        kinds.add(kind)
+        kinds |= {kind} if word else set()
         words.append(word)
     if len(kinds) > 1:
         raise InvalidDataset(f"Labels must be of one kind; these mix {' and '.join(sorted(kinds))}.")
-    return LabelColumn(kinds.pop() if kinds else LabelKind.WORD, tuple(words))
+    return LabelColumn(kinds.pop() if kinds else LabelKind.TEXT, tuple(words))
 
 
 def column_of_texts(texts: Sequence[str]) -> LabelColumn:
@@ -64,7 +70,12 @@ def column_of_array(array: NDArray[Any]) -> LabelColumn:
         return LabelColumn(LabelKind.WORD, tuple(_decoded(word) for word in values.tolist()))
     if values.dtype.kind == "b":
         return LabelColumn(LabelKind.FLAG, tuple(str(value).lower() for value in values.tolist()))
-    return LabelColumn(LabelKind.NUMBER, tuple(str(number) for number in _whole_numbers(values).tolist()))
+    return LabelColumn(LabelKind.NUMBER, _whole_numbers(values))
+
+
+def has_no_labels(column: LabelColumn) -> bool:
+    """Whether all labels of a split are missing, or negative numbers, as of test splits whose labels are kept back."""
+    return all(not word.strip() or _NEGATIVE.fullmatch(word.strip()) for word in column.words)
 
 
 def number_labels(
@@ -77,23 +88,29 @@ def number_labels(
         class_names: As the owner names them; None takes those of the file, or the labels themselves.
 
     Raises:
-        InvalidDataset: Columns differ in kind, a label is not among the names, or there are too many classes.
+        InvalidDataset: A label is missing or not among the names, columns differ in kind or have no label in common,
+            or there are too many classes.
     """
-    columns = _settled(columns)
+    check_all_labelled(columns)
+    columns = _settled(_tidied(columns, notices))
     check_one_kind(columns)
+    _check_shared(columns)
     first = next(iter(columns.values()))
     words = _sorted_words({word for column in columns.values() for word in column.words}, first.kind)
     own = next((column.names for column in columns.values() if column.names), None)
+    own, class_names = _tidy_names(own), _tidy_names(class_names)
     if own is not None and first.kind is LabelKind.NUMBER and int(words[-1]) < len(own):
         names, position = _numbered(words, own, class_names or own)
     else:
         names, position = _placed(words, first.kind, class_names or own)
+    names, position = _joined(names, position)
     if len(names) > MAXIMUM_CLASSES:
         raise InvalidDataset(
             f"There may be at most {MAXIMUM_CLASSES} classes, and these labels have {len(names):,} different values. "
             "Labels must name classes, not single images."
         )
     note_names(words, position, names, notices)
+    notices.add(NoticeCode.SIMILAR_CLASSES, _similar(names))
     return [np.array([position[word] for word in column.words], dtype=np.int64) for column in columns.values()], names
 
 
@@ -107,6 +124,77 @@ def note_names(words: Sequence[str], label_of: Mapping[str, int], class_names: C
     if numbers and not renamed:
         moved = [word for word in words if int(word) != label_of[word]]
         notices.add(NoticeCode.LABELS_RENUMBERED, (f"{word} is label {label_of[word]}" for word in moved))
+
+
+def check_all_labelled(columns: Mapping[str, LabelColumn]) -> None:
+    """Refuse missing and negative labels.
+
+    Args:
+        columns: By what each is called in a refusal.
+
+    Raises:
+        InvalidDataset: There are some, with the place of the first.
+    """
+    for called, column in columns.items():
+        negative = column.kind is LabelKind.NUMBER
+        missing = [
+            place for place, word in enumerate(column.words) if not word.strip() or (negative and word.startswith("-"))
+        ]
+        if missing:
+            raise InvalidDataset(
+                f"In {called}, {len(missing):,} of {len(column.words):,} labels are missing (empty or NaN) or "
+                f"negative; the first is that of image {missing[0]}. Leave out images without a class, or give them "
+                "one."
+            )
+
+
+def _check_shared(columns: Mapping[str, LabelColumn]) -> None:
+    """Refuse a test split without any class of the training split: nothing could be measured on it."""
+    (_, train), *others = columns.items()
+    for called, column in others:
+        if not {*train.words} & {*column.words}:
+            raise InvalidDataset(
+                f"No label of {called} occurs in the training split, so nothing can be measured on it. Write labels "
+                "alike in both, or leave the test split out."
+            )
+
+
+def _tidied(columns: Mapping[str, LabelColumn], notices: Notices) -> dict[str, LabelColumn]:
+    """The same without spaces around words, in the composed form of Unicode; words that become one are noted."""
+    tidy = {word: normal(word).strip() for column in columns.values() for word in column.words}
+    kept = set(tidy)
+    joined = (f"“{word}” read as {name}" for word, name in sorted(tidy.items()) if word != name and name in kept)
+    notices.add(NoticeCode.SIMILAR_CLASSES, joined)
+    return {
+        called: column._replace(words=tuple(tidy[word] for word in column.words)) for called, column in columns.items()
+    }
+
+
+def _tidy_names(names: ClassNames | None) -> ClassNames | None:
+    """Names as words are tidied.
+
+    Raises:
+        InvalidDataset: Two are the same as they stand.
+    """
+    if names is None:
+        return None
+    if len(set(names)) != len(names):
+        raise InvalidDataset("Class names must differ from each other.")
+    return tuple(normal(name).strip() for name in names)
+
+
+def _joined(names: ClassNames, position: Mapping[str, int]) -> tuple[ClassNames, dict[str, int]]:
+    """The same where names that differed only in spaces are one class."""
+    different = tuple(dict.fromkeys(names))
+    return different, {word: different.index(names[place]) for word, place in position.items()}
+
+
+def _similar(names: ClassNames) -> list[str]:
+    """Names that differ only in upper and lower case, spaces within, or compatible letters such as full-width ones."""
+    alike = dict[str, list[str]]()
+    for name in names:
+        alike.setdefault(" ".join(unicodedata.normalize("NFKC", name).casefold().split()), []).append(name)
+    return [", ".join(group) for group in alike.values() if len(group) > 1]
 
 
 def _sorted_words(words: set[str], kind: LabelKind) -> list[str]:
@@ -171,16 +259,18 @@ def check_one_kind(columns: Mapping[str, LabelColumn]) -> None:
 
 
 def _read_value(value: object) -> tuple[LabelKind, str]:
+    if value is None or value != value:
+        return LabelKind.TEXT, _MISSING
     if isinstance(value, bool):
         return LabelKind.FLAG, str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int):
-        _check_size(value, value)
+        _check_size(value)
         return LabelKind.NUMBER, str(value)
     if isinstance(value, bytes | str):
         return LabelKind.WORD, _decoded(value)
-    raise InvalidDataset("At least one row has no label, or one that is neither a whole number nor a word.")
+    raise InvalidDataset("At least one row has a label that is neither a whole number nor a word.")
 
 
 def _decoded(word: bytes | str) -> str:
@@ -188,24 +278,20 @@ def _decoded(word: bytes | str) -> str:
         text = word.decode() if isinstance(word, bytes) else word
     except UnicodeDecodeError:
         raise InvalidDataset("At least one label is no text in UTF-8. Save labels as integers or as text.") from None
-    if not text.strip():
-        raise InvalidDataset("At least one label is empty. Give every image a label.")
     return text
 
 
-def _whole_numbers(values: NDArray[Any]) -> NDArray[np.int64]:
-    if values.dtype.kind == "f":
-        if np.isnan(values).any():
-            raise InvalidDataset(f"Label {int(np.isnan(values).argmax())} is not a number (NaN). Give it a class.")
-        if not (np.isfinite(values).all() and (values == np.rint(values)).all()):
-            raise InvalidDataset("Labels must be whole numbers: at least one has a fraction or is infinite.")
-    _check_size(values.min(), values.max())
-    return values.astype(np.int64)
+def _whole_numbers(values: NDArray[Any]) -> tuple[str, ...]:
+    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), dtype=bool)
+    numbers = values[~missing]
+    if values.dtype.kind == "f" and not (np.isfinite(numbers).all() and (numbers == np.rint(numbers)).all()):
+        raise InvalidDataset("Labels must be whole numbers: at least one has a fraction or is infinite.")
+    _check_size(numbers.max(initial=0))
+    words = iter(str(int(number)) for number in numbers.tolist())
+    return tuple(_MISSING if is_missing else next(words) for is_missing in missing.tolist())
 
 
-def _check_size(lowest: Any, highest: Any) -> None:
-    if lowest < 0:
-        raise InvalidDataset("At least one label is negative. Leave out images without a class, or give them one.")
+def _check_size(highest: Any) -> None:
     if highest >= _LARGEST:
         raise InvalidDataset("At least one label is a number of more than 15 digits. Number the classes.")
 
@@ -221,7 +307,8 @@ def _from_one_hot(values: NDArray[Any]) -> LabelColumn:
     ones = np.count_nonzero(values, axis=1)
     if (ones > 1).any():
         raise InvalidDataset(_SEVERAL)
-    if (ones < 1).any():
+    if (ones < 1).any() and ones.any():
         raise InvalidDataset(_ONE_HOT)
     names = tuple(str(index) for index in range(values.shape[1]))
-    return LabelColumn(LabelKind.NUMBER, tuple(map(str, values.argmax(axis=1).tolist())), names)
+    words = map(str, values.argmax(axis=1).tolist()) if ones.any() else [_MISSING] * len(values)
+    return LabelColumn(LabelKind.NUMBER, tuple(words), names)

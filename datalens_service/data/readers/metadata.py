@@ -79,7 +79,7 @@ def read_metadata(source: Source, choices: ReadingChoices) -> Metadata | None:
     for entry in tables:
         columns, records = _read_table(source, entry, choices)
         kinds.add((columns.label is not None, columns.group_name))
-        _add_rows(metadata, entry.filename, columns, records)
+        _add_rows(metadata, entry.filename, columns, _labelled(columns, records, choices))
         metadata.persons += [name for name in columns.unused if _holds_persons(name, records)]
         metadata.unused += [name for name in columns.unused if name not in metadata.persons]
     if len({labelled for labelled, _ in kinds}) > 1:
@@ -158,6 +158,13 @@ def _json_records(text: str, name: str) -> list[tuple[int, dict[str, Any]]]:
             raise _refused(f"{name} line {number}", reason)
         records.append((number, record))
     return records
+
+
+def _labelled(columns: Columns, records: list[tuple[int, Any]], choices: ReadingChoices) -> list[tuple[int, Any]]:
+    """Rows with a label, where those without one are left out: their images then have no row."""
+    if not choices.skip_unreadable or columns.label is None:
+        return records
+    return [(line, record) for line, record in records if _text(record.get(columns.label))]
 
 
 def _add_rows(metadata: Metadata, table: str, columns: Columns, records: Sequence[tuple[int, Any]]) -> None:

@@ -189,7 +189,7 @@ def _column(archive: Archive, split: _Split, names: ClassNames | None) -> LabelC
 
 def _reading(source: Source, archive: Archive, split: _Split, choices: ReadingChoices) -> ReadImages:
     def read(first: Images | None) -> DecodedImages:
-        images = _read_images(source, archive, split.images, choices.preparation)
+        images = _read_images(source, archive, split.images, choices.settled_preparation(first))
         return DecodedImages(images, np.arange(len(images), dtype=np.int64))
 
     return read

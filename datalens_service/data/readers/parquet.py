@@ -17,15 +17,15 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode
-from datalens_service.data.preparation.kinds import is_dicom
 from datalens_service.data.readers.base import (
     ClassNames,
     Groups,
     LabelColumn,
+    LabelKind,
     Reader,
     ReadImages,
     RecordIndex,
@@ -43,11 +43,13 @@ from datalens_service.data.readers.image_entries import TEST, TRAIN, UNUSED, is_
 from datalens_service.data.readers.labels import check_one_kind, column_of_values
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Entry, refusing
-from datalens_service.data.untrusted.images import HEAD_BYTES, DecodedImages, decode_all
+from datalens_service.data.untrusted.file_kinds import HEAD_BYTES, is_dicom
+from datalens_service.data.untrusted.images import DecodedImages, decode_all
 from datalens_service.data.untrusted.source import Source, allowance
 from datalens_service.errors import InvalidDataset
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
 _MAGIC: Final = b"PAR1"
@@ -72,11 +74,18 @@ class _Columns(NamedTuple):
     class_names: ClassNames | None
 
 
+class _Cell(NamedTuple):
+    """A cell of the column of images, with what its row is called in a refusal."""
+
+    row: str
+    value: object
+
+
 class _Table(NamedTuple):
     """One file as it is stored; `groups` of each record, None if the file has no column of them."""
 
     name: str
-    images: list[bytes]
+    images: list[_Cell]
     labels: LabelColumn
     groups: list[str] | None
     columns: _Columns
@@ -154,13 +163,14 @@ def _read_table(name: str, file: IO[bytes], source: Source, choices: ReadingChoi
         table_file = _open(file)
         columns = _columns(name, table_file, choices)
         _note_unused(table_file.schema_arrow.names, columns, source)
-        return _rows(name, table_file, columns, source)
+        return _rows(name, table_file, columns, source, choices)
 
 
 def _index(called: str, tables: list[_Table], source: Source, choices: ReadingChoices) -> RecordIndex:
     """Records of all files of a split together."""
-    columns = {table.name: table.labels for table in tables if table.images}
+    columns = {table.name: table.labels for table in tables if any(table.labels.words)}
     check_one_kind(columns)
+    kind = next((column.kind for column in columns.values()), LabelKind.TEXT)
     names = next((table.columns.class_names for table in tables if table.columns.class_names), None)
     words = tuple(word for table in tables for word in table.labels.words)
     grouped = [table.groups for table in tables if table.groups is not None]
@@ -173,24 +183,24 @@ def _index(called: str, tables: list[_Table], source: Source, choices: ReadingCh
         _refuse_dicom(images)
     return RecordIndex(
         called,
-        LabelColumn(next(iter(columns.values())).kind, words, names),
+        LabelColumn(kind, words, names),
         _reading(images, source, choices),
         partial(Groups, groups, "group" if group is None else group_word(group)),
     )
 
 
-def _refuse_dicom(images: list[bytes]) -> None:
+def _refuse_dicom(images: list[_Cell]) -> None:
     """DICOM files know their patients; a table of them says so in a column."""
-    if any(is_dicom(image[:HEAD_BYTES]) for image in images):
+    if any(is_dicom((_content(image.value) or b"")[:HEAD_BYTES]) for image in images):
         raise InvalidDataset(
             "The table holds DICOM files, and no column says which patient each is of. Add a column patient, or set "
             "⟦ignore_groups⟧ to protect single images."
         )
 
 
-def _reading(images: list[bytes], source: Source, choices: ReadingChoices) -> ReadImages:
+def _reading(images: list[_Cell], source: Source, choices: ReadingChoices) -> ReadImages:
     def read(first: Images | None) -> DecodedImages:
-        contents = ((f"row {number}", partial(_whole, image, source)) for number, image in enumerate(images))
+        contents = ((image.row, partial(_bytes, image.value, source)) for image in images)
         limits, notices, decoder = source.limits, source.notices, source.decoder
         return decode_all(contents, len(images), first, limits, notices, decoder, skip=choices.skip_unreadable)
 
@@ -233,6 +243,7 @@ def _columns(name: str, table_file: pq.ParquetFile, choices: ReadingChoices) -> 
             "The table must have one column of images and one of labels: Image and ClassLabel of datasets, columns "
             "named image and label, or labels in ⟦label_column⟧.",
         )
+    _check_type(name, image, schema.field(image).type)
     names = features.get(label, {}).get("names") if kinds.get(label) == "ClassLabel" else None
     group = find_column(name, schema.names, GROUP, choices.group_column, "groups", "⟦group_column⟧")
     return _Columns(image, label, group, tuple(str(one) for one in names) if names else None)
@@ -250,24 +261,31 @@ def _declared_as(present: list[str], kinds: Mapping[str, object], kind: str) -> 
     return found[0] if len(found) == 1 else None
 
 
-def _rows(name: str, table_file: pq.ParquetFile, columns: _Columns, source: Source) -> _Table:
+def _rows(name: str, table_file: pq.ParquetFile, columns: _Columns, source: Source, choices: ReadingChoices) -> _Table:
     """All rows; what they unpack to is counted while they come, whatever the file declares."""
     columns_read = [name for name in (columns.image, columns.label, columns.group) if name is not None]
     most = allowance(source.path.stat().st_size, source.limits)
     # Whatever is declared honestly is refused before a page is unpacked, which pyarrow does as a whole.
     _check_unpacked(_declared(table_file), most, source)
-    images: list[bytes] = []
+    images: list[_Cell] = []
     labels: list[object] = []
     groups: list[str] = []
+    prefix = "" if source.archive is None else f"{name} "
     unpacked = 0
     for batch in table_file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns_read, use_threads=False):
         for value in batch.column(columns.image):
-            images.append(_bytes(value.as_py()))
-            unpacked += len(images[-1])
+            images.append(_Cell(f"{prefix}row {len(images)}", value.as_py()))
+            unpacked += len(_content(images[-1].value) or b"")
             _check_unpacked(unpacked, most, source)
         labels += batch.column(columns.label).to_pylist()
         if columns.group is not None:
             groups += [_group(value) for value in batch.column(columns.group).to_pylist()]
+    if choices.skip_unreadable and any(label is not None for label in labels):
+        kept = [row for row, label in enumerate(labels) if label is not None]
+        left_out = (image.row for image, label in zip(images, labels, strict=True) if label is None)
+        source.notices.add(NoticeCode.UNREADABLE_LEFT_OUT, left_out)
+        images, labels = [images[row] for row in kept], [labels[row] for row in kept]
+        groups = [groups[row] for row in kept] if groups else []
     return _Table(name, images, column_of_values(labels), groups if columns.group is not None else None, columns)
 
 
@@ -282,20 +300,50 @@ def _check_unpacked(size: int, most: int, source: Source) -> None:
         raise InvalidDataset(f"The table unpacks to more than {source.limits.ratio} times its size.")
 
 
-def _bytes(value: Any) -> bytes:
+def _content(value: object) -> bytes | None:
     content = value.get("bytes") if isinstance(value, dict) else value
-    if not isinstance(content, bytes):
-        raise InvalidDataset("At least one row has no image bytes; paths to other files are not followed.")
+    return content if isinstance(content, bytes) else None
+
+
+def _bytes(value: object, source: Source) -> bytes:
+    """The image in a cell.
+
+    Raises:
+        InvalidDataset: There is none, or it is too large.
+    """
+    content = _content(value)
+    if content is None and (value is None or (isinstance(value, dict) and not any(value.values()))):
+        raise InvalidDataset("The row has no image: its cell is empty (null). Leave the row out.")
+    if content is None:
+        raise InvalidDataset("The row has no image bytes; paths to other files are not followed.")
+    if len(content) > source.limits.image_file_bytes:
+        raise InvalidDataset("At least one image is too large for what it holds. Save the images again as PNG.")
     return content
+
+
+def _check_type(name: str, column: str, kind: pa.DataType) -> None:
+    """Refuse a column whose cells cannot be encoded images."""
+    import pyarrow.types as of
+
+    lists = (of.is_list, of.is_large_list, of.is_fixed_size_list, of.is_list_view, of.is_large_list_view)
+    if any(is_kind(kind) for is_kind in lists):
+        inner = kind.value_type
+        what = "numbers" if of.is_primitive(inner) or any(is_kind(inner) for is_kind in lists) else "images"
+        advice = {
+            "images": "Write one image into each row, with its label.",
+            "numbers": "Save pixels and labels as arrays: numpy.savez_compressed.",
+        }
+        raise refused_columns(name, [column], f"Each cell of the column of images is a list of {what}. {advice[what]}")
+    if of.is_string(kind) or of.is_large_string(kind):
+        raise refused_columns(name, [column], "The column of images holds text, and no image bytes: paths to other "
+                              "files are not followed. Write each image as bytes, encoded as PNG or JPEG.")  # fmt: skip
+    encoded = of.is_binary(kind) or of.is_large_binary(kind) or of.is_binary_view(kind) or of.is_fixed_size_binary(kind)
+    if not (encoded or of.is_struct(kind) or of.is_null(kind) or of.is_dictionary(kind)):
+        raise refused_columns(name, [column], "The column of images holds values that are no images. Write each image "
+                              "as bytes, encoded as PNG or JPEG.")  # fmt: skip
 
 
 def _group(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
         raise InvalidDataset("At least one row has no group, or one that is neither an integer nor a word.")
     return str(value)
-
-
-def _whole(image: bytes, source: Source) -> bytes:
-    if len(image) > source.limits.image_file_bytes:
-        raise InvalidDataset("At least one image is too large for what it holds. Save the images again as PNG.")
-    return image

@@ -9,7 +9,8 @@ from datalens_service.data.notices import Notices
 from datalens_service.data.readers import npz
 from datalens_service.data.readers.image_entries import check_entry, is_ignored, is_metadata
 from datalens_service.data.reading_choices import AS_IT_IS
-from datalens_service.data.untrusted.images import MAGIC, decode_all, is_image_name
+from datalens_service.data.untrusted.file_kinds import START_BYTES, find_kind, is_image_name
+from datalens_service.data.untrusted.images import decode_all
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.data.untrusted.source import Source, open_source
 from datalens_service.errors import InvalidDataset
@@ -50,8 +51,10 @@ def read_folder(path: Path, limits: Limits, most_images: int) -> Unlabelled:
 
 
 def _picture(source: Source) -> Unlabelled:
-    if not source.start(len(MAGIC[0])).startswith(MAGIC):
+    kind = find_kind(source.start(START_BYTES))
+    if kind is None:
         raise InvalidDataset(_FOREIGN)
+    source.decoder.check_kind(kind)
     most = source.limits.image_file_bytes
     if source.path.stat().st_size > most:
         raise InvalidDataset(f"The image file is larger than {most} bytes.")
@@ -66,7 +69,7 @@ def _pictures(source: Source, most_images: int) -> Unlabelled:
         raise InvalidDataset(_FOREIGN)
     _check_count(len(entries), most_images)
     for entry in entries:
-        check_entry(entry, source.limits, source.decoder)
+        check_entry(entry, source)
     contents = ((one.filename, partial(source.head, one, one.file_size)) for one in entries)
     images = decode_all(contents, len(entries), None, source.limits, source.notices).images
     return Unlabelled(images, tuple(entry.filename for entry in entries))

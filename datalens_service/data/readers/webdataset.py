@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from datalens_service.data.notices import NoticeCode
 from datalens_service.data.readers.base import ClassNames, Groups, Reader, RecordIndex, UploadIndex
 from datalens_service.data.readers.columns import GROUP, find_column, group_word
 from datalens_service.data.readers.groups import find_groups, read_patients
@@ -23,14 +24,15 @@ from datalens_service.data.readers.image_entries import (
     decode_entries,
     holds_images,
     is_ignored,
+    kind_in,
     without_wrapper,
 )
 from datalens_service.data.readers.labels import column_of_texts, column_of_values
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Entry, refusing
-from datalens_service.data.untrusted.images import is_image_name
+from datalens_service.data.untrusted.file_kinds import is_image_name
 from datalens_service.data.untrusted.source import Source
-from datalens_service.data.untrusted.validation_errors import ValidationErrors
+from datalens_service.data.untrusted.validation_errors import UnusableFiles, ValidationErrors
 from datalens_service.errors import InvalidDataset
 
 PRIVATE_READS = ("reading the upload",)
@@ -39,6 +41,10 @@ _LABEL_ENDINGS = ("cls", "json")
 _CLASSES = ("__classes.json__", "classes.json")
 _LABEL_BYTES, _CLASSES_BYTES = 2**16, 2**20
 _UNREADABLE = "At least one label cannot be read. Write each as text into <key>.cls, or as label into <key>.json."
+_SAME_KEY = (
+    "Another image has the same key: a key ends at the first dot of the name. Put one image into each record, and "
+    "write keys without dots."
+)
 _NO_NAMES = "classes.json must name the classes as exports of this product do."
 
 
@@ -101,25 +107,32 @@ def _records(source: Source, choices: ReadingChoices) -> list[_Record]:
     beside = {_key(entry.filename): entry for entry in source.entries}
     records, errors, seen = list[_Record](), ValidationErrors(), dict[str, str]()
     for entry in source.entries:
-        if not is_image_name(entry.filename, source.decoder.suffixes) or is_ignored(entry.filename):
+        if not _is_image(source, entry):
             continue
         try:
-            check_entry(entry, source.limits, source.decoder)
-            _check_key(entry.filename, seen)
-            records.append(_record(source, entry, beside, choices))
-            errors.good()
+            check_entry(entry, source)
+            record = _record(source, entry, beside, choices)
         except InvalidDataset as error:
-            errors.bad(entry.filename, error.text)
+            if choices.skip_unreadable and not isinstance(error, UnusableFiles):
+                source.notices.add(NoticeCode.UNREADABLE_LEFT_OUT, [entry.filename])
+            else:
+                errors.bad(entry.filename, error.text)
+            continue
+        if seen.setdefault(_key(entry.filename)[0], entry.filename) == entry.filename:
+            errors.good()
+            records.append(record)
+        else:
+            errors.bad(entry.filename, _SAME_KEY)
     errors.raise_if_any()
     return records
 
 
-def _check_key(name: str, seen: dict[str, str]) -> None:
-    if seen.setdefault(_key(name)[0], name) != name:
-        raise InvalidDataset(
-            "Another image has the same key: a key ends at the first dot of the name. Put one image into each record, "
-            "and write keys without dots."
-        )
+def _is_image(source: Source, entry: Entry) -> bool:
+    """Whether a file is one of a record that shows an image, readable or not; captions and arrays are others."""
+    if is_ignored(entry.filename) or _key(entry.filename)[1] in _LABEL_ENDINGS or _is_public(entry.filename):
+        return False
+    kind = kind_in(source, entry)
+    return is_image_name(entry.filename) or (kind is not None and kind.is_picture)
 
 
 def _record(source: Source, image: Entry, beside: Mapping[tuple[str, str], Entry], choices: ReadingChoices) -> _Record:
@@ -134,7 +147,7 @@ def _record(source: Source, image: Entry, beside: Mapping[tuple[str, str], Entry
         chosen = choices.group_column or found
         group = None if chosen is None else content.get(chosen)
         label = content["label" if "label" in content else "cls"] if text is None else _text(source, text).strip()
-        if not isinstance(label, str | int | float) or not isinstance(group, str | int | None):
+        if not isinstance(label, str | int | float | None) or not isinstance(group, str | int | None):
             raise TypeError
     return _Record(file, label, None if group is None else str(group), chosen or "group")
 

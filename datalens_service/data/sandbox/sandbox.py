@@ -117,7 +117,7 @@ def _check_schema(schema: Schema, choices: ReadingChoices) -> None:
     check_class_names(schema.class_names)
     as_declared = (
         schema.test_is_public == choices.public_test
-        and choices.preparation in (None, schema.preparation)
+        and (choices.preparation is None or schema.preparation == choices.preparation.settled(schema.channels))
         and (choices.allow_identifying_classes or not identifying_names(schema.class_names))
     )
     if not as_declared:

@@ -73,7 +73,7 @@ def refusing(sentence: str) -> Iterator[None]:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse names that act as paths, and names that collide on some file system.
+    """Refuse names that act as paths, and names that occur twice.
 
     Args:
         names: Of all entries, as stored; those of folders end with a slash.
@@ -85,10 +85,22 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         if not is_plain(name):
             raise not_plain(name)
-        folded = name.rstrip("/").casefold()
-        if folded in seen:
-            raise _refused(name, "This name occurs twice, or twice up to upper and lower case. Rename one.")
-        seen.add(folded)
+        if name.rstrip("/") in seen:
+            raise _refused(name, "This name occurs twice. Rename one.")
+        seen.add(name.rstrip("/"))
+
+
+def check_names_differ(names: Iterable[str]) -> None:
+    """Refuse names that are the same up to upper and lower case, where something names files in any case.
+
+    Raises:
+        UnusableFiles: Naming both.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            raise _refused(f"{name}, as {other}", "Two names differ only in upper and lower case. Rename one.")
 
 
 def not_plain(name: str) -> UnusableFiles:

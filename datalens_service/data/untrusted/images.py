@@ -20,18 +20,17 @@ from PIL import Image
 from datalens_service.data.dataset import Images
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.notices import NoticeCode, Notices
-from datalens_service.data.untrusted.limits import Limits
+from datalens_service.data.untrusted.file_kinds import HEAD_BYTES, FileKind, Use, find_kind
+from datalens_service.data.untrusted.limits import PREPARE_LIMITS, Limits
+from datalens_service.data.untrusted.shapes import AlikeImages, Shape, TooLarge
 from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import DatalensError, InvalidDataset
 
 PRIVATE_READS = ("reading the upload",)
 
-SUFFIXES: Final = (".png", ".jpg", ".jpeg")
-HEAD_BYTES: Final = 132
-MAGIC: Final = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
-
+_PREPARE: Final = "`datalens prepare` on your machine, or ⟦prepare_size⟧ at the upload"
 _FORMATS = ("PNG", "JPEG")
-_ENDS = {"PNG": b"\0\0\0\0IEND\xae\x42\x60\x82", "JPEG": b"\xff\xd9"}
+_ENDS = {"PNG": b"\0\0\0\0IEND\xae\x42\x60\x82", "JPEG": b"\xff\xd9", "MPO": b"\xff\xd9"}
 _MODES = ("L", "RGB")
 _PNG_BIT_DEPTH = 24
 """Offset of the bit depth in a PNG: signature (8), chunk length and type (8), width and height (8)."""
@@ -64,8 +63,8 @@ class Patient(NamedTuple):
     name: str
 
 
-class UnreadableImage(InvalidDataset):
-    """A file that is no image, or a damaged one: it may be left out. What has another size or mode may not."""
+class NoPatient(InvalidDataset):
+    """A DICOM file that can be read and does not say whom it shows."""
 
 
 @dataclass(frozen=True)
@@ -74,22 +73,34 @@ class PictureDecoder:
 
     Attributes:
         title: What kinds of files there are.
-        suffixes: What names of files end in, in lower case.
-        recognises: Whether the first `HEAD_BYTES` bytes are those of an image.
+        uses: Which kinds of files it decodes.
         decode: Pixels of one image.
-        read_patient: Whose image a DICOM file is; None where such files are not read. InvalidDataset: it does not say.
+        read_patient: Whose image a DICOM file is; None where such files are not read. NoPatient: it does not say;
+            InvalidDataset: it cannot be read.
+        with_channels: The same for images of so many channels; None where that is settled.
     """
 
     title: str
-    suffixes: tuple[str, ...]
-    recognises: Callable[[bytes], bool]
+    uses: frozenset[Use]
     decode: Callable[[bytes, Limits], Picture]
     read_patient: Callable[[bytes], Patient | None] = lambda _data: None
+    with_channels: "Callable[[int], PictureDecoder] | None" = None
 
+    def reads(self, kind: FileKind | None) -> bool:
+        """Whether it decodes files of this kind."""
+        return kind is not None and kind.use in self.uses
 
-def is_image_name(name: str, suffixes: tuple[str, ...] = SUFFIXES) -> bool:
-    """Whether a file is named like an image."""
-    return name.casefold().endswith(suffixes)
+    def check_kind(self, kind: FileKind | None) -> None:
+        """Refuse a file whose first bytes say that it is something else.
+
+        Raises:
+            InvalidDataset: With the name of what it is, and what to do.
+        """
+        if kind is None or self.reads(kind):
+            return
+        if kind.use is Use.PREPARED_PICTURE:
+            raise InvalidDataset(f"This is {kind.name}, which is read only if one size is named for all: {_PREPARE}.")
+        raise InvalidDataset(f"This is {kind.name}, which is not read. {kind.advice}")
 
 
 @contextmanager
@@ -97,7 +108,7 @@ def decoding(sentence: str) -> Iterator[None]:
     """Turn whatever a decoder raises on hostile bytes into one refusal.
 
     Raises:
-        UnreadableImage: With `sentence`, for every exception that is not deliberate.
+        InvalidDataset: With `sentence`, for every exception that is not deliberate.
     """
     try:
         yield
@@ -106,15 +117,14 @@ def decoding(sentence: str) -> Iterator[None]:
         raise
     except Exception:  # noqa: BLE001 - Pillow and pydicom do not document what hostile bytes raise
         # The cause may quote file contents or names, so it is not chained.
-        raise UnreadableImage(sentence) from None
+        raise InvalidDataset(sentence) from None
 
 
 def decode(data: bytes, limits: Limits) -> Picture:
     """Pixels of one encoded image.
 
     Raises:
-        UnreadableImage: It is not a complete PNG or JPEG.
-        InvalidDataset: It is one of a kind that is not accepted.
+        InvalidDataset: It is not a complete PNG or JPEG, or of a kind that is not accepted.
     """
     with (
         decoding("The image cannot be decoded. Save it as a complete PNG or JPEG file, or set ⟦skip_unreadable⟧."),
@@ -126,11 +136,12 @@ def decode(data: bytes, limits: Limits) -> Picture:
         pixels = np.asarray(image if turn is None else image.transpose(turn))
     # After decoding: a file that is cut off has another reason.
     _check_end(image.format or "", data)
-    changes = () if turn is None else (NoticeCode.ORIENTATION_APPLIED,)
+    changes = (NoticeCode.FRAME_SELECTED,) * is_camera_jpeg(image)
+    changes += () if turn is None else (NoticeCode.ORIENTATION_APPLIED,)
     return Picture(pixels.reshape(*pixels.shape[:2], -1), changes)
 
 
-STRICT: Final = PictureDecoder("PNG and JPEG", SUFFIXES, lambda head: head.startswith(MAGIC), decode)
+STRICT: Final = PictureDecoder("PNG and JPEG", frozenset({Use.PICTURE}), decode)
 """PNG and JPEG as an upload has to bring them."""
 
 
@@ -156,77 +167,70 @@ def decode_all(
     Args:
         files: Name and bytes of each.
         first: An image that all others must be like; None takes the first of these that can be decoded.
-        skip: Whether unreadable images are left out; those of another size or mode never are, since which of two
-            sizes is right would depend on other images.
+        skip: Whether unreadable images are left out: those that are refused for what they are, whatever that is.
+            Those of another size or mode never are, since which of two sizes is right would depend on other images.
 
     Raises:
         UnusableFiles: Naming all that cannot be used.
+        MixedShapes: They are not alike.
         InvalidDataset: They are too large together.
     """
-    errors, rows = ValidationErrors(), list[int]()
-    images = None if first is None else _room(first, count, limits)
+    if first is not None and decoder.with_channels is not None:
+        decoder = decoder.with_channels(first.shape[2])
+    errors, rows, grey = ValidationErrors(), list[int](), list[str]()
+    together = AlikeImages(first, count, limits, widens=decoder.with_channels is not None)
     for row, (name, read) in enumerate(files):
         try:
-            image, changes = decoder.decode(read(), limits)
-            images = _room(image, count, limits) if images is None else images
-            _check_alike(image, images)
-            images[len(rows)] = image
-        except UnreadableImage as error:
-            if skip:
-                notices.add(NoticeCode.UNREADABLE_LEFT_OUT, [name])
-            else:
-                errors.bad(name, error.text)
+            image, changes = _decode_one(read(), decoder, limits)
+        except TooLarge as error:
+            together.add_too_large(error.shape)
         except InvalidDataset as error:
+            # Whatever is refused here is refused for this one file, which may be left out.
             errors.bad(name, error.text)
+            notices.add(NoticeCode.UNREADABLE_LEFT_OUT, [name] if skip else [])
         else:
             errors.good()
             rows.append(row)
+            together.add(image)
+            grey += [name] if image.shape[2] == 1 else []
             for change in changes:
                 notices.add(change, [name])
-    errors.raise_if_any()
-    images = np.empty((0, 1, 1, 1), dtype=np.uint8) if images is None else images[: len(rows)]
-    return DecodedImages(images, np.array(rows, dtype=np.int64))
+    together.check(ValidationErrors() if skip and rows else errors)
+    if together.widened:
+        notices.add(NoticeCode.CHANNELS_CONVERTED, grey)
+    return DecodedImages(together.images[: len(rows)], np.array(rows, dtype=np.int64))
 
 
-def _room(first: Images, count: int, limits: Limits) -> Images:
-    """Memory for all images, after checking how much that is."""
-    if max(first.shape[:2]) > MAXIMUM_SIDE:
-        raise InvalidDataset(
-            f"Images may measure at most {MAXIMUM_SIDE} pixels on each side. Resize them: `datalens prepare` on your "
-            "machine, or ⟦prepare_size⟧ at the upload."
-        )
-    if first.size * count > limits.uncompressed_bytes:
-        raise InvalidDataset(f"The images unpack to more than the {limits.uncompressed_bytes} bytes accepted.")
-    return np.empty((count, *first.shape), dtype=np.uint8)
+def _decode_one(data: bytes, decoder: PictureDecoder, limits: Limits) -> Picture:
+    """The one place where an image becomes pixels or is refused."""
+    decoder.check_kind(find_kind(data[:HEAD_BYTES]))
+    return decoder.decode(data, limits)
 
 
-def _check_alike(image: Images, images: Images) -> None:
-    if image.shape != images.shape[1:]:
-        raise InvalidDataset(
-            f"This image is {_described(image.shape)}, the first one is {_described(images.shape[1:])}: all must be "
-            "alike. Resize or convert them: `datalens prepare` on your machine, or ⟦prepare_size⟧ at the upload."
-        )
-
-
-def _described(shape: tuple[int, ...]) -> str:
-    height, width, channels = shape
-    return f"{width} by {height} pixels, {'grey' if channels == 1 else 'RGB'}"
+def is_camera_jpeg(image: Image.Image) -> bool:
+    """Whether a JPEG has further pictures behind the one it shows, as cameras write them (MPO, CIPA DC-007)."""
+    return image.format == "MPO"
 
 
 def _check(image: Image.Image, data: bytes, limits: Limits) -> None:
     """What the header says, before anything is decoded."""
-    if image.width * image.height > limits.image_pixels:
-        raise UnreadableImage(f"The image has more than {limits.image_pixels:,} pixels. Resize it.")
     # Pillow hands out 16-bit RGB as 8-bit, without a word.
     wrong_depth = image.format == "PNG" and data[_PNG_BIT_DEPTH] != 8
     if image.mode not in _MODES or wrong_depth or "transparency" in image.info:
         raise InvalidDataset(
-            "Images must be 8-bit grey or RGB, without palette, transparency or animation. Convert them: `datalens "
-            "prepare` on your machine, or ⟦prepare_size⟧ at the upload."
+            f"Images must be 8-bit grey or RGB, without palette, transparency or animation. Convert them: {_PREPARE}."
         )
-    # A JPEG with several pictures counts as animated, too.
-    if getattr(image, "is_animated", False):
-        raise InvalidDataset("At least one image is animated. Save a single frame of each.")
+    if getattr(image, "is_animated", False) and not is_camera_jpeg(image):
+        raise InvalidDataset(f"The image is animated. Its first frame is read by {_PREPARE}; or save one frame of it.")
+    check_pixels(image.width, image.height, limits if max(image.size) <= MAXIMUM_SIDE else PREPARE_LIMITS)
+    if max(image.size) > MAXIMUM_SIDE:
+        raise TooLarge(Shape(image.width, image.height, len(image.getbands())))
+
+
+def check_pixels(width: int, height: int, limits: Limits) -> None:
+    """Refuse an image that would unpack to too many pixels, before it is decoded."""
+    if width * height > limits.image_pixels:
+        raise InvalidDataset(f"The image has more than {limits.image_pixels:,} pixels. Resize it.")
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:
@@ -240,4 +244,4 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
 def _check_end(file_format: str, data: bytes) -> None:
     """A file that is something else as well, for example an archive, has that behind its end."""
     if not data.rstrip(b"\0").endswith(_ENDS[file_format]):
-        raise UnreadableImage("The file has something behind the image. Save the image again.")
+        raise InvalidDataset("The file has something behind the image. Save the image again.")

@@ -90,6 +90,8 @@ class Source:
     limits: Limits
     notices: Notices = field(default_factory=Notices)
     decoder: PictureDecoder = STRICT
+    was_packed: bool = False
+    """Whether gzip, bzip2 or xz was taken off the whole file."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -137,7 +139,7 @@ def open_source(
         is_tar = starts_like_tar(plain)
         opener = open_tar if is_tar else open_archive if starts_like_zip(plain) else None
         archive = stack.enter_context(opener(plain, limits, encoding)) if opener else None
-        source = Source(plain, archive, is_tar, limits, decoder=decoder)
+        source = Source(plain, archive, is_tar, limits, decoder=decoder, was_packed=unpack is not None)
         source.notices.add(NoticeCode.BACKSLASHES, archive.backslashed if archive else ())
         yield source
 

@@ -23,6 +23,7 @@ class UnusableFiles(InvalidDataset):
     Args:
         bad_files: All of them, in order.
         checked: Files that were looked at.
+        detail: What is wrong with the upload as a whole; None: what is wrong with the first of them.
 
     Attributes:
         bad_files: The first of them. Private.
@@ -30,10 +31,10 @@ class UnusableFiles(InvalidDataset):
         checked: Files that were looked at. Private.
     """
 
-    def __init__(self, bad_files: Sequence[BadFile], checked: int) -> None:
+    def __init__(self, bad_files: Sequence[BadFile], checked: int, detail: str | None = None) -> None:
         listed = [file.model_dump() for file in bad_files[:LISTED]]
         told = {"bad_files": listed, "bad_count": len(bad_files), "checked": checked}
-        super().__init__(bad_files[0].reason, extra=told)
+        super().__init__(detail or bad_files[0].reason, extra=told)
         self.bad_files = tuple(bad_files[:LISTED])
         self.count = len(bad_files)
         self.checked = checked
@@ -54,6 +55,16 @@ class ValidationErrors:
         """Note a file that cannot."""
         self._checked += 1
         self._bad_files.append(BadFile(name=name, reason=reason))
+
+    def add(self, others: "ValidationErrors") -> None:
+        """Note what others noted."""
+        self._checked += others._checked
+        self._bad_files += others._bad_files
+
+    @property
+    def bad_files(self) -> tuple[BadFile, ...]:
+        """Those that were noted."""
+        return tuple(self._bad_files)
 
     def raise_if_any(self) -> None:
         """End reading if something was found."""

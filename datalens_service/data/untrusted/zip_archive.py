@@ -29,6 +29,21 @@ from datalens_service.errors import InvalidDataset
 _STARTS: Final = (b"PK\x03\x04", b"PK\x05\x06")
 _NAMES_ARE_UTF8: Final = 0x800
 _UNICODE_PATH: Final = 0x7075
+_END_OF_DIRECTORY: Final = b"PK\x05\x06"
+_END_BYTES: Final = 22
+_COMPRESSIONS: Final = {
+    1: "Shrink",
+    6: "Implode",
+    9: "Deflate64 (Windows Explorer uses it for files above 2 GB)",
+    12: "bzip2",
+    14: "LZMA",
+    93: "Zstandard",
+    95: "xz",
+    96: "JPEG of WinZip",
+    98: "PPMd",
+    99: "AES encryption",
+}
+"""Names of methods, by number (APPNOTE 4.4.5)."""
 _DIRECTORY_ENTRY = b"PK\x01\x02"
 _CHUNK = 2**20
 _PLAIN_KINDS = (0, stat.S_IFREG, stat.S_IFDIR)
@@ -49,6 +64,16 @@ def starts_like_zip(path: Path) -> bool:
     """Whether the file begins with the header of a zip entry, or is a zip without any."""
     with path.open("rb") as file:
         return file.read(len(_STARTS[0])) in _STARTS
+
+
+def ends_like_part_of_zip(path: Path) -> bool:
+    """Whether the file ends with the directory of a zip that begins in another file."""
+    if path.stat().st_size < _END_BYTES:
+        return False
+    with path.open("rb") as file:
+        file.seek(-_END_BYTES, 2)
+        end = file.read()
+    return end.startswith(_END_OF_DIRECTORY) and end[4:6] not in (b"\0\0", b"\xff\xff")
 
 
 @contextmanager
@@ -96,7 +121,11 @@ def _check_sizes(entries: Sequence[zipfile.ZipInfo], archive_bytes: int, limits:
         if entry.flag_bits & 1:
             raise InvalidDataset("The archive is encrypted. Create it without a password.")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InvalidDataset("The archive uses an unusual compression. Create it with deflate or uncompressed.")
+            name = _COMPRESSIONS.get(entry.compress_type, f"method {entry.compress_type}")
+            raise InvalidDataset(
+                f"The archive uses an unusual compression, {name}. Create it with deflate or uncompressed, for example "
+                "by 7-Zip, or pack the images as a tar."
+            )
     unpacked = sum(entry.file_size for entry in entries)
     if unpacked > limits.uncompressed_bytes:
         raise InvalidDataset(f"The archive unpacks to more than the {limits.uncompressed_bytes} bytes accepted.")
