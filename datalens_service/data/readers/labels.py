@@ -141,10 +141,10 @@ def check_all_labelled(columns: Mapping[str, LabelColumn]) -> None:
             place for place, word in enumerate(column.words) if not word.strip() or (negative and word.startswith("-"))
         ]
         if missing:
+            what = "negative" if all(column.words[place].strip() for place in missing) else "missing (empty or NaN)"
             raise InvalidDataset(
-                f"In {called}, {len(missing):,} of {len(column.words):,} labels are missing (empty or NaN) or "
-                f"negative; the first is that of image {missing[0]}. Leave out images without a class, or give them "
-                "one."
+                f"In {called}, {len(missing):,} of {len(column.words):,} labels are {what}; the first is that of image "
+                f"{missing[0]}. Leave out images without a class, or give them one."
             )
 
 

@@ -335,11 +335,11 @@ def _check_type(name: str, column: str, kind: pa.DataType) -> None:
         }
         raise refused_columns(name, [column], f"Each cell of the column of images is a list of {what}. {advice[what]}")
     if of.is_string(kind) or of.is_large_string(kind):
-        raise refused_columns(name, [column], "The column of images holds text, and no image bytes: paths to other "
+        raise refused_columns(name, [column], "The column of images holds no image bytes but text; paths to other "
                               "files are not followed. Write each image as bytes, encoded as PNG or JPEG.")  # fmt: skip
     encoded = of.is_binary(kind) or of.is_large_binary(kind) or of.is_binary_view(kind) or of.is_fixed_size_binary(kind)
     if not (encoded or of.is_struct(kind) or of.is_null(kind) or of.is_dictionary(kind)):
-        raise refused_columns(name, [column], "The column of images holds values that are no images. Write each image "
+        raise refused_columns(name, [column], "The column of images holds no image bytes but other values. Write each image "
                               "as bytes, encoded as PNG or JPEG.")  # fmt: skip
 
 

@@ -15,7 +15,10 @@ PRIVATE_READS = ("reading the upload",)
 
 _USUAL_SIDE: Final = 64
 """Of grey images, 4,096 numbers, which all methods take as they are."""
+_LEAST_SIDE: Final = 16
+"""What all convolutions can do with."""
 _ALIKE: Final = 1.1
+"""Proportions that differ by less than this factor are the same to the eye."""
 
 
 class Shape(NamedTuple):
@@ -150,7 +153,7 @@ def suggest_size(shapes: Counter[Shape]) -> ImageSize:
         side = max(MINIMUM_SIDE, min(_USUAL_SIDE, *(min(size) for size in sizes)))
         return ImageSize(side, side)
     longer = max(MINIMUM_SIDE, min(_USUAL_SIDE, *(max(size) for size in sizes)))
-    shorter = max(MINIMUM_SIDE, round(longer * min(lowest, 1 / highest)))
+    shorter = min(longer, max(_LEAST_SIDE, round(longer * min(lowest, 1 / highest))))
     return ImageSize(longer, shorter) if lowest > 1 else ImageSize(shorter, longer)
 
 
@@ -167,4 +170,6 @@ def _describe(shapes: Counter[Shape]) -> str:
             "each side"
         )
     grey = sum(number for shape, number in shapes.items() if shape.channels == 1)
-    return f"Of your {count:,} images of {width} by {height} pixels, {grey:,} are grey and {count - grey:,} are RGB"
+    return (
+        f"Your {count:,} images of {width} by {height} pixels are partly grey ({grey:,}), partly RGB ({count - grey:,})"
+    )
