@@ -67,6 +67,7 @@ CATS = Read({"cat": 3, "dog": 3})
 TWO = Read({"0": 4, "1": 4})
 NORMAL = {"normal": 6, "pneumonia": 6}
 SKIP = {"skip_unreadable": True}
+ONE_SIZE = "choose one size for all, for example 8, in ⟦prepare_size⟧"
 ASKS = "Declare ⟦records_per_unit⟧"
 IDENTIFIERS = "look like identifiers of persons"
 
@@ -85,9 +86,9 @@ def _hospital(file: str) -> list[Case]:
     ]
 
 
-def _damaged(file: str, name: str) -> list[Case]:
+def _damaged(file: str, name: str, sentence: str = "cannot be decoded") -> list[Case]:
     skipped = Read({"cat": 4, "dog": 4}, notices={"unreadable_left_out": 1})
-    return [Case(file, Refused("cannot be decoded", (name,))), Case(file, skipped, SKIP)]
+    return [Case(file, Refused(sentence, (name,))), Case(file, skipped, SKIP)]
 
 
 def _grouped(file: str, unit: str, count: int, classes: dict[str, int], records: int = 2) -> list[Case]:
@@ -282,11 +283,11 @@ IMAGES: Final = [
     *_damaged("folders_truncjpg.zip", "cat/9.jpg"),
     *_damaged("folders_truncpng.zip", "cat/9.png"),
     *_damaged("folders_zerobyte.zip", "cat/9.png"),
-    *_damaged("folders_notimage.zip", "cat/9.png"),
+    *_damaged("folders_notimage.zip", "cat/9.png", "This is a web page"),
     *_damaged("huge_png.zip", "cat/9.png"),
     *_prepared("folders_gif.zip", _changed("frame_selected")),
-    *_prepared("rgba.zip", _changed("transparency_removed")),
-    Case("rgba.zip", _changed("transparency_removed", size=(8, 8, 3)), {**PREPARED, "prepare_colour": "rgb"}),
+    *_prepared("rgba.zip", _changed("transparency_removed", size=(8, 8, 3))),
+    Case("rgba.zip", _changed("transparency_removed"), {**PREPARED, "prepare_colour": "grey"}),
     *_prepared("la.zip", _changed("transparency_removed")),
     Case("cmyk.zip", _changed("channels_converted", size=(8, 8, 3)), {**PREPARED, "prepare_colour": "rgb"}),
     *_prepared("cmyk.zip", CATS),
@@ -302,17 +303,57 @@ IMAGES: Final = [
     Case("png16.zip", _changed("window_applied"), WINDOW),
     Case("upper_case.zip", CATS),
     Case("wrong_ending.zip", CATS),
-    Case("no_ending.zip", Refused("Name images .png or .jpg", ("cat/0",))),
+    Case("no_ending.zip", CATS),
     Case("strips.zip", Read(CATS.classes, size=(24, 8, 1))),
     Case("strips.zip", Read(CATS.classes, size=(96, 48, 1)), {"prepare_size": "96x48"}),
-    *_prepared("sizes_mixed.zip", Read(CATS.classes, notices={"resized": 4}), "12 by 12 pixels"),
-    *_prepared("grey_and_rgb.zip", Read({"cat": 4, "dog": 4}, notices={"channels_converted": 2}), "pixels, RGB"),
-    Case("grey_and_rgb.zip", Refused("the first one is 8 by 8 pixels, grey", ("cat/3.png", "dog/3.png"))),
+    *_prepared("sizes_mixed.zip", Read(CATS.classes, notices={"resized": 4}), f"8 to 16 pixels: {ONE_SIZE}"),
+    *_prepared(
+        "grey_and_rgb.zip",
+        Read({"cat": 4, "dog": 4}, size=(8, 8, 3), notices={"channels_converted": 6}),
+        "partly grey (6), partly RGB (2)",
+    ),
+    Case(
+        "grey_and_rgb.zip",
+        Read({"cat": 4, "dog": 4}, size=(8, 8, 1), notices={"channels_converted": 2}),
+        {**PREPARED, "prepare_colour": "grey"},
+    ),
+    Case("strips.zip", Read(CATS.classes, size=(8, 8, 1), notices={"proportions_changed": 6}), PREPARED),
     Case("exif_turned.zip", Read({"cat": 4, "dog": 4}, size=(12, 16, 1), notices={"orientation_applied": 2})),
     Case("constant_images.zip", Read({"cat": 4, "dog": 3}, notices={"constant_images": 1})),
 ]
 
-CASES: Final = [*PERSONS, *METADATA, *ARCHIVES, *SPLITS, *LABELS, *ARRAYS, *IMAGES]
+DICOM: Final = "This is a DICOM file, which is read only if one size is named for all: "
+CHEST: Final = {"NORMAL": 6, "PNEUMONIA": 6}
+
+REPORTS: Final = [
+    Case("apng.zip", Refused("Its first frame is read by `datalens prepare`", ("cat/0.png",))),
+    Case("apng.zip", _changed("frame_selected"), PREPARED),
+    Case("avif.zip", Refused("This is an AVIF picture, which is not read. Export it", ("cat/0.avif",))),
+    Case("avif.zip", Refused("This is an AVIF picture", ("dog/2.avif",)), PREPARED),
+    Case("case_labels.zip", Read({"Cat": 3, "cat": 3, "dog": 5}, notices={"similar_classes": 2})),
+    Case("csv_label_spaces.zip", Read({"Cat": 1, "Dog": 1, "cat": 2, "dog": 2}, notices={"similar_classes": 2})),
+    Case("csv_patient_case.zip", Refused(ASKS)),
+    Case("dcm_dicomdir.zip", Refused(DICOM, ("cat/0.dcm",))),
+    Case("dcm_dicomdir.zip", Read(CATS.classes, notices={"ignored_files": 1}), PREPARED),
+    Case("dcm_nopreamble.zip", CATS, PREPARED),
+    Case("dcm_nopreamble_all.zip", Refused(DICOM, ("cat/0.dcm",))),
+    Case("dcm_nopreamble_all.zip", Read({"cat": 4, "dog": 4}), PREPARED),
+    Case("dcm_presentation.zip", Refused("Presentation State” and has no pixels", ("cat/ps.dcm",)), PREPARED),
+    Case("dcm_presentation.zip", _changed("unreadable_left_out", 1), {**PREPARED, **SKIP}),
+    Case("deflate64.zip", Refused("unusual compression, Deflate64 (Windows Explorer")),
+    Case("heic_as_jpg.zip", Refused("This is a HEIC picture", ("cat/IMG_0001.jpg",))),
+    Case("heic_as_jpg.zip", Refused("Export it as JPEG", ("cat/IMG_0001.jpg",)), PREPARED),
+    Case("heic_as_jpg.zip", Read(CATS.classes, notices={"unreadable_left_out": 1}), SKIP),
+    Case("jpg_as_heic.zip", Read({"cat": 4, "dog": 3})),
+    Case("jpg_mpo.zip", _changed("frame_selected", size=(16, 16, 3))),
+    Case("jpg_mpo.zip", _changed("frame_selected", size=(8, 8, 3)), PREPARED),
+    Case("person_in_names.zip", Read(CHEST, CHEST)),
+    Case("pets.rar", Refused("This is a RAR archive, which is not read. Pack the images as a zip or a tar")),
+    Case("pq_listimage.parquet", Refused("a list of images. Write one image into each row")),
+    Case("pq_unlabelled_test.zip", Read(CATS.classes, notices={"unlabelled_test": 6})),
+]
+
+CASES: Final = [*PERSONS, *METADATA, *ARCHIVES, *SPLITS, *LABELS, *ARRAYS, *IMAGES, *REPORTS]
 
 
 def _rule(case: Case) -> tuple[str, ...]:

@@ -5,16 +5,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 from pydicom.dataset import FileDataset, FileMetaDataset
-from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
+from pydicom.uid import UID, ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
 
 
 def dicom(pixels: NDArray[Any], **attributes: Any) -> bytes:
     """A file with `pixels` (height, width), (frames, height, width) or (height, width, 3)."""
-    meta = FileMetaDataset()
-    meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    meta.MediaStorageSOPClassUID = SecondaryCaptureImageStorage
-    meta.MediaStorageSOPInstanceUID = generate_uid(entropy_srcs=[pixels.tobytes().hex()])
-    file = FileDataset("", {}, file_meta=meta, preamble=bytes(128))
+    file = _empty(SecondaryCaptureImageStorage, pixels.tobytes().hex())
     colour = pixels.shape[-1] == 3
     bits = 8 * pixels.dtype.itemsize
     file.PatientID, file.PatientName = "P-17", "Doe^Jane"
@@ -26,6 +22,27 @@ def dicom(pixels: NDArray[Any], **attributes: Any) -> bytes:
     if pixels.ndim == 3 and not colour:
         file.NumberOfFrames = len(pixels)
     file.PixelData = pixels.tobytes()
+    return _written(file, attributes)
+
+
+def dicom_without_pixels(kind: UID, **attributes: Any) -> bytes:
+    """A file that shows no image itself, for example a presentation state or a directory."""
+    file = _empty(kind, kind)
+    file.PatientID, file.PatientName = "P-17", "Doe^Jane"
+    return _written(file, attributes)
+
+
+def _empty(kind: UID, seed: str) -> FileDataset:
+    meta = FileMetaDataset()
+    meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    meta.MediaStorageSOPClassUID = kind
+    meta.MediaStorageSOPInstanceUID = generate_uid(entropy_srcs=[seed])
+    file = FileDataset("", {}, file_meta=meta, preamble=bytes(128))
+    file.SOPClassUID, file.SOPInstanceUID = kind, meta.MediaStorageSOPInstanceUID
+    return file
+
+
+def _written(file: FileDataset, attributes: dict[str, Any]) -> bytes:
     for name, value in attributes.items():
         setattr(file, name, value)
     target = io.BytesIO()

@@ -339,7 +339,7 @@ def _check_type(name: str, column: str, kind: pa.DataType) -> None:
                               "files are not followed. Write each image as bytes, encoded as PNG or JPEG.")  # fmt: skip
     encoded = of.is_binary(kind) or of.is_large_binary(kind) or of.is_binary_view(kind) or of.is_fixed_size_binary(kind)
     if not (encoded or of.is_struct(kind) or of.is_null(kind) or of.is_dictionary(kind)):
-        raise refused_columns(name, [column], "The column of images holds no image bytes but other values. Write each image "
+        raise refused_columns(name, [column], "The column of images holds no image bytes but other values. Write each "
                               "as bytes, encoded as PNG or JPEG.")  # fmt: skip
 
 
