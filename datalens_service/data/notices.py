@@ -84,8 +84,7 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     "others are in colour.",
     NoticeCode.TRANSPARENCY_REMOVED: "Images were partly transparent and were laid on white.",
     NoticeCode.WINDOW_APPLIED: "Images had more than 8 bits; the values of a window became 0 to 255.",
-    NoticeCode.FRAME_SELECTED: "Files had several frames and one was read: the first, or the one you named; of a "
-    "camera's JPEG with further pictures behind it, always the first.",
+    NoticeCode.FRAME_SELECTED: "Files had several frames and one was read: the first, or the one you named.",
     NoticeCode.CHANNELS_FIRST: "An array of images has its channels before height and width, and was read so.",
     NoticeCode.FLAT_IMAGES: "Images are rows of numbers and were read as squares of grey pixels.",
     NoticeCode.FLOATS_TO_255: "Images are floats above 1 and were read as 0 to 255, rounded.",

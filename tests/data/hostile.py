@@ -167,7 +167,9 @@ ZIPS = {
     "zip of zip bombs": Hostile(
         lambda: zipped({f"a/{i}.zip": zipped({"0": bytes(2**20)}) for i in range(8)}), "another archive"
     ),
-    "zip in a folder of images": Hostile(lambda: zipped({**folder(), "0/more.zip": zipped({})}), "Only PNG and JPEG"),
+    "zip in a folder of images": Hostile(
+        lambda: zipped({**folder(), "0/more.zip": zipped({})}), "another archive, a zip"
+    ),
     "entry that claims 1 GiB": Hostile(
         lambda: patched(zipped({"a/1.png": b"1"}), b"PK\x01\x02", 24, struct.pack("<L", 2**30)), TIMES
     ),
@@ -189,7 +191,10 @@ ZIPS = {
     "symbolic link": Hostile(lambda: zipped({"0/a.png": b"/etc/passwd"}, mode=0o120777), PATH),
     "device": Hostile(lambda: zipped({"0/a.png": b""}, mode=0o020666), PATH),
     "same name twice": Hostile(duplicated, "occurs twice"),
-    "names that differ in case": Hostile(lambda: zipped({"a/1.png": PNGS[0], "A/1.PNG": PNGS[1]}), "occurs twice"),
+    "names that differ in case, beside a table": Hostile(
+        lambda: zipped({"metadata.csv": b"file_name,label\na.png,0\n", "a.png": PNGS[0], "A.PNG": PNGS[1]}),
+        "differ only in upper and lower case",
+    ),
     "folder and file of one name": Hostile(lambda: zipped({"a/": b"", "a": PNGS[0]}), "occurs twice"),
 }
 
@@ -215,15 +220,18 @@ TARS = {
     ),
     "tar.gz bomb": Hostile(lambda: gzip.compress(tarred(("a/1.png", bytes(200 * 2**20), {}))), TIMES),
     "gzip, cut off": Hostile(lambda: gzip.compress(tarred(("a/1.png", PNGS[0], {})))[:-20], ARCHIVE),
-    "gzip in gzip": Hostile(lambda: gzip.compress(gzip.compress(tarred(("a/1.png", PNGS[0], {})))), UNKNOWN),
+    "gzip in gzip": Hostile(
+        lambda: gzip.compress(gzip.compress(tarred(("a/1.png", PNGS[0], {})))), "holds a file packed with gzip"
+    ),
 }
 
 PICTURES = {
-    "pixel flood": Hostile(lambda: with_image(png(10_000, 10_000, 8, 0, b"")), "more than 1,048,576 pixels"),
+    "pixel flood": Hostile(lambda: with_image(png(10_000, 10_000, 8, 0, b"")), "more than 67,108,864 pixels"),
     "pixel flood beyond Pillow's own cap": Hostile(lambda: with_image(png(20_000, 20_000, 8, 0, b"")), UNDECODABLE),
     "pixel flood of 2^31 rows": Hostile(lambda: with_image(png(2**31 - 1, 2**31 - 1, 8, 0, b"")), UNDECODABLE),
     "pixels that inflate": Hostile(
-        lambda: with_image(png(1025, 1024, 8, 0, zlib.compress(bytes(64 * 2**20)))), "more than 1,048,576 pixels"
+        lambda: with_image(png(1025, 1024, 8, 0, zlib.compress(bytes(64 * 2**20)))),
+        "sizes, 8 to 1,025 pixels",
     ),
     "cut off PNG": Hostile(lambda: with_image(PNGS[0][:-30]), UNDECODABLE),
     "cut off JPEG": Hostile(lambda: with_image(encoded(PIXELS, "JPEG")[:-100]), UNDECODABLE),
@@ -252,25 +260,40 @@ PICTURES = {
     "animated PNG": Hostile(
         lambda: with_image(encoded(PIXELS, save_all=True, append_images=[PIXELS.rotate(90)])), "animated"
     ),
-    "JPEG with two pictures": Hostile(
-        lambda: with_image(encoded(COLOURS, "MPO", save_all=True, append_images=[COLOURS.rotate(90)])), "animated"
+    "JPEG with a second picture and a script": Hostile(
+        lambda: with_image(
+            encoded(PIXELS, "MPO", save_all=True, append_images=[PIXELS]) + b"<script>alert(1)</script>"
+        ),
+        "behind the image",
     ),
     **{
-        f"{kind} named PNG": Hostile(lambda kind=kind: with_image(encoded(COLOURS, kind)), UNDECODABLE)  # type: ignore[misc]
-        for kind in ("GIF", "BMP", "TIFF", "EPS", "WEBP", "ICO", "PPM", "TGA", "PDF")
+        f"{kind} named PNG": Hostile(lambda kind=kind: with_image(encoded(COLOURS, kind)), says)  # type: ignore[misc]
+        for kind, says in {
+            "GIF": "a GIF picture, which is read only if",
+            "BMP": "a BMP picture, which is read only if",
+            "TIFF": "a TIFF picture, which is read only if",
+            "WEBP": "a WebP picture, which is read only if",
+            "EPS": "a PostScript drawing, which is not read",
+            "ICO": "an icon .ICO., which is not read",
+            "PPM": "a Netpbm picture .PGM, PPM., which is not read",
+            "PDF": "a PDF document, which is not read",
+            "TGA": UNDECODABLE,
+        }.items()
     },
-    "PSD named PNG": Hostile(lambda: with_image(b"8BPS\0\1" + bytes(60)), UNDECODABLE),
-    "FITS named PNG": Hostile(lambda: with_image(b"SIMPLE  =                    T".ljust(2880)), UNDECODABLE),
-    "zip named PNG": Hostile(lambda: with_image(b"PK\x03\x04" + bytes(40)), UNDECODABLE),
+    "PSD named PNG": Hostile(lambda: with_image(b"8BPS\0\1" + bytes(60)), "a Photoshop picture"),
+    "FITS named PNG": Hostile(lambda: with_image(b"SIMPLE  =                    T".ljust(2880)), "a FITS picture"),
+    "zip named PNG": Hostile(lambda: with_image(b"PK\x03\x04" + bytes(40)), "another archive, a zip"),
     "magic of a PNG alone": Hostile(lambda: with_image(b"\x89PNG\r\n\x1a\n"), UNDECODABLE),
     "nothing named PNG": Hostile(lambda: with_image(b""), UNDECODABLE),
-    "SVG named PNG": Hostile(lambda: with_image(b"<svg onload='alert(1)'/>"), UNDECODABLE),
-    "17 MiB behind a PNG": Hostile(lambda: zipped({"0/1.png": grey() + bytes(17 * 2**20)}), "too large"),
+    "SVG named PNG": Hostile(lambda: with_image(b"<svg onload='alert(1)'/>"), "a vector drawing .SVG."),
+    "17 MiB behind a PNG": Hostile(
+        lambda: zipped({"0/1.png": grey() + bytes(17 * 2**20)}), "more than the 16,777,216 bytes"
+    ),
 }
 
 ARRAYS = {
-    "pickle": Hostile(lambda: pickle.dumps(Payload()), UNKNOWN),
-    "torch file": Hostile(lambda: zipped({"archive/data.pkl": pickle.dumps(Payload())}), "Name images"),
+    "pickle": Hostile(lambda: pickle.dumps(Payload()), "a pickle of Python objects"),
+    "torch file": Hostile(lambda: zipped({"archive/data.pkl": pickle.dumps(Payload())}), "a PyTorch file"),
     "NPZ of pickled objects": Hostile(lambda: npz(pickled_array()), "Python objects"),
     "NPZ of pickled names": Hostile(
         lambda: zipped(
@@ -304,7 +327,7 @@ ARRAYS = {
         "times",
     ),
     "IDX with a damaged gzip": Hostile(
-        lambda: zipped({"train-i": gzip.compress(b"")[:10] + b"\x01" * 40, "train-l": idx(LABELS)}), "Name images"
+        lambda: zipped({"train-i": gzip.compress(b"")[:10] + b"\x01" * 40, "train-l": idx(LABELS)}), "packed with gzip"
     ),
     "IDX, three files": Hostile(lambda: zipped({"a": idx(IMAGES), "b": idx(LABELS), "c": idx(LABELS)}), "one file"),
 }
@@ -328,7 +351,7 @@ TABLES = {
     "Parquet: labels are fractions": Hostile(lambda: parquet(label=LABELS / 2), "neither a whole number nor a word"),
     "Parquet: no labels": Hostile(lambda: table(None, image=PNGS), "one column of images"),
     "Parquet: deep features": Hostile(lambda: deep_features(100_000), "Parquet file is damaged"),
-    "Parquet: negative label": Hostile(lambda: parquet(label=LABELS - 1), "is negative"),
+    "Parquet: negative label": Hostile(lambda: parquet(label=LABELS - 1), "4 of 12 labels are negative"),
     "Parquet: label 10^18": Hostile(lambda: parquet(label=LABELS + 10**18), "more than 15 digits"),
     "metadata that climbs": Hostile(
         lambda: with_metadata("metadata.csv", b"file_name,label\n../../etc/passwd,1\n"), "names this image"

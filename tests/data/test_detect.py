@@ -44,7 +44,14 @@ FOREIGN = {
 }
 
 
-SAYS = {"nothing": "is empty", "one array": "one array without labels"}
+SAYS = {
+    "nothing": "is empty",
+    "one array": "one array without labels",
+    "one image": "a PNG picture, a single one",
+    "gzip of text": "holds neither a tar nor a zip",
+    "pickle": "a pickle of Python objects, which is not read",
+    "HDF5": "an HDF5 file",
+}
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
@@ -58,7 +65,7 @@ def test_other_files_are_refused(tmp_path: Path, kind: str, name: str) -> None:
 
 
 def test_archives_of_something_else_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidDataset, match="Name images"):
+    with pytest.raises(InvalidDataset, match="No file in it is an image that is known"):
         detect(write_zip(tmp_path / "a", {"model.bin": b"x", "data.pkl": b"y"}))
 
 

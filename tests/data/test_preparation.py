@@ -131,7 +131,7 @@ def test_what_is_asked_of_an_image_is_asked_of_the_chosen_frame(chosen: np.ndarr
 )
 def test_files_of_real_scanners_are_read(name: str, window: tuple[int, int] | None) -> None:
     pixels, changes = prepare(bundled(name), window, side=64)
-    assert pixels.shape == (64, 64, 1)
+    assert pixels.shape == (64, 64, 3 if name.startswith("SC_rgb") else 1)
     assert pixels.max() - pixels.min() > 100
     assert (NoticeCode.WINDOW_APPLIED in changes) == (not name.startswith("SC"))
 

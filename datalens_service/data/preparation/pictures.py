@@ -1,6 +1,5 @@
 """One encoded image becomes pixels of the chosen size and mode: a function of that image and the settings alone."""
 
-import io
 from typing import Final
 
 import numpy as np
@@ -10,7 +9,7 @@ from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation import dicom
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 from datalens_service.data.untrusted.file_kinds import HEAD_BYTES, Use, is_dicom
-from datalens_service.data.untrusted.images import Picture, PictureDecoder, check_pixels, decoding, is_camera_jpeg
+from datalens_service.data.untrusted.images import Picture, PictureDecoder, check_pixels, decoding, open_picture
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.errors import InvalidDataset
 
@@ -89,7 +88,7 @@ def _is_squashed(taken: tuple[int, int], settings: PrepareSettings) -> bool:
 
 
 def _read_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> tuple[Image.Image, Changes]:
-    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+    with open_picture(data, _FORMATS) as image:
         changes = _check(image, data, settings, limits)
         image.load()
         if image.mode in _SIXTEEN_BIT:
@@ -107,8 +106,7 @@ def _read_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> tup
 def _check(image: Image.Image, data: bytes, settings: PrepareSettings, limits: Limits) -> Changes:
     """What the header says, before anything is decoded; turns to the chosen frame, since frames may differ."""
     check_pixels(image.width, image.height, limits)
-    # Of a camera's JPEG, the picture is the first, whatever lies behind it.
-    frames = 1 if is_camera_jpeg(image) else getattr(image, "n_frames", 1)
+    frames = getattr(image, "n_frames", 1)
     dicom.check_frame(frames, settings)
     if frames > 1:
         image.seek(settings.frame - 1)
@@ -119,7 +117,7 @@ def _check(image: Image.Image, data: bytes, settings: PrepareSettings, limits: L
     # Pillow hands out 16-bit RGB as 8-bit, without a word.
     elif image.mode not in _EIGHT_BIT or (image.format == "PNG" and data[_PNG_BIT_DEPTH] > 8):
         raise InvalidDataset("The image is neither 8-bit nor 16-bit grey. Save it as 8-bit grey or RGB.")
-    return (NoticeCode.FRAME_SELECTED,) if frames > 1 or is_camera_jpeg(image) else ()
+    return (NoticeCode.FRAME_SELECTED,) if frames > 1 else ()
 
 
 def _through_window(image: Image.Image, settings: PrepareSettings) -> Image.Image:

@@ -125,14 +125,11 @@ _PATTERNS: Final[dict[Use, dict[str, dict[str, bytes]]]] = {
         },
     },
     Use.FOREIGN: {
-        "Files of images lie beside it: upload those, and leave it out.": {
-            "a DICOM directory (DICOMDIR)": rb".{128}DICM.{,200}?1\.2\.840\.10008\.1\.3\.10(?![.\d])",
-        },
         _ARRAYS: {
             "a MATLAB file": rb"MATLAB [57]\.",
             "an HDF5 file (.h5, .mat)": rb"\x89HDF\r\n\x1a\n",
             "a netCDF file": rb"CDF[\x01\x02\x05]",
-            "a pickle of Python objects, which may run programs": rb"\x80[\x02-\x05]",
+            "a pickle of Python objects": rb"\x80[\x02-\x05]",
             "a file of TFRecords": rb"....\0{4}....\n",
             "a file of tensors (safetensors)": rb".{3,6}\0{2,5}\{\"",
             "an ORC table": rb"ORC",
@@ -169,7 +166,9 @@ _PATTERNS: Final[dict[Use, dict[str, dict[str, bytes]]]] = {
 }  # fmt: skip
 """By use, by advice and by name: a pattern of the first bytes. The first that fits decides."""
 
-_TIFF: Final = FileKind("a TIFF picture", Use.PREPARED_PICTURE)
+_DICOM_DIRECTORY: Final = FileKind(
+    "a DICOM directory (DICOMDIR)", Use.FOREIGN, "The images lie in files beside it: upload those."
+)
 _BARE_DICOM: Final = (
     rb"\x02\0\0\0UL\x04\0"
     rb"|\x08\0.\0(AE|CS|DA|DT|IS|LO|OB|PN|SH|SQ|ST|TM|UI|UL)"
@@ -180,15 +179,18 @@ _BARE_DICOM: Final = (
 _KINDS: Final = tuple(
     (re.compile(pattern, re.DOTALL), kind)
     for pattern, kind in (
+        # The preamble of DICOM may be the header of another kind, for example of TIFF.
+        (rb".{128}DICM.{,200}?1\.2\.840\.10008\.1\.3\.10(?![.\d])", _DICOM_DIRECTORY),
+        (rb".{128}DICM", DICOM),
         *(
             (pattern, FileKind(name, use, advice))
             for use, families in _PATTERNS.items()
             for advice, named in families.items()
             for name, pattern in named.items()
         ),
-        # A camera's raw picture also begins as TIFF does, and a DICOM directory as DICOM does.
-        (rb"II[\x2a\x2b]\0|MM\0[\x2a\x2b]", _TIFF),
-        (rb".{128}DICM|" + _BARE_DICOM, DICOM),
+        # Raw pictures of cameras begin as TIFF does.
+        (rb"II[\x2a\x2b]\0|MM\0[\x2a\x2b]", FileKind("a TIFF picture", Use.PREPARED_PICTURE)),
+        (_BARE_DICOM, DICOM),
     )
 )
 
@@ -199,7 +201,7 @@ _PACKAGES: Final = tuple(
         ("an OpenDocument file", r"META-INF/manifest\.xml", _PICTURES_IN_IT),
         ("an EPUB book", r"META-INF/container\.xml", _PICTURES_IN_IT),
         ("a Java archive", r"META-INF/MANIFEST\.MF", _PACK),
-        ("a PyTorch file (.pt), which may run programs", r"[^/]+/data\.pkl", _ARRAYS),
+        ("a PyTorch file (.pt)", r"[^/]+/data\.pkl", _ARRAYS),
         ("a Keras model", r"model\.weights\.h5", _ARRAYS),
         ("a Zarr store", r"(.*/)?(\.z(array|group)|zarr\.json)", _ARRAYS),
     )
@@ -213,9 +215,8 @@ def find_kind(head: bytes) -> FileKind | None:
     Args:
         head: `HEAD_BYTES` of a file in an archive, or `START_BYTES` of an upload.
     """
-    if head[4:8] == b"ftyp":
-        return _find_brand(head)
-    return next((kind for pattern, kind in _KINDS if pattern.match(head)), None)
+    found = next((kind for pattern, kind in _KINDS if pattern.match(head)), None)
+    return _find_brand(head) if found is None and head[4:8] == b"ftyp" else found
 
 
 def find_package(names: Iterable[str]) -> FileKind | None:
@@ -237,8 +238,6 @@ def _find_brand(head: bytes) -> FileKind:
     """Pictures and videos share one container; brands in its first box say which they are (ISO 14496-12, 4.3)."""
     box = head[8 : min(len(head), int.from_bytes(head[:4]))]
     brands = [box[start : start + 4] for start in range(0, len(box), 4) if start != 4]
-    if brands[:1] == [b"crx "]:
-        return next(kind for pattern, kind in _KINDS if pattern.match(head))
     if any(brand in (b"avif", b"avis") for brand in brands):
         return _AVIF
     return _HEIC if any(brand in _HEIC_BRANDS for brand in brands) else _VIDEO

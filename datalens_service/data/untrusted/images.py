@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 
 from datalens_service.data.dataset import Images
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
@@ -29,8 +30,9 @@ from datalens_service.errors import DatalensError, InvalidDataset
 PRIVATE_READS = ("reading the upload",)
 
 _PREPARE: Final = "`datalens prepare` on your machine, or ⟦prepare_size⟧ at the upload"
+_JPEG: Final = b"\xff\xd8\xff"
 _FORMATS = ("PNG", "JPEG")
-_ENDS = {"PNG": b"\0\0\0\0IEND\xae\x42\x60\x82", "JPEG": b"\xff\xd9", "MPO": b"\xff\xd9"}
+_ENDS = {"PNG": b"\0\0\0\0IEND\xae\x42\x60\x82", "JPEG": b"\xff\xd9"}
 _MODES = ("L", "RGB")
 _PNG_BIT_DEPTH = 24
 """Offset of the bit depth in a PNG: signature (8), chunk length and type (8), width and height (8)."""
@@ -128,7 +130,7 @@ def decode(data: bytes, limits: Limits) -> Picture:
     """
     with (
         decoding("The image cannot be decoded. Save it as a complete PNG or JPEG file, or set ⟦skip_unreadable⟧."),
-        Image.open(io.BytesIO(data), formats=_FORMATS) as image,
+        open_picture(data, _FORMATS) as image,
     ):
         _check(image, data, limits)
         image.load()
@@ -136,8 +138,7 @@ def decode(data: bytes, limits: Limits) -> Picture:
         pixels = np.asarray(image if turn is None else image.transpose(turn))
     # After decoding: a file that is cut off has another reason.
     _check_end(image.format or "", data)
-    changes = (NoticeCode.FRAME_SELECTED,) * is_camera_jpeg(image)
-    changes += () if turn is None else (NoticeCode.ORIENTATION_APPLIED,)
+    changes = () if turn is None else (NoticeCode.ORIENTATION_APPLIED,)
     return Picture(pixels.reshape(*pixels.shape[:2], -1), changes)
 
 
@@ -207,9 +208,13 @@ def _decode_one(data: bytes, decoder: PictureDecoder, limits: Limits) -> Picture
     return decoder.decode(data, limits)
 
 
-def is_camera_jpeg(image: Image.Image) -> bool:
-    """Whether a JPEG has further pictures behind the one it shows, as cameras write them (MPO, CIPA DC-007)."""
-    return image.format == "MPO"
+def open_picture(data: bytes, formats: tuple[str, ...]) -> Image.Image:
+    """A picture whose header was read.
+
+    A JPEG is the picture it shows: cameras write further ones behind it (MPO, CIPA DC-007), which Pillow would take for
+    frames of an animation, or warn of.
+    """
+    return JpegImageFile(io.BytesIO(data)) if data.startswith(_JPEG) else Image.open(io.BytesIO(data), formats=formats)
 
 
 def _check(image: Image.Image, data: bytes, limits: Limits) -> None:
@@ -220,7 +225,7 @@ def _check(image: Image.Image, data: bytes, limits: Limits) -> None:
         raise InvalidDataset(
             f"Images must be 8-bit grey or RGB, without palette, transparency or animation. Convert them: {_PREPARE}."
         )
-    if getattr(image, "is_animated", False) and not is_camera_jpeg(image):
+    if getattr(image, "is_animated", False):
         raise InvalidDataset(f"The image is animated. Its first frame is read by {_PREPARE}; or save one frame of it.")
     check_pixels(image.width, image.height, limits if max(image.size) <= MAXIMUM_SIDE else PREPARE_LIMITS)
     if max(image.size) > MAXIMUM_SIDE:
