@@ -176,7 +176,7 @@ _BARE_DICOM: Final = (
 )
 """DICOM that begins with its first group, without the preamble of 128 bytes: explicit and implicit value types."""
 
-_KINDS: Final = tuple(
+KINDS: Final = tuple(
     (re.compile(pattern, re.DOTALL), kind)
     for pattern, kind in (
         # The preamble of DICOM may be the header of another kind, for example of TIFF.
@@ -193,6 +193,7 @@ _KINDS: Final = tuple(
         (_BARE_DICOM, DICOM),
     )
 )
+"""Patterns of first bytes and what they say, in the order in which they are asked; `_find_brand` has three more."""
 
 _PACKAGES: Final = tuple(
     (re.compile(pattern), FileKind(name, Use.FOREIGN, advice))
@@ -215,7 +216,7 @@ def find_kind(head: bytes) -> FileKind | None:
     Args:
         head: `HEAD_BYTES` of a file in an archive, or `START_BYTES` of an upload.
     """
-    found = next((kind for pattern, kind in _KINDS if pattern.match(head)), None)
+    found = next((kind for pattern, kind in KINDS if pattern.match(head)), None)
     return _find_brand(head) if found is None and head[4:8] == b"ftyp" else found
 
 
