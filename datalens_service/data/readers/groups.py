@@ -28,7 +28,7 @@ _TORN = (
 
 def read_patients(source: Source, files: Sequence[ImageEntry]) -> dict[str, Patient]:
     """Whom the DICOM files among these show, by their names; files that do not say are not in it."""
-    found = {}
+    found, unreadable = dict[str, Patient](), dict[str, Patient]()
     for file in files:
         # Only DICOM files say so: others are not read a second time.
         if is_dicom(source.head(file.entry, HEAD_BYTES)):
@@ -38,10 +38,11 @@ def read_patients(source: Source, files: Sequence[ImageEntry]) -> dict[str, Pati
                 continue
             except InvalidDataset:
                 # Somebody of its own, until it is refused for what it is, or left out.
-                patient = Patient(f"unreadable {file.entry.filename}", "")
+                unreadable[file.entry.filename] = Patient(f"unreadable {file.entry.filename}", "")
+                continue
             if patient is not None:
                 found[file.entry.filename] = patient
-    return found
+    return found | unreadable if found else {}
 
 
 def find_groups(

@@ -43,7 +43,7 @@ from datalens_service.data.readers.image_entries import TEST, TRAIN, UNUSED, is_
 from datalens_service.data.readers.labels import check_one_kind, column_of_values
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Entry, refusing
-from datalens_service.data.untrusted.file_kinds import HEAD_BYTES, is_dicom
+from datalens_service.data.untrusted.file_kinds import DICOM, HEAD_BYTES, is_dicom
 from datalens_service.data.untrusted.images import DecodedImages, decode_all
 from datalens_service.data.untrusted.source import Source, allowance
 from datalens_service.errors import InvalidDataset
@@ -179,7 +179,7 @@ def _index(called: str, tables: list[_Table], source: Source, choices: ReadingCh
     group = next((table.columns.group for table in tables if table.columns.group), None)
     groups = tuple(name for part in grouped for name in part) if grouped else None
     images = [image for table in tables for image in table.images]
-    if groups is None and not choices.ignore_groups:
+    if groups is None and not choices.ignore_groups and source.decoder.reads(DICOM):
         _refuse_dicom(images)
     return RecordIndex(
         called,

@@ -41,6 +41,7 @@ _LABEL_ENDINGS = ("cls", "json")
 _CLASSES = ("__classes.json__", "classes.json")
 _LABEL_BYTES, _CLASSES_BYTES = 2**16, 2**20
 _UNREADABLE = "At least one label cannot be read. Write each as text into <key>.cls, or as label into <key>.json."
+_NO_LABEL = "The image has no label. Add <key>.cls or <key>.json beside it."
 _SAME_KEY = (
     "Another image has the same key: a key ends at the first dot of the name. Put one image into each record, and "
     "write keys without dots."
@@ -112,6 +113,8 @@ def _records(source: Source, choices: ReadingChoices) -> list[_Record]:
         try:
             check_entry(entry, source)
             record = _record(source, entry, beside, choices)
+            if choices.skip_unreadable and record.label in (None, ""):
+                raise InvalidDataset(_NO_LABEL)
         except InvalidDataset as error:
             if choices.skip_unreadable and not isinstance(error, UnusableFiles):
                 source.notices.add(NoticeCode.UNREADABLE_LEFT_OUT, [entry.filename])
@@ -140,7 +143,7 @@ def _record(source: Source, image: Entry, beside: Mapping[tuple[str, str], Entry
     file = ImageEntry(tuple(image.filename.split("/")), image)
     text, entry = beside.get((key, "cls")), beside.get((key, "json"))
     if text is None and entry is None:
-        raise InvalidDataset("The image has no label. Add <key>.cls or <key>.json beside it.")
+        raise InvalidDataset(_NO_LABEL)
     with refusing(_UNREADABLE):
         content = {} if entry is None else dict[str, Any](json.loads(_text(source, entry)))
         found = find_column("The JSON beside an image", list(content), GROUP, None, "groups", "⟦group_column⟧")
