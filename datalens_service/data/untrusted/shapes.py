@@ -148,8 +148,8 @@ def suggest_size(shapes: Counter[Shape]) -> ImageSize:
         return sizes.pop()
     ratios = [size.width / size.height for size in sizes]
     lowest, highest = min(ratios), max(ratios)
-    share = highest <= _ALIKE * lowest
-    if not share or lowest <= 1 <= highest:
+    are_square = 1 / _ALIKE <= lowest and highest <= _ALIKE
+    if are_square or highest > _ALIKE * lowest:
         side = max(MINIMUM_SIDE, min(_USUAL_SIDE, *(min(size) for size in sizes)))
         return ImageSize(side, side)
     longer = max(MINIMUM_SIDE, min(_USUAL_SIDE, *(max(size) for size in sizes)))
