@@ -56,7 +56,12 @@ _MEMBERS: Final[dict[str, Json]] = {
     },
     RateLimited.slug: {"retry_after": 2},
     InvalidDataset.slug: {
-        "bad_files": [{"name": "7/0042.png", "reason": "At least one image is animated. Save a single frame of each."}],
+        "bad_files": [
+            {
+                "name": "7/0042.png",
+                "reason": "This is a HEIC picture, as iPhones take them, which is not read. Export it as JPEG or PNG.",
+            }
+        ],
         "bad_count": 1,
         "checked": 60_000,
     },

@@ -131,8 +131,8 @@ def check_alike(shapes: Counter[Shape], bad_files: tuple[BadFile, ...] = ()) -> 
         return
     size = suggest_size(shapes)
     offer = (
-        f"{_describe(shapes)}: choose one size for all, for example {size}, in ⟦prepare_size⟧ at the upload, or with "
-        f"`datalens prepare --size {size}` on your machine."
+        f"{_describe(shapes)}: choose one size for all, for example {size}, in ⟦prepare_size⟧ at the upload, or by "
+        "`datalens prepare` on your machine."
     )
     if len({shape.channels for shape in shapes}) > 1:
         offer += " Grey images then become colour, unless ⟦prepare_colour⟧ is grey."
