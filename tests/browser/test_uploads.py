@@ -166,3 +166,27 @@ def test_images_are_prepared_as_the_page_says(owner: Visitor, tmp_path: Path) ->
     assert 'prepare_size="16"' in call
     ast.parse(call)
     owner.shows("upload-prepared")
+
+
+def test_images_of_several_sizes_are_one_offer_which_is_taken(owner: Visitor, tmp_path: Path) -> None:
+    page = owner.page
+    rng = np.random.default_rng(33)
+    sizes = [(int(width), int(height)) for width, height in rng.integers(80, 200, (40, 2))]
+    sizes[:2] = [(80, 199), (199, 80)]
+    photographs = (rng.integers(0, 256, (height, width, 3), dtype=np.uint8) for width, height in sizes)
+    files = {f"{'ab'[n % 2]}/{n}.jpg": encoded(Image.fromarray(one), "JPEG") for n, one in enumerate(photographs)}
+    page.goto("/datasets/new")
+    page.locator("#file").set_input_files(write_zip(tmp_path / "photographs.zip", files))
+    page.get_by_role("button", name="Upload and check").click()
+    problem = page.locator("#upload-problem")
+    expect(problem).to_contain_text("Your 40 images have different sizes, 80 to 199 pixels: choose one size for all")
+    expect(problem).to_contain_text("for example 64, in “Size”")
+    expect(page.locator("#upload-files")).to_be_hidden()
+    owner.shows("mixed-sizes")
+    page.get_by_label("Prepare them").check()
+    expect(page.locator("#preparation-said")).to_contain_text("in 8-bit grey, or colour if one of them is in colour")
+    page.get_by_role("button", name="Upload and check").click()
+    review = page.get_by_role("region", name="2 class names to publish")
+    expect(review).to_contain_text("64 × 64")
+    expect(review).to_contain_text("what they show was stretched")
+    owner.shows("mixed-sizes-prepared")

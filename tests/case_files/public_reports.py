@@ -11,7 +11,7 @@ from tests.data.builders import encoded, zipped
 from tests.data.dicom_files import dicom, dicom_without_pixels
 from tests.data.uploads import table
 
-from .pictures import below, in_folders, noise, pets, png
+from .pictures import put_into, in_folders, noise, pets, png
 from .registry import case_file
 
 PREAMBLE = 132
@@ -140,7 +140,7 @@ def persons_in_names_of_files() -> bytes:
         return {f"{kind}/{name}": encoded(Image.fromarray(noise(start + n)), "JPEG")
                 for n, (kind, name) in enumerate(files)}  # fmt: skip
 
-    return zipped({**below("train", split(0)), **below("test", split(12))})
+    return zipped({**put_into("train", split(0)), **put_into("test", split(12))})
 
 
 @case_file("pets.rar")

@@ -148,7 +148,7 @@ def suggest_size(shapes: Counter[Shape]) -> ImageSize:
         return sizes.pop()
     ratios = [size.width / size.height for size in sizes]
     lowest, highest = min(ratios), max(ratios)
-    are_square = 1 / _ALIKE <= lowest and highest <= _ALIKE
+    are_square = lowest >= 1 / _ALIKE and highest <= _ALIKE
     if are_square or highest > _ALIKE * lowest:
         side = max(MINIMUM_SIDE, min(_USUAL_SIDE, *(min(size) for size in sizes)))
         return ImageSize(side, side)
