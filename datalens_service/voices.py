@@ -89,7 +89,7 @@ TERMS: Final[dict[str, Term]] = {
     "encoding": _member("encoding", "Encoding of names and tables"),
     "label_column": _member("label_column", "Column of labels"),
     "group_column": _member("group_column", "Column of persons"),
-    "prepare_size": _member("prepare_size", "Size"),
+    "prepare_size": Term("prepare_size", "“Size” (below “Prepare them”)", "--prepare-size"),
     "prepare_window": _member("prepare_window", "Values shown"),
     # The rest of an upload.
     "name": _member("name", "Name"),

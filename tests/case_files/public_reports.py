@@ -11,7 +11,7 @@ from tests.data.builders import encoded, zipped
 from tests.data.dicom_files import dicom, dicom_without_pixels
 from tests.data.uploads import table
 
-from .pictures import put_into, in_folders, noise, pets, png
+from .pictures import in_folders, noise, pets, png, put_into
 from .registry import case_file
 
 PREAMBLE = 132

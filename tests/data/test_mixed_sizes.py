@@ -52,7 +52,11 @@ def test_mixed_sizes_are_one_offer_in_the_words_of_each_interface(tmp_path: Path
     assert not isinstance(error, UnusableFiles)
     start = "Your 150 images have different sizes, 80 to 199 pixels: choose one size for all, for example 64, in "
     end = " at the upload, or by `datalens prepare` on your machine."
-    for voice, option in ((Voice.REST, "prepare_size"), (Voice.PAGE, "“Size”"), (Voice.COMMAND_LINE, "--prepare-size")):
+    for voice, option in (
+        (Voice.REST, "prepare_size"),
+        (Voice.PAGE, "“Size” (below “Prepare them”)"),
+        (Voice.COMMAND_LINE, "--prepare-size"),
+    ):
         with spoken_to(voice):
             assert error.detail == start + option + end
 
