@@ -11,7 +11,7 @@ from PIL import Image
 
 from datalens_service.data import ReadingChoices, UnitDeclaration, read_upload, read_with_notices
 from datalens_service.data.notices import NoticeCode
-from datalens_service.data.preparation_settings import Fit, PrepareSettings
+from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 from datalens_service.errors import InvalidDataset
 from tests.data.dicom_files import dicom
 
@@ -70,7 +70,7 @@ def test_the_file_says_how_it_was_prepared(datalens_json: Run, tmp_path: Path) -
         _save(tmp_path / "in" / name, seed=seed)
     answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--size", "16x12", "--fit", "crop")
     upload, notices = read_with_notices(Path(answer["file"]))
-    assert upload.schema.preparation == PrepareSettings(width=16, height=12, fit=Fit.CROP)
+    assert upload.schema.preparation == PrepareSettings(width=16, height=12, fit=Fit.CROP, colour=Colour.GREY)
     assert (upload.schema.width, upload.schema.height) == (16, 12)
     assert [notice.code for notice in notices] == [NoticeCode.SINGLE_IMAGE_CLASSES]
     with np.load(answer["file"]) as arrays:
@@ -116,4 +116,4 @@ def test_a_photograph_of_12_megapixels_is_prepared(datalens_json: Run, tmp_path:
     for name in ("a/1.jpg", "b/2.jpg"):
         _save(tmp_path / "in" / name, size=(4000, 3000))
     answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--size", 64)
-    assert read_upload(Path(answer["file"])).train.images.shape == (2, 64, 64, 1)
+    assert read_upload(Path(answer["file"])).train.images.shape == (2, 64, 64, 3)
