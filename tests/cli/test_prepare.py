@@ -70,7 +70,7 @@ def test_the_file_says_how_it_was_prepared(datalens_json: Run, tmp_path: Path) -
         _save(tmp_path / "in" / name, seed=seed)
     answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--size", "16x12", "--fit", "crop")
     upload, notices = read_with_notices(Path(answer["file"]))
-    assert upload.schema.preparation == PrepareSettings(width=16, height=12, fit=Fit.CROP, colour=Colour.GREY)
+    assert upload.schema.preparation == PrepareSettings(width=16, height=12, fit=Fit.CROP, colour=Colour.RGB)
     assert (upload.schema.width, upload.schema.height) == (16, 12)
     assert [notice.code for notice in notices] == [NoticeCode.SINGLE_IMAGE_CLASSES]
     with np.load(answer["file"]) as arrays:
