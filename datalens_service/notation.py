@@ -1,4 +1,4 @@
-"""Text to numbers and JSON where a slip cannot be taken back: one notation each, and nothing is guessed.
+"""Text to numbers and JSON where a slip cannot be taken back, and ε, δ and μ to text: one notation each.
 
 Python's own readers take more than a person means: `float("1_0")` is 10, `int("٣")` is 3, `json.loads` lets the last of
 two equal members win and knows NaN.
@@ -7,7 +7,10 @@ two equal members win and knows NaN.
 import json
 import math
 import re
-from typing import Any, Final, NoReturn
+from decimal import Decimal
+from typing import Annotated, Any, Final, NoReturn
+
+from pydantic import AfterValidator
 
 Path = tuple[str | int, ...]
 
@@ -15,6 +18,7 @@ NUL: Final = "\0"
 """In no text: databases end one there, or refuse it."""
 
 _DECIMAL: Final = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SMALLEST_PLAIN_EXPONENT: Final = -4
 _WHOLE: Final = re.compile(r"-?[0-9]+")
 _FLAGS: Final = {"true": True, "false": False}
 
@@ -42,6 +46,43 @@ def decimal_number(text: str) -> float:
     if not _DECIMAL.fullmatch(text) or not math.isfinite(number := float(text)):
         raise ValueError("Must be a number in plain decimal notation, for example 0.5 or 1e-5.")
     return number
+
+
+def decimal_text(number: float) -> str:
+    """The shortest decimal that reads back as this number: `0.05`, `12.3457`, `1e-5`.
+
+    It rounds nothing: a number that was rounded where it was computed is shown as it was rounded, and one that somebody
+    typed as it was typed.
+    """
+    if not math.isfinite(number):
+        return str(float(number))
+    # Adding 0 turns -0.0 into 0.0.
+    exact = Decimal(repr(float(number) + 0.0)).normalize()
+    if exact.adjusted() >= _SMALLEST_PLAIN_EXPONENT:
+        return f"{exact:f}"
+    mantissa = exact.scaleb(-exact.adjusted())
+    return f"{mantissa:f}e{exact.adjusted()}"
+
+
+class PrivacyParameter(float):
+    """An ε, δ or μ, which is shown by `decimal_text` alone: a format that would round it is refused."""
+
+    def __str__(self) -> str:
+        return decimal_text(self)
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise TypeError(f"ε, δ and μ are shown as they are, not rounded by the format {spec!r}.")
+        return decimal_text(self)
+
+
+def spell_number(value: Any) -> Any:
+    """A float as `decimal_text`, anything else as it is: what templates and tables make of each value they print."""
+    return decimal_text(value) if isinstance(value, float) else value
+
+
+Stated = Annotated[float, AfterValidator(PrivacyParameter)]
+"""A field of a model that holds an ε, δ or μ."""
 
 
 def whole_number(text: str) -> int:

@@ -10,7 +10,7 @@ import operator
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
@@ -22,16 +22,16 @@ from datalens_service.methods.descent.sampled_gradients import SamplingSummary, 
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.methods.sums.record_sums import describe_working_size
 from datalens_service.methods.voting.rivals import restate_rival
+from datalens_service.notation import PrivacyParameter, Stated
 from datalens_service.privacy.accounting import (
+    Charge,
     NeighboringRelation,
     check_delta,
     cost_units,
     default_delta,
-    epsilon_of_charge,
-    epsilon_of_units,
     limit_units,
-    mu_of_units,
-    round_up,
+    stated_epsilon,
+    stated_mu,
 )
 from datalens_service.strict import Frozen, Integer, Number
 from datalens_service.voices import speak
@@ -65,10 +65,12 @@ class Device(StrEnum):
 
 
 NamedMethod = Annotated[RegisteredMethod, Field(discriminator="name"), BeforeValidator(restate_rival)]
-Epsilon = Annotated[Number, Field(gt=0, le=100, description="ε this job may spend at δ.")]
+Epsilon = Annotated[
+    Number, Field(gt=0, le=100, description="ε this job may spend at δ."), AfterValidator(PrivacyParameter)
+]
 Delta = Annotated[
-    Annotated[Number, Field(gt=0, lt=1)] | None,
-    Field(description="δ; left out, it is min(1e-5, n^-1.1). Must be below 1/n."),
+    Annotated[Number, Field(gt=0, lt=1), AfterValidator(PrivacyParameter)] | None,
+    Field(description="δ; left out, it is min(1e-5, n^-1.1), rounded down to three digits. Must be below 1/n."),
 ]
 Seed = Annotated[Integer, Field(ge=0, lt=2**63, description="Of training randomness; noise never has a seed.")]
 SyntheticImages = Annotated[
@@ -186,11 +188,11 @@ class PlanSummary(BaseModel):
     method: str = Field(default="", description="What was planned; its parameters are in the spec.")
     images: int = Field(description="Images that teachers vote on.")
     steps: int = Field(description="Releases, each charged before its noise is drawn.")
-    mu: float = Field(description="μ of the Gaussian trade-off curve under zero-out, rounded up.")
-    epsilon_at_plan: float = Field(description="ε at δ of the whole plan under zero-out, rounded up.")
-    epsilon_replace_one: float = Field(description="The same when one unit is replaced by another.")
-    delta: float
-    epsilon_limit: float
+    mu: Stated = Field(description="μ of the Gaussian trade-off curve under zero-out, rounded up.")
+    epsilon_at_plan: Stated = Field(description="ε at δ of the whole plan under zero-out, rounded up.")
+    epsilon_replace_one: Stated = Field(description="The same when one unit is replaced by another.")
+    delta: Stated
+    epsilon_limit: Stated
     units: int = Field(description="Ledger units: 1e-15 of μ².")
     slack: int = Field(default=0, description="Charged beside the units, in 1e-18 of δ; 0 without sampled batches.")
     sampling: SamplingSummary | None = Field(default=None, description="Of a plan with sampled batches.")
@@ -214,9 +216,9 @@ def summarize(plan: Plan, epsilon: float, delta: float) -> PlanSummary:
     return PlanSummary(
         images=plan.images,
         steps=plan.steps,
-        mu=round_up(mu_of_units(charge.units), 6),
-        epsilon_at_plan=round_up(epsilon_of_charge(charge, delta), 6),
-        epsilon_replace_one=round_up(epsilon_of_charge(replace_one, delta), 6),
+        mu=stated_mu(charge.units),
+        epsilon_at_plan=stated_epsilon(charge, delta),
+        epsilon_replace_one=stated_epsilon(replace_one, delta),
         delta=delta,
         epsilon_limit=epsilon,
         units=charge.units,
@@ -233,9 +235,9 @@ class VoteAllowance(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     images: int
-    mu: float
-    epsilon_at_plan: float
-    delta: float
+    mu: Stated
+    epsilon_at_plan: Stated
+    delta: Stated
 
 
 def vote_allowance(top_k: int, noise_stddev: int, epsilon: float, delta: float) -> VoteAllowance:
@@ -254,7 +256,7 @@ def vote_allowance(top_k: int, noise_stddev: int, epsilon: float, delta: float) 
         raise InfeasiblePlan("The budget does not pay for a single vote: raise ε or σ of the noise.")
     return VoteAllowance(
         images=images,
-        mu=round_up(mu_of_units(images * each), 6),
-        epsilon_at_plan=round_up(epsilon_of_units(images * each, delta), 6),
+        mu=stated_mu(images * each),
+        epsilon_at_plan=stated_epsilon(Charge(images * each), delta),
         delta=delta,
     )

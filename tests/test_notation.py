@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datalens_service.notation import RefusedMember, decimal_number, flag, json_value, whole_number
+from datalens_service.notation import (
+    PrivacyParameter,
+    RefusedMember,
+    decimal_number,
+    decimal_text,
+    flag,
+    json_value,
+    spell_number,
+    whole_number,
+)
 
 CHARACTERS = st.characters(codec="utf-8", exclude_characters="\0")
 TEXTS = st.text(CHARACTERS)
@@ -53,6 +62,43 @@ def test_a_whole_number_is_digits(text: str) -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_what_programs_write_is_read(number: float) -> None:
     assert decimal_number(repr(number)) == number
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_is_shown_without_rounding(number: float) -> None:
+    assert decimal_number(decimal_text(number)) == number
+    assert (
+        str(PrivacyParameter(number)) == f"{PrivacyParameter(number)}" == spell_number(number) == decimal_text(number)
+    )
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "0",
+        "0.05",
+        "0.0005",
+        "0.0001",
+        "1e-5",
+        "5.55e-6",
+        "0.1",
+        "1",
+        "1.1",
+        "3.3",
+        "12.3457",
+        "100",
+        "1234.5",
+        "0.12345",
+    ],
+)
+def test_what_was_typed_is_shown_as_it_was_typed(typed: str) -> None:
+    assert decimal_text(decimal_number(typed)) == typed
+
+
+@pytest.mark.parametrize("spec", ["g", ".2f", ".4", ",", "e", "%", "8"])
+def test_no_format_rounds_a_privacy_parameter(spec: str) -> None:
+    with pytest.raises(TypeError, match="not rounded by the format"):
+        format(PrivacyParameter(0.05), spec)
 
 
 @given(st.integers())

@@ -20,6 +20,7 @@ from api.problems.request_errors import described, problem_errors
 from datalens_service.data.sandbox.sandbox import Refused
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import BudgetExceeded, DatalensError, InvalidInput, RateLimited, StoreUnavailable
+from datalens_service.notation import Stated
 from datalens_service.store.disk import is_of_disk, unavailable
 from datalens_service.store.ledger.account_summary import AccountFigures
 from datalens_service.voices import speak, spoken
@@ -84,7 +85,7 @@ class ProblemError(BaseModel):
 class ProblemBudget(AccountFigures):
     """The account a request does not fit into."""
 
-    epsilon_requested: float
+    epsilon_requested: Stated
 
 
 class ProblemResponse(JSONResponse):

@@ -9,10 +9,11 @@ from pydantic import BaseModel, Field
 from api.addresses import Link
 from datalens_service.copies import copied
 from datalens_service.data.dataset import Schema
+from datalens_service.notation import Stated
 from datalens_service.planning.expectations import compare, expect, measure_machine
 from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
-from datalens_service.privacy.accounting import mu_of_units, round_up
+from datalens_service.privacy.accounting import stated_mu
 from datalens_service.privacy.budget_advice import advise
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import Quote
@@ -55,7 +56,7 @@ class Units(BaseModel):
 class BudgetRead(AccountFigures):
     """The lifetime budget of a dataset, shared by all datasets with the same records."""
 
-    mu_spent: float = Field(description="μ of the Gaussian trade-off curve of everything released, rounded up.")
+    mu_spent: Stated = Field(description="μ of the Gaussian trade-off curve of everything released, rounded up.")
     units: Units
     frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its audit.")
 
@@ -70,7 +71,7 @@ class BudgetRead(AccountFigures):
         """What a statement shows."""
         return cls(
             **statement.figures().model_dump(),
-            mu_spent=round_up(mu_of_units(statement.spent_units), 6),
+            mu_spent=stated_mu(statement.spent_units),
             units=Units(
                 limit=statement.limit_units,
                 charged=statement.spent_units,

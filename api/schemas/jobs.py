@@ -12,8 +12,9 @@ from api.schemas.common import NumberedPage, TrainingRequest, listed
 from datalens_service.clock import utc_now
 from datalens_service.copies import copied
 from datalens_service.evaluation.settings import EvaluationSettings
+from datalens_service.notation import Stated
 from datalens_service.planning.requested_spec import RequestedSpec
-from datalens_service.privacy.accounting import Charge, epsilon_of_charge, round_up
+from datalens_service.privacy.accounting import Charge, stated_epsilon
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import Device, NamedMethod, PlanSummary, TrainingSpec
@@ -225,8 +226,8 @@ class EventRead(BaseModel):
     phase: str | None
     value: int
     maximum: int
-    epsilon_spent: float = Field(description="ε at `delta` that the job had spent by then, rounded up.")
-    delta: float
+    epsilon_spent: Stated = Field(description="ε at `delta` that the job had spent by then, rounded up.")
+    delta: Stated
     created_at: datetime = Field(description="To the second; of progress, to the minute.")
 
     @classmethod
@@ -237,7 +238,7 @@ class EventRead(BaseModel):
             slack: Of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
         """
         charge = Charge(event.charged_units, slack if event.charged_units else 0)
-        spent = round_up(epsilon_of_charge(charge, delta))
+        spent = stated_epsilon(charge, delta)
         return copied(cls, event, id=event.seq, epsilon_spent=spent, delta=delta)
 
 

@@ -86,7 +86,7 @@ def _describe_files(outcome: Outcome) -> dict[str, object]:
 
 def _describe_privacy(outcome: Outcome) -> dict[str, object]:
     privacy = outcome.privacy
-    return {"ε spent": f"{privacy.epsilon_spent} of {privacy.epsilon_limit}", "δ": f"{privacy.delta:g}"}
+    return {"ε spent": f"{privacy.epsilon_spent} of {privacy.epsilon_limit}", "δ": privacy.delta}
 
 
 def _render_metrics(outcome: Outcome) -> RenderableType:

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from datalens_service.client import ClientError
 from datalens_service.errors import DatalensError
+from datalens_service.notation import spell_number
 from datalens_service.voices import spoken
 
 _MAX_LISTED_FILES: Final = 20
@@ -88,7 +89,7 @@ def format_facts(rows: Mapping[str, object]) -> Text:
     width = max((cell_len(name) for name in rows), default=0)
     lines = []
     for name, value in rows.items():
-        first, *more = str(value).split("\n")
+        first, *more = str(spell_number(value)).split("\n")
         lines.append(Text.assemble((set_cell_size(name, width), "dim"), "  ", first))
         lines += [Text(" " * (width + 2) + line) for line in more]
     return Text("\n").join(lines)
@@ -96,7 +97,7 @@ def format_facts(rows: Mapping[str, object]) -> Text:
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:
     """One line per object, never folded: ids stay whole in a pipe."""
-    cells = [[str(value) for value in row] for row in (columns, *rows)]
+    cells = [[str(spell_number(value)) for value in row] for row in (columns, *rows)]
     widths = [max(cell_len(row[column]) for row in cells) for column in range(len(columns))]
     lines = [
         Text("  ".join(set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from datalens_service.notation import Stated
+
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 """States in which a job stays for ever."""
 
@@ -29,12 +31,12 @@ class _Ending(ResponseModel):
 class Budget(ResponseModel):
     """The lifetime account of a dataset: spends rounded up, what remains rounded down."""
 
-    epsilon_limit: float
-    delta: float
-    epsilon_spent: float
-    epsilon_reserved: float
-    epsilon_remaining: float
-    mu_spent: float
+    epsilon_limit: Stated
+    delta: Stated
+    epsilon_spent: Stated
+    epsilon_reserved: Stated
+    epsilon_remaining: Stated
+    mu_spent: Stated
 
 
 class ImageSchema(ResponseModel):
@@ -58,10 +60,10 @@ class Joined(ResponseModel):
 
     known_records: int | None
     dataset_ids: tuple[str, ...]
-    epsilon: float
-    delta: float
-    epsilon_spent: float
-    epsilon_remaining: float
+    epsilon: Stated
+    delta: Stated
+    epsilon_spent: Stated
+    epsilon_remaining: Stated
 
 
 class DatasetInfo(ResponseModel):
@@ -193,9 +195,9 @@ class PredictionsInfo(ResponseModel):
 class IndividualEpsilon(ResponseModel):
     """What a job happened to cost one record. For whoever holds the record."""
 
-    epsilon: float
-    epsilon_of_job: float
-    delta: float
+    epsilon: Stated
+    epsilon_of_job: Stated
+    delta: Stated
     steps: int
     meaning: str
 
@@ -222,11 +224,11 @@ class Cost(ResponseModel):
     method: str = ""
     images: int
     steps: int
-    mu: float
-    epsilon_at_plan: float
-    epsilon_replace_one: float
-    delta: float
-    epsilon_limit: float
+    mu: Stated
+    epsilon_at_plan: Stated
+    epsilon_replace_one: Stated
+    delta: Stated
+    epsilon_limit: Stated
     releases: tuple[dict[str, Any], ...] = ()
     kept_bytes: int = 0
     warnings: tuple[str, ...] = ()
@@ -297,10 +299,10 @@ class Progress(ResponseModel):
 class JobPrivacy(ResponseModel):
     """What a job has spent so far."""
 
-    epsilon_spent: float
-    epsilon_limit: float
-    delta: float
-    mu: float
+    epsilon_spent: Stated
+    epsilon_limit: Stated
+    delta: Stated
+    mu: Stated
 
 
 class Event(_Ending):
@@ -311,8 +313,8 @@ class Event(_Ending):
     phase: str | None
     value: int
     maximum: int
-    epsilon_spent: float
-    delta: float
+    epsilon_spent: Stated
+    delta: Stated
     created_at: datetime
 
 

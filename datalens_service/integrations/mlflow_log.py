@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from datalens_service.client import Client
 from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.notation import spell_number
 
 _PREFIX: Final = "datalens"
 
@@ -82,7 +83,11 @@ def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Members of nested objects by dotted names, as text."""
     flat: dict[str, str] = {}
     for name, value in document.items():
-        flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": str(value)}
+        flat |= (
+            flatten(value, f"{prefix}{name}.")
+            if isinstance(value, Mapping)
+            else {f"{prefix}{name}": str(spell_number(value))}
+        )
     return flat
 
 

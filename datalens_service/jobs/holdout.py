@@ -20,7 +20,8 @@ from datalens_service.mechanisms import AccuracyCount
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
-from datalens_service.privacy.accounting import epsilon_of_units, round_up
+from datalens_service.notation import decimal_text
+from datalens_service.privacy.accounting import Charge, stated_epsilon
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
@@ -119,10 +120,10 @@ def _released(database: Database, lease: Lease, dataset_id: str, mechanism: Accu
 def _protocol(database: Database, labelled_by: str, settings: EvaluationSettings, mechanism: AccuracyCount) -> str:
     with database.session() as session:
         delta = summarize_account(session, settings.holdout or "").delta
-    epsilon = round_up(epsilon_of_units(mechanism.cost(), delta))
+    epsilon = stated_epsilon(Charge(mechanism.cost()), delta)
     return (
         f"{labelled_by}; "
         f"number of right labels among {mechanism.num_units:,} units of the data set {settings.holdout}, with discrete "
-        f"Gaussian noise of σ = {mechanism.noise_stddev}: {mechanism.cost():,} units (ε = {epsilon:g} at "
-        f"δ = {delta:g}) charged to the account of that data set"
+        f"Gaussian noise of σ = {mechanism.noise_stddev}: {mechanism.cost():,} units (ε = {epsilon} at "
+        f"δ = {decimal_text(delta)}) charged to the account of that data set"
     )

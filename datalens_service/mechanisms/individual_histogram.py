@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms.base import Example, Mechanism
-from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.notation import Stated
+from datalens_service.privacy.accounting import NeighboringRelation, round_up
 from datalens_service.privacy.randomness import Integers
 
 Floats = NDArray[np.float64]
@@ -99,10 +100,10 @@ class Quantile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     part: float = Field(ge=0, le=1)
-    epsilon: float = Field(ge=0)
+    epsilon: Stated = Field(ge=0)
 
 
-# Figures are rounded to four digits; other processors add up floats in another order.
+# Figures are rounded up to four digits, in version 1.0 to the nearest; other processors add up floats in another order.
 _AGREEMENT: Final = 1.01e-4
 
 
@@ -112,8 +113,8 @@ class IndividualFigures(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     noisy_counts: tuple[int, ...] = Field(description="Released numbers of units per bin, with noise.")
-    largest_epsilon: float = Field(description="Bins are of equal width, from 0 to this ε.")
-    mean: float = Field(ge=0, description="Mean realised individual ε, from the counts.")
+    largest_epsilon: Stated = Field(description="Bins are of equal width, from 0 to this ε.")
+    mean: Stated = Field(ge=0, description="Mean realised individual ε, from the counts.")
     quantiles: tuple[Quantile, ...] = Field(description="The same for quantiles.")
 
     @classmethod
@@ -121,11 +122,11 @@ class IndividualFigures(BaseModel):
         """Post-processing. For the mean, units count at the middle of their bin; for quantiles they fill it evenly."""
         shares, largest = mechanism.shares(noisy), mechanism.largest_epsilon
         edges, below = np.linspace(0.0, largest, len(shares) + 1), np.concatenate([[0.0], np.cumsum(shares)])
-        quantiles = np.interp(np.array(_QUANTILES) * below[-1], below, edges).round(4).tolist()
+        quantiles = map(round_up, np.interp(np.array(_QUANTILES) * below[-1], below, edges).tolist())
         return cls(
             noisy_counts=tuple(noisy.tolist()),
             largest_epsilon=largest,
-            mean=round(float(shares @ (edges[1:] + edges[:-1]) / 2), 4),
+            mean=round_up(float(shares @ (edges[1:] + edges[:-1]) / 2)),
             quantiles=tuple(Quantile(part=part, epsilon=one) for part, one in zip(_QUANTILES, quantiles, strict=True)),
         )
 

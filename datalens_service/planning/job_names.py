@@ -59,7 +59,7 @@ METHOD_TITLES: Final[dict[str, str]] = {
 
 def default_name(asked: RequestedSpec | TrainingSpec) -> str:
     """The name of a job that was given none, for example `Made to look at, ε 1`."""
-    return f"{_title(asked)}, ε {asked.epsilon:g}"
+    return f"{_title(asked)}, ε {asked.epsilon}"
 
 
 def _title(asked: RequestedSpec | TrainingSpec) -> str:

@@ -14,19 +14,25 @@ continuous N(v, σ² − 9). Charging Δ²/(σ² − 9) therefore covers it (doc
 """
 
 import math
+from decimal import ROUND_FLOOR, Decimal, localcontext
 from enum import StrEnum
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scipy.special import log_ndtr
 
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidDelta, InvalidSpec
+from datalens_service.notation import PrivacyParameter
 
 UNITS_PER_MU_SQUARED = 10**15
 SLACK_UNITS_PER_DELTA = 10**18
 SMOOTHING_VARIANCE = 9
 MINIMUM_NOISE_STDDEV = 100
 DEFAULT_DELTA_CEILING = 1e-5
+
+EPSILON_DIGITS: Final = 4
+"""Digits behind the point of every ε that follows from an account."""
+_MU_DIGITS: Final = 6
 
 # Relative slack that covers the rounding of log_ndtr and exp (below 1e-12) many times over.
 _SLACK = 1e-10
@@ -134,19 +140,36 @@ def epsilon_of_units(units: int, delta: float) -> float:
     return epsilon_for_mu(mu_of_units(units), delta)
 
 
-def round_up(value: float, digits: int = 4) -> float:
-    """Round towards +∞: for every ε and δ that is shown."""
-    return float(Fraction(math.ceil(Fraction(value) * 10**digits), 10**digits))
+def round_up(value: float, digits: int = EPSILON_DIGITS) -> PrivacyParameter:
+    """Round towards +∞, once: a float stands for the decimal that it is written as, so 0.05 stays 0.05."""
+    if math.isinf(value):
+        return PrivacyParameter(value)
+    return _from_steps(math.ceil(_written(value) * 10**digits), digits)
 
 
-def round_down(value: float, digits: int = 4) -> float:
-    """Round towards −∞: for every remaining budget that is shown."""
-    return float(Fraction(math.floor(Fraction(value) * 10**digits), 10**digits))
+def round_down(value: float, digits: int = EPSILON_DIGITS) -> PrivacyParameter:
+    """Round towards −∞, once; as `round_up`."""
+    return _from_steps(math.floor(_written(value) * 10**digits), digits)
 
 
-def default_delta(num_units: int) -> float:
-    """δ when the owner names none: min(1e-5, n^-1.1)."""
-    return min(DEFAULT_DELTA_CEILING, math.pow(num_units, -1.1))
+def round_down_significant(value: float) -> PrivacyParameter:
+    """Three significant digits, rounded down: a δ that can be shown as it was used."""
+    with localcontext(prec=3, rounding=ROUND_FLOOR):
+        return PrivacyParameter(+Decimal(repr(float(value))))
+
+
+def _written(value: float) -> Fraction:
+    return Fraction(repr(float(value)))
+
+
+def _from_steps(steps: int, digits: int) -> PrivacyParameter:
+    """The float nearest to a decimal."""
+    return PrivacyParameter(Fraction(steps, 10**digits))
+
+
+def default_delta(num_units: int) -> PrivacyParameter:
+    """δ when the owner names none: min(1e-5, n^-1.1), rounded down to three digits."""
+    return round_down_significant(min(DEFAULT_DELTA_CEILING, math.pow(num_units, -1.1)))
 
 
 def check_delta(delta: float, num_units: int) -> None:
@@ -157,8 +180,8 @@ def check_delta(delta: float, num_units: int) -> None:
     """
     if not 0 < delta < 1 / num_units:
         raise InvalidDelta(
-            f"δ must lie strictly between 0 and 1/n = {round_down(1 / num_units, 9):g} "
-            f"for {num_units} privacy units; leave it out to get {default_delta(num_units):.3g}."
+            f"δ must lie strictly between 0 and 1/n = {round_down_significant(1 / num_units)} "
+            f"for {num_units} privacy units; leave it out to get {default_delta(num_units)}."
         )
 
 
@@ -215,6 +238,36 @@ def epsilon_of_charge(charge: Charge, delta: float) -> float:
     """ε at δ of everything charged so far, slack included, rounded up; infinite where the slack leaves no δ."""
     beside = delta_beside(charge.slack, delta)
     return epsilon_of_units(charge.units, beside) if beside > 0 else math.inf
+
+
+def stated_epsilon(charge: Charge, delta: float) -> PrivacyParameter:
+    """The ε at δ that is stated of a charge, everywhere: the least of four digits whose budget holds it.
+
+    A budget holds a charge if the ledger would let it pass, so what was charged within ε = 3.3 is never stated above.
+    It is infinite where the slack leaves no δ.
+    """
+    stated = round_up(epsilon_of_charge(charge, delta))
+    below = _from_steps(round(stated * 10**EPSILON_DIGITS) - 1, EPSILON_DIGITS) if math.isfinite(stated) else stated
+    # What fills a budget to its last unit can come out a little above it, by the rounding of floats.
+    fits = 0 < below < stated and limit_units(below, delta_beside(charge.slack, delta)) >= charge.units
+    return below if fits else stated
+
+
+def remaining_epsilon(units: int, delta: float) -> PrivacyParameter:
+    """The largest ε of four digits whose budget at δ fits into the units that remain; 0 if none does."""
+    if units <= 0:
+        return PrivacyParameter(0.0)
+    steps = math.floor(_written(epsilon_of_units(units, delta)) * 10**EPSILON_DIGITS) + 1
+    while steps > 0 and limit_units(_from_steps(steps, EPSILON_DIGITS), delta) > units:
+        steps -= 1
+    return _from_steps(steps, EPSILON_DIGITS)
+
+
+def stated_mu(units: int) -> PrivacyParameter:
+    """The least μ of six digits whose square is at least `units`."""
+    steps_squared = Fraction(units * 10 ** (2 * _MU_DIGITS), UNITS_PER_MU_SQUARED)
+    whole = math.ceil(steps_squared)
+    return _from_steps(math.isqrt(whole - 1) + 1 if whole else 0, _MU_DIGITS)
 
 
 def compute_slack(delta: float, share: float) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from scipy.special import log_ndtr, ndtr
 
 from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.notation import decimal_text
 
 RESOLUTION: Final = 1e-5
 """How far a recomputed ε may lie above the true one."""
@@ -98,7 +99,7 @@ def composed_epsilon(releases: Iterable[GaussianReleases], delta: float) -> floa
     """
     given = tuple(releases)
     if delta < _SMALLEST_DELTA:
-        raise InvalidInput(f"ε can be recomputed for a δ of at least {_SMALLEST_DELTA:g} only.")
+        raise InvalidInput(f"ε can be recomputed for a δ of at least {decimal_text(_SMALLEST_DELTA)} only.")
     # The privacy loss has mean μ²/2 and deviation μ: from here on, δ at the largest ε is 1 but for 3e-7.
     if sum(each.mu_squared for each in given) > 4 * LARGEST_EPSILON:
         return math.inf

@@ -22,6 +22,7 @@ from datalens_service.mechanisms.private_records import Rows
 from datalens_service.mechanisms.unit_records import UnitRows, as_tensors
 from datalens_service.methods import DpSgd, Plan
 from datalens_service.methods.descent.iterates import Iterates, read_iterates
+from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import NeighboringRelation, round_up
 from datalens_service.privacy.individual import level_counts, norm_levels, with_margin
 from datalens_service.privacy.randomness import Integers
@@ -41,9 +42,9 @@ class RealisedEpsilon(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    epsilon: float = Field(ge=0, description="Realised individual ε of the record, if it is one of the data set.")
-    epsilon_of_job: float = Field(ge=0, description="What every record is guaranteed.")
-    delta: float
+    epsilon: Stated = Field(ge=0, description="Realised individual ε of the record, if it is one of the data set.")
+    epsilon_of_job: Stated = Field(ge=0, description="What every record is guaranteed.")
+    delta: Stated
     steps: int = Field(description="Released iterates that it was computed from.")
     meaning: str = MEANING
 

@@ -19,8 +19,9 @@ from datalens_service.evaluation.report.build import Report
 from datalens_service.evaluation.report.card import Card
 from datalens_service.evaluation.report.document import Product
 from datalens_service.mechanisms import PlannedRelease
+from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import Charge as AccountCharge
-from datalens_service.privacy.accounting import epsilon_of_charge, round_up
+from datalens_service.privacy.accounting import stated_epsilon
 from datalens_service.proof.hash_chain import SPENDS, Balance, Entry, follow
 from datalens_service.proof.job_charges import LARGEST_UNITS, Charge, chain_charges
 from datalens_service.signatures import PublicKey, Signature, SignatureInvalid, signer
@@ -90,9 +91,9 @@ class AccountFacts(Finite):
     """What the journal adds up to."""
 
     id: str
-    epsilon: float = Field(gt=0, description="Lifetime limit at δ.")
-    delta: float = Field(gt=0, lt=1)
-    epsilon_spent: float = Field(ge=0, description="Of everything charged, rounded up.")
+    epsilon: Stated = Field(gt=0, description="Lifetime limit at δ.")
+    delta: Stated = Field(gt=0, lt=1)
+    epsilon_spent: Stated = Field(ge=0, description="Of everything charged, rounded up.")
     limit_units: int = Field(ge=0, le=LARGEST_UNITS)
     reserved_units: int = Field(ge=0, le=LARGEST_UNITS)
     charged_units: int = Field(ge=0, le=LARGEST_UNITS)
@@ -112,7 +113,7 @@ class AccountFacts(Finite):
             id=account_id,
             epsilon=epsilon,
             delta=delta,
-            epsilon_spent=round_up(epsilon_of_charge(AccountCharge(balance.total_charged, charged_slack), delta)),
+            epsilon_spent=stated_epsilon(AccountCharge(balance.total_charged, charged_slack), delta),
             limit_units=balance.limit,
             reserved_units=balance.total_reserved,
             charged_units=balance.total_charged,

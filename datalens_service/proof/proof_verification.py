@@ -26,7 +26,8 @@ from datalens_service.evaluation.report.privacy_statement import (
 )
 from datalens_service.mechanisms import AnyMechanism, IndividualHistogram, PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
-from datalens_service.privacy.accounting import NeighboringRelation, delta_beside
+from datalens_service.notation import decimal_text
+from datalens_service.privacy.accounting import NeighboringRelation, delta_beside, round_up
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.randomness import COIN_BITS
 from datalens_service.privacy.recomputation import (
@@ -203,18 +204,18 @@ def _card(proof: Proof) -> str:
     if privacy.mechanisms != tuple(CardMechanism.from_release(release) for release in made):
         raise LedgerCorrupt("The mechanisms on the card are not the first ones of the plan.")
     if privacy.delta * privacy.num_units >= 1:
-        raise LedgerCorrupt(f"δ = {privacy.delta:g} is not below 1/n for the {privacy.num_units:,} units of the card.")
+        raise LedgerCorrupt(f"δ = {privacy.delta} is not below 1/n for the {privacy.num_units:,} units of the card.")
     bounds = privacy.records_per_unit, privacy.classes_per_unit
     if not all(release.mechanism.covers_whole_units(*bounds) for release in made):
         raise LedgerCorrupt("The mechanisms are not priced for units of as many records and classes as the card says.")
-    mu_squared = Fraction(privacy.mu) ** 2
-    if not mu_squared >= charged * _UNIT > (Fraction(privacy.mu) - _MU_ROUNDING) ** 2:
-        raise LedgerCorrupt(f"The card states μ = {privacy.mu:g}, which is not the root of its units.")
+    mu = Fraction(decimal_text(privacy.mu))
+    if not mu**2 >= charged * _UNIT > (mu - _MU_ROUNDING) ** 2:
+        raise LedgerCorrupt(f"The card states μ = {privacy.mu}, which is not the root of its units.")
     if current_tier(privacy.tier) != classify_epsilon(privacy.epsilon):
-        raise LedgerCorrupt(f"An ε of {privacy.epsilon:g} is not in the tier {privacy.tier!r}.")
+        raise LedgerCorrupt(f"An ε of {privacy.epsilon} is not in the tier {privacy.tier!r}.")
     individual = _individual(proof, [release.mechanism for release in made])
     return (
-        f"{_steps_made(proof):,} releases by mechanisms of the plan; {charged:,} units; μ = {privacy.mu:g}.{individual}"
+        f"{_steps_made(proof):,} releases by mechanisms of the plan; {charged:,} units; μ = {privacy.mu}.{individual}"
     )
 
 
@@ -232,7 +233,7 @@ def _individual(proof: Proof, made: Sequence[AnyMechanism]) -> str:
     recomputed = IndividualFigures.from_counts(histogram, np.array(figures.noisy_counts, dtype=np.int64))
     if not recomputed.agrees_with(figures):
         raise LedgerCorrupt("Mean and quantiles of individual ε do not follow from their noisy counts.")
-    return f" Mean individual ε = {figures.mean:g}, from {histogram.bins} noisy counts."
+    return f" Mean individual ε = {figures.mean}, from {histogram.bins} noisy counts."
 
 
 def _charges(proof: Proof) -> str:
@@ -336,26 +337,29 @@ def _lifetime_epsilon(proof: AccountProof) -> str:
 def _recomputed(
     what: str, releases: Sequence[GaussianReleases], delta: float, stated: float, *, exactly: bool = True
 ) -> str:
+    said = decimal_text(stated)
     if stated > LARGEST_EPSILON:
         return _confirmed_large(what, releases, delta, stated, exactly=exactly)
     composed = composed_epsilon(releases, delta)
+    found = f"ε of {what} at δ = {decimal_text(delta)} is {round_up(composed)}"
     if composed > stated + RESOLUTION:
-        raise LedgerCorrupt(f"ε of {what} at δ = {delta:g} is {composed:.5f}, above the stated {stated:g}.")
+        raise LedgerCorrupt(f"{found}, above the stated {said}.")
     if exactly and composed < stated - _ROUNDING:
-        raise LedgerCorrupt(f"ε of {what} at δ = {delta:g} is {composed:.5f}, not the stated {stated:g}.")
-    return f"ε of {what} at δ = {delta:g} is {composed:.5f} by dp_accounting; stated: {stated:g}."
+        raise LedgerCorrupt(f"{found}, not the stated {said}.")
+    return f"{found} by dp_accounting; stated: {said}."
 
 
 def _confirmed_large(
     what: str, releases: Sequence[GaussianReleases], delta: float, stated: float, *, exactly: bool
 ) -> str:
     """An ε that dp_accounting does not reach promises little, but it has to be true."""
-    mu = math.sqrt(sum(each.mu_squared for each in releases))
+    mu, said = math.sqrt(sum(each.mu_squared for each in releases)), decimal_text(stated)
+    found = f"ε of {what} at δ = {decimal_text(delta)} is"
     if gaussian_delta(mu, stated + RESOLUTION) > delta:
-        raise LedgerCorrupt(f"ε of {what} at δ = {delta:g} is above the stated {stated:g}.")
+        raise LedgerCorrupt(f"{found} above the stated {said}.")
     if exactly and gaussian_delta(mu, stated - _ROUNDING) < delta:
-        raise LedgerCorrupt(f"ε of {what} at δ = {delta:g} is below the stated {stated:g}.")
-    return f"ε of {what} at δ = {delta:g} is not above the stated {stated:g}, by the curve of one Gaussian release."
+        raise LedgerCorrupt(f"{found} below the stated {said}.")
+    return f"{found} not above the stated {said}, by the curve of one Gaussian release."
 
 
 def _steps_made(proof: Proof) -> int:

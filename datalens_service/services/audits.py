@@ -43,7 +43,7 @@ def describe(target: Target) -> str:
     """What is attacked, in words."""
     match target:
         case RehearsedMethod(spec=spec):
-            return f"{spec.method.name} at ε = {spec.epsilon:g}, in rehearsal"
+            return f"{spec.method.name} at ε = {spec.epsilon}, in rehearsal"
         case ReleasedJob():
             return "a released model"
         case UnprotectedNetwork():

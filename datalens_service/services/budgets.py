@@ -2,6 +2,7 @@
 
 from sqlalchemy.orm import Session
 
+from datalens_service.notation import decimal_text
 from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
@@ -24,7 +25,7 @@ def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason:
         account = ledger.lock_account(session, read_account(session, dataset_id).id)
         check_log(database, account)
         tenant_id = session.get_one(DatasetRow, dataset_id).tenant_id
-        before = account.epsilon
+        before = decimal_text(account.epsilon)
         ledger.raise_limit(session, account, dataset_id, epsilon)
         access_log.append(
             session,
@@ -32,7 +33,7 @@ def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason:
             actor=actor,
             action="raiseDatasetPrivacy",
             object_id=dataset_id,
-            detail=f"epsilon {before!r} to {epsilon!r} at delta {account.delta!r}: {reason}",
+            detail=f"epsilon {before} to {decimal_text(epsilon)} at delta {decimal_text(account.delta)}: {reason}",
         )
         return summarize_row(account)
 

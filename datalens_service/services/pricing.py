@@ -13,9 +13,10 @@ from datalens_service.data.export.licence import OF_PUBLIC_IMAGES, describe_publ
 from datalens_service.errors import InvalidDelta, InvalidSpec, StateConflict
 from datalens_service.methods import Plan
 from datalens_service.methods.public_start import check_same_size
+from datalens_service.notation import Stated, decimal_text
 from datalens_service.planning.expectations import expect_phases
 from datalens_service.planning.requested_spec import RequestedSpec
-from datalens_service.privacy.accounting import Charge, epsilon_of_charge, mu_of_units, round_up
+from datalens_service.privacy.accounting import Charge, stated_epsilon, stated_mu
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
@@ -86,17 +87,18 @@ def _price(spec: TrainingSpec | RequestedSpec, schema: Schema, delta: float) -> 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:
     """One account has one δ: statements at different δ do not add up."""
     if spec.delta not in (None, delta):
-        raise InvalidDelta(f"The budget of this data set is kept at δ = {delta!r}; name that one or leave it out.")
+        kept = decimal_text(delta)
+        raise InvalidDelta(f"The budget of this data set is kept at δ = {kept}; name that one or leave it out.")
     return spec.model_copy(update={"delta": delta})
 
 
 class JobPrivacy(BaseModel):
     """What a job has spent so far."""
 
-    epsilon_spent: float = Field(description="ε at `delta` of the releases made so far, rounded up.")
-    epsilon_limit: float = Field(description="ε the job may spend.")
-    delta: float
-    mu: float = Field(description="μ of the releases made so far, rounded up.")
+    epsilon_spent: Stated = Field(description="ε at `delta` of the releases made so far, rounded up.")
+    epsilon_limit: Stated = Field(description="ε the job may spend.")
+    delta: Stated
+    mu: Stated = Field(description="μ of the releases made so far, rounded up.")
 
     @classmethod
     def from_charged_units(cls, units: int, cost: PlanSummary) -> Self:
@@ -105,10 +107,10 @@ class JobPrivacy(BaseModel):
         The slack of a plan is charged with its first sampled release; here with the first of all.
         """
         return cls(
-            epsilon_spent=round_up(epsilon_of_charge(Charge(units, cost.slack if units else 0), cost.delta)),
+            epsilon_spent=stated_epsilon(Charge(units, cost.slack if units else 0), cost.delta),
             epsilon_limit=cost.epsilon_limit,
             delta=cost.delta,
-            mu=round_up(mu_of_units(units), 6),
+            mu=stated_mu(units),
         )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from api.pages.views import facts, formatting, journal
 from datalens_service.phases import Phase
-from datalens_service.privacy.accounting import Charge, epsilon_of_charge, epsilon_of_units, limit_units, round_up
+from datalens_service.privacy.accounting import Charge, epsilon_of_units, limit_units, stated_epsilon
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
 from datalens_service.store.ledger.journal_pages import JournalLine, JournalSlice
@@ -27,14 +27,6 @@ def job(state: JobState, phase: str | None = None, value: int = 0, maximum: int 
     started_at = None if state is JobState.QUEUED else NOW
     told = {"state": state, "progress": Progress(phase, value, maximum), "spec": {}, "started_at": started_at}
     return Job(**{**dict.fromkeys(needed), **told, **more})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "spent", "left"),
-    [(1.0, "1", "1"), (1.2301, "1.24", "1.23"), (0.0, "0", "0"), (0.05001, "0.0501", "0.05"), (1e-9, "0.0001", "0")],
-)
-def test_spent_is_rounded_up_and_left_is_rounded_down(epsilon: float, spent: str, left: str) -> None:
-    assert (formatting.spent(epsilon), formatting.left(epsilon)) == (spent, left)
 
 
 def test_sizes_and_spans_have_units() -> None:
@@ -91,7 +83,7 @@ def test_spent_epsilon_of_a_page_has_the_slack_of_sampled_batches_in_it() -> Non
     entries += [entry(seq, "charge", 100, "a", f"batch {seq}", slack=10**11) for seq in (2, 3)]
     after = [row.epsilon_after for row in table(entries, spent=200, slack=2 * 10**11).rows]
     charges = [Charge(200, 2 * 10**11), Charge(100, 10**11), Charge(0)]
-    assert after == [round_up(epsilon_of_charge(charge, DELTA)) for charge in charges]
+    assert after == [stated_epsilon(charge, DELTA) for charge in charges]
 
 
 def table(entries: Sequence[JournalLine], spent: int, slack: int = 0) -> journal.Table:

@@ -113,7 +113,7 @@ def test_epsilon_outside_its_range_is_refused(epsilon):
 
 
 def test_delta_policy():
-    assert accounting.default_delta(60_000) == pytest.approx(5.5466e-6, rel=1e-4)
+    assert accounting.default_delta(60_000) == 5.54e-6
     assert accounting.default_delta(100) == 1e-5
     accounting.check_delta(1e-5, 60_000)
     for delta in (1 / 60_000, 0.5, 0.0):

@@ -143,10 +143,10 @@ def second_term_forgotten(mu, epsilon):
     return 0.5 * math.erfc(epsilon / mu / math.sqrt(2))
 
 
-@replaces("ε rounded down", "B19", (accounting, spec), "round_up")
-def epsilon_rounded_down(value, *digits):
-    """0.79 is shown as 0.7."""
-    return accounting.round_down(value, *digits)
+@replaces("ε rounded down", "B19", (accounting, spec), "stated_epsilon")
+def epsilon_rounded_down(charge, delta):
+    """0.79996 is shown as 0.7999."""
+    return accounting.round_down(accounting.epsilon_of_charge(charge, delta))
 
 
 @replaces("remaining budget rounded up", "R29", AccountSummary, "epsilon_remaining")

@@ -46,6 +46,6 @@ def test_the_owners_table_of_attacks_is_right():
 
 def test_the_figures_for_several_images_of_one_person_are_right():
     mu = mu_for_epsilon(1.0, 1e-5)
-    shown = [f"{round_up(epsilon_for_mu(images * mu, 1e-5), 2):g}" for images in (2, 3, 5, 10)]
+    shown = [f"{round_up(epsilon_for_mu(images * mu, 1e-5), 2)}" for images in (2, 3, 5, 10)]
     sentence = "ε = {} for two images, {} for three, {} for five, {} for ten"
     assert sentence.format(*shown) in PRIVACY

@@ -16,7 +16,7 @@ from datalens_service.evaluation.report import privacy_statement as statements
 from datalens_service.mechanisms import BoundedSum, Mechanism, PlannedRelease, base
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import Charge as AccountCharge
-from datalens_service.privacy.accounting import cost_units, epsilon_of_charge, mu_of_units, round_up
+from datalens_service.privacy.accounting import cost_units, stated_epsilon, stated_mu
 from datalens_service.privacy.recomputation import LARGEST_EPSILON
 from datalens_service.proof.job_charges import chain_charges
 from datalens_service.proof.job_proof import AccountProof, JobProof
@@ -108,7 +108,7 @@ def test_a_real_proof_verifies(made: AccountProof, honest: Json) -> None:
     *checked, signature = verdict.lines
     assert {line.status for line in checked} == {"holds"}
     assert (signature.status, "Nobody vouched" in signature.finding) == ("holds", True)
-    assert f"{made.card.privacy.epsilon:g}" in verdict.lines[5].finding
+    assert f"{made.card.privacy.epsilon}" in verdict.lines[5].finding
     assert verdict.not_verified == (*NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_LONE_PROOF)
     assert verdict.given == "journal of an account, for the owner"
 
@@ -132,7 +132,7 @@ def test_a_price_that_is_too_low_is_found(books: Database, monkeypatch: pytest.M
 
 def test_a_conversion_that_is_too_low_is_found(books: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Units are right, ε is shown one percent too small."""
-    monkeypatch.setattr(statements, "epsilon_of_charge", lambda *arguments: 0.99 * epsilon_of_charge(*arguments))
+    monkeypatch.setattr(statements, "stated_epsilon", lambda *arguments: 0.99 * stated_epsilon(*arguments))
     assert failed_at(verdict_on(real_proof(books, seed=5).model_dump(mode="json"))) == "job"
 
 
@@ -157,7 +157,7 @@ def leave_out_a_charge(proof: Json) -> None:
         (f"{CARD}units", -units),
     ):
         add(path, more)(proof)
-    proof["card"]["privacy"]["mu"] = round_up(mu_of_units(proof["card"]["privacy"]["units"]), 6)
+    proof["card"]["privacy"]["mu"] = stated_mu(proof["card"]["privacy"]["units"])
 
 
 def end_one_release_earlier(proof: Json) -> None:
@@ -165,8 +165,8 @@ def end_one_release_earlier(proof: Json) -> None:
     privacy = proof["card"]["privacy"]
     privacy["mechanisms"].pop()
     privacy["units"] -= proof["charges"].pop()["units"]
-    privacy["mu"] = round_up(mu_of_units(privacy["units"]), 6)
-    privacy["epsilon"] = round_up(epsilon_of_charge(AccountCharge(privacy["units"]), privacy["delta"]))
+    privacy["mu"] = stated_mu(privacy["units"])
+    privacy["epsilon"] = stated_epsilon(AccountCharge(privacy["units"]), privacy["delta"])
 
 
 ACCOUNT, CARD = "account.", "card.privacy."
@@ -313,7 +313,7 @@ def test_the_proof_of_one_job_verifies(made: AccountProof, published: Json) -> N
     assert (verdict.holds, verdict.contradiction) == (True, None)
     assert [line.check for line in verdict.lines] == CHECKS_OF_JOB
     assert verdict.given == "proof of one job, publishable"
-    assert f"{made.card.privacy.epsilon:g}" in verdict.lines[4].finding
+    assert f"{made.card.privacy.epsilon}" in verdict.lines[4].finding
     assert verdict.not_verified == (*NOT_VERIFIED_OF_JOB, NOT_VERIFIED_OF_LONE_PROOF)
     assert "lifetime of the account" in verdict.not_verified[-2]
 

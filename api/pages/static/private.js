@@ -21,9 +21,9 @@ async function show(place) {
 /** What was counted, as facts. */
 function showCounts(counts) {
   document.getElementById("private-facts").replaceChildren(
-    fact("Images to train on", counts?.train.toLocaleString() ?? "not counted"),
-    fact("Images to test on", counts?.test.toLocaleString() ?? "not counted"),
-    fact("Images that occur more than once", counts?.duplicates.toLocaleString() ?? "not counted", "whole"),
+    fact("Images to train on", counts?.train.toLocaleString("en") ?? "not counted"),
+    fact("Images to test on", counts?.test.toLocaleString("en") ?? "not counted"),
+    fact("Images that occur more than once", counts?.duplicates.toLocaleString("en") ?? "not counted", "whole"),
     histogram(Object.entries(counts?.classes ?? {})),
   );
 }
@@ -37,7 +37,7 @@ function listNotices(list, notices) {
 function noticeItem({ count, message, examples }) {
   const [item, small] = ["li", "small"].map((tag) => document.createElement(tag));
   const more = examples.length < count ? ", …" : "";
-  small.textContent = examples.length ? `${count.toLocaleString()}: ${examples.join(", ")}${more}` : count.toLocaleString();
+  small.textContent = examples.length ? `${count.toLocaleString("en")}: ${examples.join(", ")}${more}` : count.toLocaleString("en");
   item.append(message, small);
   return item;
 }
@@ -56,7 +56,7 @@ function histogram(classes) {
 function bar(name, count, percent) {
   const [item, title, number] = ["li", "span", "b"].map((tag) => document.createElement(tag));
   title.textContent = name;
-  number.textContent = count.toLocaleString();
+  number.textContent = count.toLocaleString("en");
   const picture = svg("svg", { class: "bar", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" });
   picture.append(svg("rect", { class: "track", width: 100, height: 4 }), svg("rect", { class: "have", width: percent, height: 4 }));
   item.append(title, picture, number);

@@ -8,6 +8,7 @@ from api.pages.views.quality import Figure, quality_of_job, read_figures
 from api.pages.views.rendering import Visitor
 from api.schemas.jobs import JobRead
 from datalens_service.evaluation.report.verdict import Figures, judge, judge_pair
+from datalens_service.notation import spell_number
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 
@@ -101,4 +102,4 @@ def flatten(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, st
         if isinstance(value, Mapping):
             yield from flatten(value, f"{path}{name}.")
         else:
-            yield f"{path}{name}", ABSENT if value is None else str(value)
+            yield f"{path}{name}", ABSENT if value is None else str(spell_number(value))

@@ -1,4 +1,4 @@
-"""Numbers, times and names as people read them; ε that was spent is rounded up, ε that remains is rounded down."""
+"""Sizes, times and names as people read them."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -7,26 +7,8 @@ from markupsafe import Markup, escape
 
 from datalens_service.clock import duration, remaining
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation.report.summary import shown
-from datalens_service.privacy.accounting import round_down, round_up
 
-_DIGITS: Final = 2
-_SMALL: Final = 0.1
 _UNITS_OF_SIZE: Final = ("bytes", "kB", "MB", "GB", "TB")
-
-
-def spent(epsilon: float) -> str:
-    """ε that is gone, or would be: rounded up to two digits, to four where it is small."""
-    return f"{round_up(epsilon, _digits(epsilon)):g}"
-
-
-def left(epsilon: float) -> str:
-    """ε that is there: rounded down to two digits, to four where it is small."""
-    return f"{round_down(epsilon, _digits(epsilon)):g}"
-
-
-def _digits(epsilon: float) -> int:
-    return _DIGITS if epsilon >= _SMALL else 2 * _DIGITS
 
 
 def size(number: int) -> str:
@@ -77,9 +59,6 @@ def classes(number: int) -> str:
 
 FILTERS: Final = {
     "classes": classes,
-    "spent": spent,
-    "left": left,
-    "shown": shown,
     "size": size,
     "duration": duration,
     "remaining": remaining,

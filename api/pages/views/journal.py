@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Final
 
-from datalens_service.privacy.accounting import Charge, epsilon_of_charge, round_up
+from datalens_service.privacy.accounting import Charge, stated_epsilon
 from datalens_service.proof.hash_chain import SPENDS, EntryKind
 from datalens_service.store.ledger.journal_pages import JournalLine, JournalSlice
 
@@ -72,7 +72,7 @@ def build_table(portion: JournalSlice, delta: float) -> Table:
     rows, spent = [], portion.spent
     for same in groups[:_MOST_ROWS]:
         units, slack = sum(line.units for line in same), sum(line.slack for line in same)
-        rows.append(_row(same, units, portion.limit_units, round_up(epsilon_of_charge(spent, delta))))
+        rows.append(_row(same, units, portion.limit_units, stated_epsilon(spent, delta)))
         if same[0].kind in SPENDS:
             spent = Charge(spent.units - units, spent.slack - slack)
     oldest = rows[-1].first if rows else 1

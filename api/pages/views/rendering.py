@@ -25,6 +25,7 @@ from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, Probl
 from api.problems.request_errors import problem_errors
 from api.security.browser_sessions import resume_session
 from datalens_service.errors import DatalensError, Forbidden, InvalidInput, Unauthorized
+from datalens_service.notation import spell_number
 from datalens_service.store.access import access_log
 from datalens_service.store.access.browser_sessions import BrowserSession
 from datalens_service.store.access.keys import ApiKey
@@ -56,6 +57,7 @@ def _environment() -> Environment:
         loader=PackageLoader("api.pages"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=spell_number,
         trim_blocks=True,
         lstrip_blocks=True,
     )

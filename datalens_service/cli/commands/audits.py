@@ -17,6 +17,7 @@ from datalens_service.cli.service import SERVICE, Service, find_dataset, find_jo
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import AuditInfo, Client
 from datalens_service.errors import InvalidSpec
+from datalens_service.notation import decimal_text
 
 app = Commands(help="Attacks on methods and released models, for the owner alone.", no_args_is_help=True)
 
@@ -123,7 +124,7 @@ def _build_target(
 def _describe(audit: AuditInfo) -> str:
     target = audit.target
     if target["kind"] == "rehearsal":
-        return f"{target['spec']['method']['name']}, ε = {target['spec']['epsilon']:g}"
+        return f"{target['spec']['method']['name']}, ε = {decimal_text(target['spec']['epsilon'])}"
     return f"model of {target['job_id']}" if target["kind"] == "released" else "no privacy"
 
 

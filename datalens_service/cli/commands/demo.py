@@ -8,6 +8,7 @@ import typer
 from datalens_service.cli import options, output
 from datalens_service.cli.options import parse_number
 from datalens_service.cli.specs import SpecOptions
+from datalens_service.notation import decimal_text
 
 PRIVATE_READS = ("reading the upload",)
 
@@ -41,7 +42,7 @@ def demo(
     from datalens_service.data.digits import digits
 
     upload = digits()
-    output.say(f"{upload.schema.num_units:,} handwritten digits of 8×8 pixels, ε = {epsilon:g}")
+    output.say(f"{upload.schema.num_units:,} handwritten digits of 8×8 pixels, ε = {decimal_text(epsilon)}")
     spec_options = SpecOptions(epsilon=epsilon, preset=_PRESET, settings=_SETTINGS, evaluation=evaluation)
     # Its class names are ten digits, which are public.
     train_upload(upload, "digits", spec_options, out, as_json=as_json, confirm=review.skip)

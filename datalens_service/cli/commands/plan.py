@@ -133,7 +133,7 @@ def _describe_sampling(sampling: dict[str, Any]) -> dict[str, object]:
         "noise multiplier": f"{sampling['noise_multiplier']:.4f}",
         "expected passes": f"{sampling['expected_passes']:.1f}",
         "spare steps": sampling["spare_steps"],
-        "part of δ that is slack": f"{sampling['slack']:.3g}",
+        "part of δ that is slack": sampling["slack"],
         "ε of the run alone": sampling["epsilon_alone"],
     }
 

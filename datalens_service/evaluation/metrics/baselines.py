@@ -19,6 +19,7 @@ from datalens_service.data.dataset import Labels, Split
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts
+from datalens_service.notation import decimal_text
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.privacy.randomness import TrainingRandomness
 
@@ -105,9 +106,10 @@ def _compute(context: Context) -> Outcome:
         )
         for seed in range(context.settings.repetitions)
     ]
+    named = f"ε = {decimal_text(context.epsilon)} at δ = {decimal_text(context.delta)}"
     protocol = (
         f"nearest of {schema.num_classes} class averages, with the noise of one Gaussian release of "
-        f"ε = {context.epsilon:g} at δ = {context.delta:g} (zero-out), for comparison: neither released nor charged; "
+        f"{named} (zero-out), for comparison: neither released nor charged; "
         f"tested on {tested.name}"
     )
     return Outcome(tuple(values), protocol)

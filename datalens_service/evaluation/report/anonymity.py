@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from datalens_service.disclosure import Public
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
 from datalens_service.evaluation.report.result_wording import choose_wording
-from datalens_service.evaluation.report.summary import right_guesses, shown
+from datalens_service.evaluation.report.summary import right_guesses
 from datalens_service.strict import Frozen
 
 DECISION: Final = (
@@ -87,8 +87,8 @@ def assess_anonymity(privacy: PrivacyStatement, result: str = "generator") -> An
         "unit": privacy.unit,
         "found": f"{100 * privacy.headline.true_positive_rate_at_0_1_percent:.2f}",
         "guessed": right_guesses(privacy.replace_one.membership_advantage),
-        "epsilon": shown(privacy.replace_one.epsilon),
-        "delta": shown(privacy.delta),
+        "epsilon": str(privacy.replace_one.epsilon),
+        "delta": str(privacy.delta),
     }
     images = choose_wording(result).synthetic
     return Anonymity(decision=DECISION, criteria=tuple(_criterion(one, values, images=images) for one in QUESTIONS))

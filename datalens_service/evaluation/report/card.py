@@ -18,6 +18,7 @@ from datalens_service.evaluation.report.result_wording import choose_wording
 from datalens_service.mechanisms import PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator, PublicSource
+from datalens_service.notation import Stated
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.strict import Finite
@@ -68,14 +69,14 @@ class CardPrivacy(Finite):
     records_per_unit: Public[int] = Field(default=1, ge=1, description="Most training images of one unit.")
     classes_per_unit: Public[int] = Field(default=1, ge=1, description="Most classes that one unit has images of.")
     neighboring_relation: Public[Literal["zero_out"]]
-    epsilon: Public[float] = Field(ge=0)
-    delta: Public[float] = Field(gt=0, lt=1)
-    mu: Public[float] = Field(ge=0)
+    epsilon: Public[Stated] = Field(ge=0)
+    delta: Public[Stated] = Field(gt=0, lt=1)
+    mu: Public[Stated] = Field(ge=0)
     units: Public[int] = Field(ge=0, description="Charged, in 1e-15 of μ².")
     slack: Public[int] = Field(
         default=0, ge=0, exclude_if=operator.not_, description="Charged beside it, in 1e-18 of δ."
     )
-    epsilon_replace_one: Public[float] = Field(ge=0)
+    epsilon_replace_one: Public[Stated] = Field(ge=0)
     individual: AllPublic[IndividualFigures | None] = Field(
         default=None, exclude_if=operator.not_, description="Released histogram of realised individual ε, if any."
     )

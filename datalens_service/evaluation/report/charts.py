@@ -19,7 +19,7 @@ from datalens_service.evaluation.report.drawing import (
     ticks,
     xml,
 )
-from datalens_service.evaluation.report.summary import shown
+from datalens_service.notation import decimal_text
 from datalens_service.privacy.accounting import gaussian_delta
 
 # Edges of the window.
@@ -37,7 +37,7 @@ class Spent(NamedTuple):
 def epsilon_delta_curve(mu: float, epsilon: float, delta: float, slack: float = 0.0) -> str:
     """δ over ε for a μ-GDP release, on a logarithmic scale, with the requested point marked."""
     frame = _Frame(max(1.6 * epsilon, 0.1), math.ceil(-math.log10(delta)) + 3)
-    label = f"ε = {shown(epsilon)} at δ = {shown(delta)}"
+    label = f"ε = {decimal_text(epsilon)} at δ = {decimal_text(delta)}"
     svg = canvas("curve", _BOTTOM + 46, "The ε-δ curve of this job", f"Every pair that holds; marked: {label}")
     _axes(svg, frame)
     polyline(svg, "curve", [(frame.across(x), frame.down(y)) for x, y in _curve(mu, slack, frame)])
@@ -48,7 +48,7 @@ def epsilon_delta_curve(mu: float, epsilon: float, delta: float, slack: float = 
 def epsilon_over_releases(path: Sequence[Spent], limit: float, delta: float) -> str:
     """ε of the running account after each release, as a staircase below the job's limit."""
     last = path[-1]
-    description = f"{last.releases} releases; ε = {shown(last.epsilon)} at δ = {shown(delta)} at the end"
+    description = f"{last.releases} releases; ε = {decimal_text(last.epsilon)} at δ = {decimal_text(delta)} at the end"
     svg = canvas("spend", _BOTTOM + 46, "ε over the releases of this job", description)
     highest = max(limit, last.epsilon) * _MOST_EPSILON_MARGIN
     _spend_axes(svg, last.releases, highest)
@@ -57,7 +57,14 @@ def epsilon_over_releases(path: Sequence[Spent], limit: float, delta: float) -> 
     polyline(svg, "curve", places)
     y = _up(limit, highest)
     line(svg, "guide", _LEFT, y, _RIGHT, y)
-    text(svg, "label", _LEFT + 8, y - 8, f"limit of the job: ε = {shown(limit)} at δ = {shown(delta)}", "start")
+    text(
+        svg,
+        "label",
+        _LEFT + 8,
+        y - 8,
+        f"limit of the job: ε = {decimal_text(limit)} at δ = {decimal_text(delta)}",
+        "start",
+    )
     mark(svg, *places[-1])
     return xml(svg)
 
@@ -78,7 +85,7 @@ def _spend_axes(svg: Element, releases: int, highest: float) -> None:
     for tick in ticks(highest):
         y = _up(tick, highest)
         line(svg, "grid", _LEFT, y, _RIGHT, y)
-        text(svg, "tick", _LEFT - 10, y + 5, f"{tick:g}", "end")
+        text(svg, "tick", _LEFT - 10, y + 5, decimal_text(tick), "end")
     for made in [tick for tick in ticks(max(1, releases)) if tick == int(tick)]:
         text(svg, "tick", _across(made, releases), _BOTTOM + 20, f"{int(made):,}", "middle")
     line(svg, "axis", _LEFT, _BOTTOM, _RIGHT, _BOTTOM)
@@ -107,7 +114,7 @@ def _axes(svg: Element, frame: _Frame) -> None:
         line(svg, "grid", _LEFT, y, _RIGHT, y)
         text(svg, "tick", _LEFT - 10, y + 5, "1" if power == 0 else f"1e-{power}", "end")
     for tick in ticks(frame.largest):
-        text(svg, "tick", frame.across(tick), _BOTTOM + 20, f"{tick:g}", "middle")
+        text(svg, "tick", frame.across(tick), _BOTTOM + 20, decimal_text(tick), "middle")
     line(svg, "axis", _LEFT, _BOTTOM, _RIGHT, _BOTTOM)
     text(svg, "tick", (_LEFT + _RIGHT) / 2, _BOTTOM + 42, "ε", "middle")
     text(svg, "tick", 18, (_TOP + _BOTTOM) / 2, "δ", "middle")

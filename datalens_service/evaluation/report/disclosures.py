@@ -17,6 +17,7 @@ from datalens_service.evaluation.report.private_reads import (
     PrivateRead,
     Status,
 )
+from datalens_service.notation import Stated
 from datalens_service.strict import Frozen
 
 NOT_STATED: Final = "Stated in the owner's copy only: it can depend on private records."
@@ -60,7 +61,7 @@ class Audit(Frozen):
     """An empirical attack; it bounds from below only."""
 
     attack: Public[str]
-    lower_bound_epsilon: Public[float | None]
+    lower_bound_epsilon: Public[Stated | None]
     confidence: Public[float | None]
     date: Public[str | None]
     note: Public[str]
@@ -70,8 +71,8 @@ class Recomputation(Frozen):
     """ε of the releases by a second program that shares no code with the accountant."""
 
     by: Public[str]
-    epsilon: Public[float | None] = Field(description="Never below the true one.")
-    delta: Public[float]
+    epsilon: Public[Stated | None] = Field(description="Never below the true one.")
+    delta: Public[Stated]
     agrees: Public[bool | None] = Field(description="Within rounding; null if it was not run.")
     note: Public[str]
 

@@ -25,8 +25,9 @@ from datalens_service.evaluation.report.charts import (
 )
 from datalens_service.evaluation.report.pictures import Pictures, neighbour_gallery, sample_gallery
 from datalens_service.evaluation.report.privacy_statement import FormerTier, Tier, current_tier
-from datalens_service.evaluation.report.summary import right_guesses, shown
+from datalens_service.evaluation.report.summary import right_guesses
 from datalens_service.evaluation.settings import ExtractorKind
+from datalens_service.notation import spell_number
 
 # Columns of the table of releases; whatever else describes a mechanism is listed below its name.
 _COLUMNS: Final = frozenset(
@@ -135,10 +136,11 @@ def _read_template() -> Template:
         loader=PackageLoader("datalens_service.evaluation.report"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=spell_number,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(shown=shown, right_guesses=right_guesses, written=written)
+    environment.filters.update(right_guesses=right_guesses, written=written)
     environment.filters.update(tier_number=_tier_number, parameters=_parameters, grouped=_grouped, pretty=_pretty)
     return environment.get_template("report.html.j2")
 

@@ -22,14 +22,16 @@ from datalens_service.evaluation.report.result_wording import choose_wording
 from datalens_service.evaluation.report.spending import CurvePoint, SpendPoint, curve, spend_path
 from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator, PublicSource
+from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import (
     SLACK_UNITS_PER_DELTA,
     Charge,
     NeighboringRelation,
     delta_beside,
-    epsilon_of_charge,
-    mu_of_units,
+    round_down_significant,
     round_up,
+    stated_epsilon,
+    stated_mu,
 )
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.strict import Frozen
@@ -49,8 +51,8 @@ class Point(Frozen):
     """One point of the ε-δ curve; ε is rounded up."""
 
     chosen: Public[str] = Field(description="Why this δ.")
-    delta: Public[float]
-    epsilon: Public[float]
+    delta: Public[Stated]
+    epsilon: Public[Stated]
 
 
 class Guarantee(Frozen):
@@ -62,7 +64,7 @@ class Guarantee(Frozen):
     slack: Public[int] = Field(
         default=0, exclude_if=operator.not_, description="Charged beside the units, in 1e-18 of δ."
     )
-    mu: Public[float] = Field(description="Parameter of the Gaussian trade-off curve.")
+    mu: Public[Stated] = Field(description="Parameter of the Gaussian trade-off curve.")
     points: Public[tuple[Point, ...]] = Field(description="ε at the requested δ, at 1e-6 and at n^-1.1.")
     membership_advantage: Public[float] = Field(description="Largest true minus false positive rate of any attack.")
     true_positive_rate_at_0_1_percent: Public[float] = Field(description="Largest at a false positive rate of 0.1 %.")
@@ -78,11 +80,11 @@ class Guarantee(Frozen):
 class Lifetime(Frozen):
     """The data set's account over all its jobs, deleted ones included, as ε at the account's δ. For the owner."""
 
-    limit: float
-    spent: float = Field(description="Rounded up.")
-    reserved: float = Field(default=0.0, description="Of jobs that still run, rounded up.")
-    remaining: float = Field(description="Rounded down.")
-    delta: float
+    limit: Stated
+    spent: Stated = Field(description="Rounded up.")
+    reserved: Stated = Field(default=0.0, description="Of jobs that still run, rounded up.")
+    remaining: Stated = Field(description="Rounded down.")
+    delta: Stated
     linked: bool = Field(default=False, description="Whether other uploads share records with this one.")
 
 
@@ -127,9 +129,9 @@ class PrivacyFigures(Frozen):
     unit_declared_by: Public[str]
     num_units: Public[int]
     records_per_unit: Public[int] = Field(description="Most training images of one unit, declared.")
-    delta: Public[float]
-    delta_times_units: Public[float] = Field(description="n·δ, rounded up.")
-    epsilon_limit: Public[float]
+    delta: Public[Stated]
+    delta_times_units: Public[Stated] = Field(description="n·δ, rounded up.")
+    epsilon_limit: Public[Stated]
     limit_units: Public[int]
     headline: Public[Guarantee]
     replace_one: Public[Guarantee]
@@ -286,9 +288,7 @@ def membership_advantage(mu: float, slack: float = 0.0) -> float:
 
 def _deltas(requested: float, num_units: int) -> dict[float, str]:
     """Every δ of interest, with the reason for it; δ may have been requested to be one of the others."""
-    small = num_units**-1.1
-    # Three digits, so that what is shown is what was used.
-    below_small = requested if requested == small else _round_down_significant(small)
+    below_small = round_down_significant(num_units**-1.1)
     reasons = {requested: "requested"}
     reasons.setdefault(_SMALL_DELTA, "one in a million")
     reasons.setdefault(below_small, "n^-1.1, rounded down")
@@ -296,7 +296,7 @@ def _deltas(requested: float, num_units: int) -> dict[float, str]:
 
 
 def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float, str], unit: str) -> Guarantee:
-    mu = round_up(mu_of_units(charge.units), 6)
+    mu = stated_mu(charge.units)
     slack = charge.slack / SLACK_UNITS_PER_DELTA
     return Guarantee(
         relation=relation,
@@ -305,7 +305,7 @@ def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float
         slack=charge.slack,
         mu=mu,
         points=tuple(
-            Point(chosen=chosen, delta=delta, epsilon=round_up(epsilon_of_charge(charge, delta)))
+            Point(chosen=chosen, delta=delta, epsilon=stated_epsilon(charge, delta))
             for delta, chosen in deltas.items()
             # Below the slack there is no ε.
             if delta_beside(charge.slack, delta) > 0
@@ -325,9 +325,3 @@ def _replace_one_units(releases: Sequence[PlannedRelease], units_charged: int) -
         raise LedgerCorrupt("The ledger holds less than the releases of this job cost.")
     worst = max((Fraction(replace_one, zero_out) for zero_out, replace_one in costs), default=Fraction(1))
     return sum(replace_one for _, replace_one in costs) + math.ceil(lost * worst)
-
-
-def _round_down_significant(value: float) -> float:
-    """Three significant digits, rounded down: a δ that is shown exactly as it was used."""
-    exponent = math.floor(math.log10(value)) - 2
-    return float(f"{math.floor(value / 10**exponent)}e{exponent}")

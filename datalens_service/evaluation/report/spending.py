@@ -7,7 +7,8 @@ from pydantic import Field
 
 from datalens_service.disclosure import Public
 from datalens_service.mechanisms import PlannedRelease
-from datalens_service.privacy.accounting import Charge, delta_beside, epsilon_of_charge, mu_of_units, round_up
+from datalens_service.notation import Stated
+from datalens_service.privacy.accounting import Charge, delta_beside, stated_epsilon, stated_mu
 from datalens_service.strict import Frozen
 
 _MOST_POINTS: Final = 100
@@ -21,15 +22,15 @@ class SpendPoint(Frozen):
     releases: Public[int] = Field(ge=0, description="Made so far.")
     release: Public[str] = Field(description="The last of them.")
     units: Public[int] = Field(ge=0, description="Charged so far, in 1e-15 of μ².")
-    mu: Public[float]
-    epsilon: Public[float] = Field(description="At the requested δ: a running account.")
+    mu: Public[Stated]
+    epsilon: Public[Stated] = Field(description="At the requested δ: a running account.")
 
 
 class CurvePoint(Frozen):
     """A pair that holds; ε is rounded up."""
 
-    delta: Public[float]
-    epsilon: Public[float]
+    delta: Public[Stated]
+    epsilon: Public[Stated]
 
 
 def spend_path(releases: Sequence[PlannedRelease], charged: Charge, delta: float) -> tuple[SpendPoint, ...]:
@@ -51,7 +52,7 @@ def spend_path(releases: Sequence[PlannedRelease], charged: Charge, delta: float
 def curve(charged: Charge) -> tuple[CurvePoint, ...]:
     """ε over δ of everything charged; all pairs hold at once. Below the slack there is no ε."""
     return tuple(
-        CurvePoint(delta=delta, epsilon=round_up(epsilon_of_charge(charged, delta)))
+        CurvePoint(delta=delta, epsilon=stated_epsilon(charged, delta))
         for delta in _CURVE_DELTAS
         if delta_beside(charged.slack, delta) > 0
     )
@@ -72,6 +73,6 @@ def _point(made: int, label: str, charged: Charge, delta: float) -> SpendPoint:
         releases=made,
         release=label,
         units=charged.units,
-        mu=round_up(mu_of_units(charged.units), 6),
-        epsilon=round_up(epsilon_of_charge(charged, delta)),
+        mu=stated_mu(charged.units),
+        epsilon=stated_epsilon(charged, delta),
     )

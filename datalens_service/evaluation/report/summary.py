@@ -1,7 +1,7 @@
 """What a report means, in sentences for somebody who has never heard of ε."""
 
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, Decimal, localcontext
+from decimal import ROUND_CEILING, Decimal
 
 from datalens_service.data.export.pages import tell_accuracy
 from datalens_service.evaluation.measures import Measure
@@ -23,8 +23,8 @@ def summary(
         f"The guarantee: somebody studies {wording.studied} and has to tell whether one given {unit} took "
         f"part, both being equally likely before. Whatever else they know, they are right in at most "
         f"{right_guesses(headline.membership_advantage)} of 100 cases. A coin is right in 50.",
-        f"In numbers: ε = {shown(headline.epsilon)} at δ = {shown(privacy.delta)} for {headline.meaning}, and "
-        f"ε = {shown(replaced.epsilon)} at the same δ for {replaced.meaning}. {privacy.tier_meaning}",
+        f"In numbers: ε = {headline.epsilon} at δ = {privacy.delta} for {headline.meaning}, and "
+        f"ε = {replaced.epsilon} at the same δ for {replaced.meaning}. {privacy.tier_meaning}",
     ]
 
 
@@ -34,16 +34,5 @@ def usefulness(measures: Sequence[Measure], images: str = "synthetic") -> list[s
 
 
 def right_guesses(advantage: float) -> str:
-    """Right guesses out of 100 at a membership advantage, prior one half."""
-    return f"{50 + 50 * advantage:.2f}".rstrip("0").rstrip(".")
-
-
-def shown(number: float) -> str:
-    """δ or ε for reading, rounded up to three significant digits at least: 1e-5, 5.55e-6, 0.9999, 12.3457."""
-    exact = Decimal(repr(number))
-    with localcontext(prec=max(3, 5 + exact.adjusted()), rounding=ROUND_CEILING):
-        rounded = (+exact).normalize()
-    if rounded.adjusted() >= -3:
-        return f"{rounded:f}"
-    digits = "".join(map(str, rounded.as_tuple().digits))
-    return f"{digits[0]}{'.' * (len(digits) > 1)}{digits[1:]}e{rounded.adjusted()}"
+    """Right guesses out of 100 at a membership advantage, prior one half, rounded up to two digits."""
+    return f"{(50 + 50 * Decimal(repr(advantage))).quantize(Decimal('0.01'), ROUND_CEILING).normalize():f}"

@@ -12,6 +12,7 @@ from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import GRID, direction_radius
 from datalens_service.methods.base import Plan
+from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import (
     MINIMUM_NOISE_STDDEV,
     SMOOTHING_VARIANCE,
@@ -110,8 +111,8 @@ class DirectionsSummary(BaseModel):
     mean_cosine: float = Field(description="Between a direction and its noisy one, on average; approximate.")
     batches: int = Field(description="Of one pass; a unit is in one of them.")
     passes: int = Field(description="How often a unit takes part at most.")
-    pure_epsilon: float = Field(description="ε at δ = 0 of all passes when a unit is emptied.")
-    pure_epsilon_replace_one: float = Field(description="The same when a unit is replaced: 2·kappa for each pass.")
+    pure_epsilon: Stated = Field(description="ε at δ = 0 of all passes when a unit is emptied.")
+    pure_epsilon_replace_one: Stated = Field(description="The same when a unit is replaced: 2·kappa for each pass.")
 
 
 def summarize_directions(plan: Plan) -> DirectionsSummary | None:
@@ -126,8 +127,8 @@ def summarize_directions(plan: Plan) -> DirectionsSummary | None:
         mean_cosine=mean_cosine(kappa, mechanism.dimensions),
         batches=mechanism.partition.batches,
         passes=passes,
-        pure_epsilon=round_up(passes * emptied, 6),
-        pure_epsilon_replace_one=round_up(passes * 2 * kappa, 6),
+        pure_epsilon=round_up(passes * emptied),
+        pure_epsilon_replace_one=round_up(passes * 2 * kappa),
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.mechanisms import GradientSum, PlannedRelease
 from datalens_service.methods.base import Plan
+from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import (
     MINIMUM_NOISE_STDDEV,
     SLACK_UNITS_PER_DELTA,
@@ -21,9 +22,9 @@ from datalens_service.privacy.accounting import (
     NeighboringRelation,
     compute_slack,
     delta_beside,
-    epsilon_of_charge,
     limit_units,
     round_up,
+    stated_epsilon,
 )
 from datalens_service.privacy.poisson_sampling import (
     PoissonSampling,
@@ -180,13 +181,13 @@ class SamplingSummary(BaseModel):
 
     sampling_probability: float = Field(description="q: every unit enters every batch by its own coin.")
     noise_multiplier: float = Field(description="σ of the noise over the largest contribution of a unit, rounded down.")
-    slack: float = Field(description="Part of δ that is charged beside μ².")
+    slack: Stated = Field(description="Part of δ that is charged beside μ².")
     expected_passes: float = Field(description="How often a unit is in a batch on average.")
     spare_steps: int = Field(description="Paid for, and made only where a crash lost a step.")
-    epsilon_by_ledger: float = Field(description="ε at δ as the account adds it up.")
-    epsilon_alone: float = Field(description="The same of this run alone, from its privacy loss distribution.")
-    epsilon_replace_one_by_ledger: float
-    epsilon_replace_one_alone: float
+    epsilon_by_ledger: Stated = Field(description="ε at δ as the account adds it up.")
+    epsilon_alone: Stated = Field(description="The same of this run alone, from its privacy loss distribution.")
+    epsilon_replace_one_by_ledger: Stated
+    epsilon_replace_one_alone: Stated
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -214,8 +215,8 @@ def _summary(release: PlannedRelease, block: PoissonSampling, delta: float) -> S
     multiplier = release.mechanism.noise_multiplier()
     by_ledger, alone = {}, {}
     for relation in NeighboringRelation:
-        by_ledger[relation] = round_up(epsilon_of_charge(block.charge(relation), delta), 6)
-        alone[relation] = round_up(block.epsilon_alone(multiplier, delta, relation), 6)
+        by_ledger[relation] = stated_epsilon(block.charge(relation), delta)
+        alone[relation] = round_up(block.epsilon_alone(multiplier, delta, relation))
     zero_out, replace_one = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
     return SamplingSummary(
         sampling_probability=block.probability,

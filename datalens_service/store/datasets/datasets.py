@@ -30,6 +30,7 @@ from datalens_service.data.dataset import Images, Schema, UnitIds
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.schema_inference import constant_rows
 from datalens_service.errors import InvalidDataset, InvalidSpec, StateConflict
+from datalens_service.notation import decimal_text
 from datalens_service.privacy.accounting import check_delta, default_delta
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.fingerprints import (
@@ -358,8 +359,9 @@ def _joined(
     # What jobs state is a function of what was declared and of n: a δ taken over from the account would tell of it.
     delta = default_delta(schema.num_units) if delta is None else delta
     if epsilon not in (None, account.epsilon) or delta != account.delta:
+        kept = f"ε = {decimal_text(account.epsilon)} at δ = {decimal_text(account.delta)}"
         raise StateConflict(
-            f"Records of this upload have a budget already: ε = {account.epsilon:g} at δ = {account.delta!r}; "
+            f"Records of this upload have a budget already: {kept}; "
             "leave ⟦epsilon⟧ out and name this δ to go on with what remains of it.",
             extra={"epsilon": account.epsilon, "delta": account.delta},
         )

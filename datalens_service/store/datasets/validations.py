@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session
 from datalens_service.clock import utc_now
 from datalens_service.copies import copied
 from datalens_service.errors import StateConflict
+from datalens_service.notation import Stated
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, upload_sessions
@@ -186,10 +187,10 @@ class Joined(BaseModel):
         description="Different records of the upload that were known; null for some uploads of earlier versions."
     )
     dataset_ids: tuple[str, ...] = Field(description="Data sets that share the account, the first one first.")
-    epsilon: float = Field(description="Lifetime limit of the account.")
-    delta: float
-    epsilon_spent: float = Field(description="By jobs on all its data sets, rounded up.")
-    epsilon_remaining: float = Field(description="Largest ε a new job may name, rounded down.")
+    epsilon: Stated = Field(description="Lifetime limit of the account.")
+    delta: Stated
+    epsilon_spent: Stated = Field(description="By jobs on all its data sets, rounded up.")
+    epsilon_remaining: Stated = Field(description="Largest ε a new job may name, rounded down.")
 
 
 def find_joined(session: Session, dataset_id: str, known_records: int | None) -> Joined | None:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.copies import copied
 from datalens_service.errors import BudgetExceeded
+from datalens_service.notation import PrivacyParameter, Stated
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import Entry, EntryKind
@@ -24,11 +25,11 @@ class AccountFigures(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    epsilon_limit: float = Field(description="ε of the whole lifetime at `delta`.")
-    delta: float = Field(description="δ of every statement about this dataset, and of every job on it.")
-    epsilon_spent: float = Field(description="ε at `delta` of everything released so far, rounded up.")
-    epsilon_reserved: float = Field(description="ε at `delta` of what is set aside for jobs, rounded up.")
-    epsilon_remaining: float = Field(
+    epsilon_limit: Stated = Field(description="ε of the whole lifetime at `delta`.")
+    delta: Stated = Field(description="δ of every statement about this dataset, and of every job on it.")
+    epsilon_spent: Stated = Field(description="ε at `delta` of everything released so far, rounded up.")
+    epsilon_reserved: Stated = Field(description="ε at `delta` of what is set aside for jobs, rounded up.")
+    epsilon_remaining: Stated = Field(
         description="Largest ε a new job may name, rounded down. It is not limit minus spent: μ² adds up, ε does not."
     )
 
@@ -81,31 +82,31 @@ class AccountSummary:
         return self.with_reserved(charge).remaining_units >= 0 and charge.units <= self.remaining_units
 
     @property
-    def epsilon_spent(self) -> float:
+    def epsilon_spent(self) -> PrivacyParameter:
         """ε of everything spent, over all jobs and data sets of the account, deleted ones included."""
         return self.convert_units(self.spent_units, self.charged_slack)
 
     @property
-    def epsilon_reserved(self) -> float:
+    def epsilon_reserved(self) -> PrivacyParameter:
         """ε of everything reserved and not yet charged."""
         return self.convert_units(self.reserved_units, self.reserved_slack)
 
     @property
-    def epsilon_remaining(self) -> float:
+    def epsilon_remaining(self) -> PrivacyParameter:
         """Largest ε of four digits whose units are still there: what a new job may ask for."""
         return self.epsilon_remaining_beside(0)
 
-    def epsilon_remaining_beside(self, slack: int) -> float:
+    def epsilon_remaining_beside(self, slack: int) -> PrivacyParameter:
         """The same for a job that sets aside a slack, which takes units of the whole account beside its own."""
-        units, delta = self.with_reserved(Charge(0, slack)).remaining_units, accounting.delta_beside(slack, self.delta)
-        shown = self.convert_units(units, slack) if units > 0 else 0.0
-        while shown > 0 and accounting.limit_units(shown, delta) > units:
-            shown = accounting.round_down(shown - 5e-5)
-        return shown
+        units = self.with_reserved(Charge(0, slack)).remaining_units
+        if units == self.limit_units and not slack:
+            # Nothing is spent yet, so a job may ask for all that the owner named, with all its digits.
+            return PrivacyParameter(self.epsilon)
+        return accounting.remaining_epsilon(units, accounting.delta_beside(slack, self.delta))
 
-    def convert_units(self, units: int, slack: int = 0) -> float:
+    def convert_units(self, units: int, slack: int = 0) -> PrivacyParameter:
         """ε of `units` and `slack` at the account's δ, rounded up to four digits."""
-        return accounting.round_up(accounting.epsilon_of_charge(Charge(units, slack), self.delta))
+        return accounting.stated_epsilon(Charge(units, slack), self.delta)
 
     def figures(self) -> AccountFigures:
         """The account as ε at δ; public."""

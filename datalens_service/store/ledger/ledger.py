@@ -30,6 +30,7 @@ from datalens_service.errors import (
     StaleLease,
     StateConflict,
 )
+from datalens_service.notation import decimal_text
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.budget_advice import advise
@@ -104,7 +105,8 @@ def raise_limit(session: Session, account: AccountRow, dataset_id: str, epsilon:
         raise InvalidSpec("ε is outside what the ledger can count; choose a smaller value.")
     added = units - account.limit_units
     if epsilon <= account.epsilon or added < 1:
-        raise StateConflict(f"The lifetime budget is ε = {account.epsilon:g} already; it can only be raised.")
+        now = decimal_text(account.epsilon)
+        raise StateConflict(f"The lifetime budget is ε = {now} already; it can only be raised.")
     account.epsilon, account.limit_units = epsilon, units
     hold_for_slack(account)
     label = budget_label(epsilon, account.delta)
@@ -372,9 +374,9 @@ def _check_not_frozen(account: AccountRow) -> None:
 
 def _exceeded(statement: AccountSummary, units: int, slack: int) -> BudgetExceeded:
     figures, requested = statement.figures(), statement.convert_units(units, slack)
-    beside = f", {statement.epsilon_remaining_beside(slack):g} for a job with sampled gradients" if slack else ""
+    beside = f", {statement.epsilon_remaining_beside(slack)} for a job with sampled gradients" if slack else ""
     return BudgetExceeded(
-        f"The request needs ε = {requested:g} and {figures.epsilon_remaining:g} of {figures.epsilon_limit:g} "
+        f"The request needs ε = {requested} and {figures.epsilon_remaining} of {figures.epsilon_limit} "
         f"remains{beside}; {advise(figures.epsilon_remaining, figures.epsilon_reserved)}.",
         extra={**figures.model_dump(), "epsilon_requested": requested},
     )
