@@ -33,6 +33,7 @@ from datalens_service.privacy.accounting import (
     stated_epsilon,
     stated_mu,
 )
+from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee
 from datalens_service.strict import Frozen, Integer, Number
 from datalens_service.voices import speak
 
@@ -173,7 +174,7 @@ class TrainingSpec(Frozen):
             "rationale": describe_images(self.method, plan, schema, pool=self.public_data is not None),
             "kept_bytes": self.method.kept_bytes(plan),
         }
-        return summary.model_copy(update=stated)
+        return summary.model_copy(update=stated).about(schema)
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON; names the spec in cards and checkpoints."""
@@ -197,6 +198,9 @@ class PlanSummary(BaseModel):
     slack: int = Field(default=0, description="Charged beside the units, in 1e-18 of δ; 0 without sampled batches.")
     sampling: SamplingSummary | None = Field(default=None, description="Of a plan with sampled batches.")
     directions: DirectionsSummary | None = Field(default=None, description="Of a plan with noisy directions.")
+    unit: str | None = Field(default=None, description="Word for one privacy unit; null for a job of version 1.0.0.")
+    records_per_unit: int = Field(default=1, description="Most training images of one unit.")
+    guarantee: str = Field(default="", description="Whom ε protects, against what: the sentence for people.")
     releases: list[dict[str, Any]]
     phase_seconds: dict[str, float] = Field(
         default={}, description="Expected of each phase of the job, on one core of the machine that planned."
@@ -204,6 +208,12 @@ class PlanSummary(BaseModel):
     kept_bytes: int = Field(default=0, description="Of released iterates that the job keeps for individual epsilon.")
     warnings: list[str] = Field(default=[], description="What to know before paying, from public numbers alone.")
     rationale: str = Field(default="", description="What the images look like; empty if unknown.")
+
+    def about(self, schema: Schema) -> Self:
+        """The same for the units of a data set: a plan that version 1.0.0 kept does not name them."""
+        unit, charge = PrivacyUnit(schema.unit, schema.records_per_unit), Charge(self.units, self.slack)
+        guarantee = job_guarantee(unit, self.epsilon_at_plan, self.delta, charge, self.epsilon_replace_one)
+        return self.model_copy(update={"unit": unit.name, "records_per_unit": unit.records, "guarantee": guarantee})
 
     def spoken(self) -> Self:
         """The same with its warnings in the words of whoever reads them; a plan is kept without."""

@@ -23,6 +23,7 @@ from datalens_service.evaluation.report.verdict import judge
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.services import pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.services.pricing import JobPrivacy
 from datalens_service.services.waiting import explain_waiting, list_busy_queues
 from datalens_service.store.access import tenants
 from datalens_service.store.access.roles import Scope
@@ -158,6 +159,7 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     busy = list_busy_queues(services.database) if job.state is JobState.QUEUED else frozenset()
     return {
         "job": JobRead.from_job(job, explain_waiting(job, services.surroundings.faults, busy)),
+        "guarantee": JobPrivacy.from_job(job, dataset.schema).guarantee,
         "made": job.result,
         "public_images": public and pricing.describe_public_data(datasets.get(services.database, public)),
         "dataset": dataset,

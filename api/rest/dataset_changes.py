@@ -111,7 +111,7 @@ def raise_privacy(
     services: ServicesDep,
     key: Caller,
 ) -> BudgetRead:
-    """Weakens what was promised to the people in the dataset, for good: there is no way back.
+    """Weakens what was promised of the dataset, for good: there is no way back.
 
     The account's journal shows the raise to whoever verifies a job; the audit journal keeps the reason.
     """

@@ -11,7 +11,6 @@ from api.pages.views.rendering import RELEASES, PageRoute, VisitorDep
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.services.pricing import JobPrivacy
-from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models
 from datalens_service.store.jobs.released_models import StoredModel
@@ -28,7 +27,7 @@ class Release:
 
     Attributes:
         job_id: The job that made it; None for an imported one.
-        privacy: What it cost; None if no account here covers it.
+        guarantee: The sentence of what it promises; empty if no account here covers it.
         images: How many were packed, or may well be drawn.
     """
 
@@ -37,7 +36,7 @@ class Release:
     job_id: str | None
     created_at: datetime
     schema: Schema
-    privacy: JobPrivacy | None
+    guarantee: str
     files: frozenset[str]
     images: int
 
@@ -46,15 +45,16 @@ class Release:
         """What is shown of a model."""
         if model.job_id is None:
             schema = Schema.model_validate((model.card or {})["schema"])
-            return cls(model.id, model.kind, None, model.created_at, schema, None, frozenset(), _IMAGES)
+            return cls(model.id, model.kind, None, model.created_at, schema, "", frozenset(), _IMAGES)
         job = jobs.get(services.database, model.job_id)
+        schema = datasets.get(services.database, job.dataset_id).schema
         return cls(
             id=model.id,
             kind=model.kind,
             job_id=job.id,
             created_at=model.created_at,
-            schema=datasets.get(services.database, job.dataset_id).schema,
-            privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.price)),
+            schema=schema,
+            guarantee=JobPrivacy.from_job(job, schema).guarantee,
             files=frozenset(file.name for file in services.artifacts.list_artifacts(job.id) if file.releasable),
             images=int(job.spec["synthetic_images"]),
         )

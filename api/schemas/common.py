@@ -15,6 +15,7 @@ from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import stated_mu
 from datalens_service.privacy.budget_advice import advise
+from datalens_service.privacy.guarantee import PrivacyUnit, account_guarantee
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import Quote
 from datalens_service.spec import PlanSummary, TrainingSpec
@@ -124,6 +125,11 @@ class DatasetRead(BaseModel):
     )
     has_test_split: bool = Field(description="Whether the owner's hold-out was uploaded with it.")
     privacy: BudgetRead | None = Field(description="Null unless the dataset is or was ready.")
+    guarantee: str = Field(
+        default="",
+        description="Whom the lifetime budget protects, against what: the sentence for people. Empty where nothing is "
+        "protected: without a budget, and of public records.",
+    )
     joined: Joined | None = Field(
         default=None,
         description="For keys with `datasets:write`, null for others: the account that pays for it, if records of it "
@@ -143,8 +149,16 @@ class DatasetRead(BaseModel):
             schema_=dataset and dataset.schema,
             has_test_split=dataset is not None and dataset.has_test,
             privacy=statement and BudgetRead.from_account(statement),
+            guarantee=_tell_guarantee(dataset.schema, statement) if dataset and statement else "",
             joined=joined,
         )
+
+
+def _tell_guarantee(schema: Schema, account: AccountSummary) -> str:
+    if schema.records_are_public:
+        return ""
+    unit = PrivacyUnit(schema.unit, schema.records_per_unit)
+    return account_guarantee(unit, account.epsilon, account.delta, account.limit_units)
 
 
 class TrainingRequest(Strict):

@@ -14,7 +14,6 @@ from datalens_service.evaluation.report.verdict import Figures, judge
 from datalens_service.local.local_run import LocalRun
 from datalens_service.programs.sampling import PACKED_IMAGES
 from datalens_service.services.pricing import JobPrivacy
-from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.artifacts import Audience
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job, JobState
@@ -47,7 +46,7 @@ def build_outcome(local_run: LocalRun, dataset: StoredDataset, job: Job) -> Outc
         out=local_run.out,
         files=files,
         audiences=local_run.list_audiences(job) if files else {},
-        privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.price)),
+        privacy=JobPrivacy.from_job(job, dataset.schema),
         measures=[] if report is None else report["measures"],
         verdict="" if report is None else judge(Figures.from_report(report)).sentence,
         error=spoken(job.error),
@@ -86,7 +85,11 @@ def _describe_files(outcome: Outcome) -> dict[str, object]:
 
 def _describe_privacy(outcome: Outcome) -> dict[str, object]:
     privacy = outcome.privacy
-    return {"ε spent": f"{privacy.epsilon_spent} of {privacy.epsilon_limit}", "δ": privacy.delta}
+    return {
+        "ε spent": f"{privacy.epsilon_spent} of {privacy.epsilon_limit}",
+        "δ": privacy.delta,
+        "guarantee": privacy.guarantee,
+    }
 
 
 def _render_metrics(outcome: Outcome) -> RenderableType:

@@ -78,6 +78,7 @@ class DatasetInfo(ResponseModel):
     image_schema: ImageSchema | None = Field(alias="schema")
     has_test_split: bool
     privacy: Budget | None
+    guarantee: str = ""
     joined: Joined | None = None
 
 
@@ -230,6 +231,9 @@ class Cost(ResponseModel):
     delta: Stated
     epsilon_limit: Stated
     releases: tuple[dict[str, Any], ...] = ()
+    unit: str | None = None
+    records_per_unit: int = 1
+    guarantee: str = ""
     kept_bytes: int = 0
     warnings: tuple[str, ...] = ()
     rationale: str = ""
@@ -303,6 +307,7 @@ class JobPrivacy(ResponseModel):
     epsilon_limit: Stated
     delta: Stated
     mu: Stated
+    guarantee: str = ""
 
 
 class Event(_Ending):

@@ -8,6 +8,7 @@ from typing import Any, Final
 from datalens_service.client import Client
 from datalens_service.errors import InvalidInput, WorkerUnavailable
 from datalens_service.notation import spell_number
+from datalens_service.privacy.guarantee import report_guarantee
 
 _PREFIX: Final = "datalens"
 
@@ -97,6 +98,7 @@ def _tags(report: Mapping[str, Any]) -> dict[str, str]:
         f"{_PREFIX}.version": f"{product['version']} ({product['commit']})",
         f"{_PREFIX}.report_sha256": report["seal"]["sha256"],
         f"{_PREFIX}.unit": report["privacy"]["unit"],
+        f"{_PREFIX}.guarantee": report_guarantee(report["privacy"]),
     }
 
 

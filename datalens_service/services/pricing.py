@@ -17,11 +17,13 @@ from datalens_service.notation import Stated, decimal_text
 from datalens_service.planning.expectations import expect_phases
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, stated_epsilon, stated_mu
+from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
+from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger import account_summary
 from datalens_service.store.ledger.account_summary import AccountSummary
 
@@ -99,6 +101,16 @@ class JobPrivacy(BaseModel):
     epsilon_limit: Stated = Field(description="ε the job may spend.")
     delta: Stated
     mu: Stated = Field(description="μ of the releases made so far, rounded up.")
+    guarantee: str = Field(
+        default="",
+        description="Whom ε protects, against what: the sentence for people, of the releases made so far. Empty for "
+        "jobs of version 1.0.0.",
+    )
+
+    @classmethod
+    def from_job(cls, job: Job, schema: Schema) -> Self:
+        """The spending of a job on a data set of that schema."""
+        return cls.from_charged_units(job.charged_units, PlanSummary.model_validate(job.price).about(schema))
 
     @classmethod
     def from_charged_units(cls, units: int, cost: PlanSummary) -> Self:
@@ -106,8 +118,12 @@ class JobPrivacy(BaseModel):
 
         The slack of a plan is charged with its first sampled release; here with the first of all.
         """
+        charge = Charge(units, cost.slack if units else 0)
+        spent = stated_epsilon(charge, cost.delta)
+        unit = PrivacyUnit(cost.unit, cost.records_per_unit) if cost.unit is not None else None
         return cls(
-            epsilon_spent=stated_epsilon(Charge(units, cost.slack if units else 0), cost.delta),
+            epsilon_spent=spent,
+            guarantee="" if unit is None else job_guarantee(unit, spent, cost.delta, charge),
             epsilon_limit=cost.epsilon_limit,
             delta=cost.delta,
             mu=stated_mu(units),

@@ -220,6 +220,7 @@ def _describe(dataset: DatasetInfo) -> dict[str, object]:
         "test split": "yes" if dataset.has_test_split else "no",
         "ε": f"{privacy.epsilon_spent} spent, {privacy.epsilon_remaining} left of {privacy.epsilon_limit}",
         "δ": privacy.delta,
+        **({"guarantee": dataset.guarantee} if dataset.guarantee else {}),
         **({} if dataset.joined is None else {"known records": _describe_joined(dataset.joined)}),
     }
 

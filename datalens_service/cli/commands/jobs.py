@@ -180,6 +180,7 @@ def _show_job(job: Job, service: Service) -> None:
         "method": _method(job),
         "ε": f"{job.privacy.epsilon_spent} spent of {job.privacy.epsilon_limit}",
         "δ": job.privacy.delta,
+        **({"guarantee": job.privacy.guarantee} if job.privacy.guarantee else {}),
     }
     if job.phase is not None and not job.ended:
         lines["phase"] = f"{job.phase} {job.progress.value}/{job.progress.maximum}"

@@ -69,6 +69,7 @@ def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
         "ε at plan": f"{most}{cost['epsilon_at_plan']} of {cost['epsilon_limit']}",
         "ε if one unit is replaced": cost["epsilon_replace_one"],
         "δ": cost["delta"],
+        **({"guarantee": cost["guarantee"]} if cost.get("guarantee") else {}),
     }
     facts |= _describe_sampling(cost["sampling"]) if cost.get("sampling") else {}
     facts |= {"looks": cost["rationale"]} if cost.get("rationale") else {}

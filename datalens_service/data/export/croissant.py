@@ -7,6 +7,7 @@ from typing import Any, Final
 from datalens_service.data.export.licence import LICENCES, OF_PUBLIC_IMAGES
 from datalens_service.data.export.pages import USES, usefulness
 from datalens_service.data.export.writer import TRAINED_ALGORITHMIC_MEDIA, is_verbatim
+from datalens_service.privacy.guarantee import card_guarantee
 
 Json = dict[str, Any]
 
@@ -117,8 +118,7 @@ def _responsible_use(card: Mapping[str, Any]) -> Json:
         "rai:dataLimitations": f"{usefulness(card)} Rare cases may be missing. Not covered by the guarantee: "
         + " ".join(privacy["not_covered"]),
         "rai:dataBiases": "Biases of the private records are learned like everything else that is common in them.",
-        "rai:personalSensitiveInformation": f"None of the private records is copied: ({privacy['epsilon']}, "
-        f"{privacy['delta']})-differential privacy for one {privacy['unit']}."
+        "rai:personalSensitiveInformation": f"None of the private records is copied. {card_guarantee(privacy)}"
         + (f" {OF_PUBLIC_IMAGES}" if card.get("public_images") else ""),
         "rai:dataUseCases": USES,
     }

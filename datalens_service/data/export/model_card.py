@@ -9,6 +9,7 @@ from typing import Any, Final
 from datalens_service.data.export.licence import licence_text
 from datalens_service.data.export.pages import guarantee, usefulness
 from datalens_service.data.export.release_archive import write_signed
+from datalens_service.privacy.guarantee import card_guarantee
 from datalens_service.signatures import SigningKey
 
 _TASKS: Final = {"classifier": "image-classification"}
@@ -27,8 +28,8 @@ def model_card(card: Mapping[str, Any], result: str, files: Sequence[str]) -> st
         "",
         f"A {result} for images of {images['width']} by {images['height']} pixels and {images['channels']} "
         f"channel{'' if images['channels'] == 1 else 's'} in {len(images['class_names'])} classes. It learned from "
-        f"the private images of {privacy['num_units']:,} {privacy['unit']}s with "
-        f"({privacy['epsilon']}, {privacy['delta']})-differential privacy for one {privacy['unit']}.",
+        f"the private images of {privacy['num_units']:,} {privacy['unit']}s under differential privacy. "
+        f"{card_guarantee(privacy)}",
         "",
         "## Usefulness",
         "",

@@ -8,6 +8,7 @@ from datalens_service.data.export.licence import LICENCES, OF_PUBLIC_IMAGES, des
 from datalens_service.data.export.png import MOST_ROWS
 from datalens_service.data.export.writer import is_verbatim
 from datalens_service.data.preparation_settings import PrepareSettings
+from datalens_service.privacy.guarantee import card_guarantee
 
 _ACCURACIES: Final = {
     "classifier_accuracy": "The classifier labels {:.1f} % of the real test images correctly.",
@@ -27,18 +28,18 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000
 
 def description(card: Mapping[str, Any], count: int) -> str:
     """The data set in one paragraph."""
-    images, privacy = card["images"], card["privacy"]
+    images = card["images"]
     if is_verbatim(card):
         return (
             f"{count:,} draws with replacement from {card['public_images']['images']:,} public images of "
             f"{images['width']} by {images['height']} pixels, as they were uploaded or cropped and mirrored, "
-            f"with labels of {len(images['class_names'])} classes that were learned from private images with "
-            f"({privacy['epsilon']}, {privacy['delta']})-differential privacy for one {privacy['unit']}."
+            f"with labels of {len(images['class_names'])} classes that were learned from private images under "
+            f"differential privacy. {card_guarantee(card['privacy'])}"
         )
     return (
         f"{count:,} synthetic images of {images['width']} by {images['height']} pixels in {len(images['class_names'])} "
-        f"classes, drawn from a generator that was trained on private images with ({privacy['epsilon']}, "
-        f"{privacy['delta']})-differential privacy for one {privacy['unit']}. None of them is a private image."
+        f"classes, drawn from a generator that was trained on private images under differential privacy. None of them "
+        f"is a private image. {card_guarantee(card['privacy'])}"
     )
 
 
@@ -136,8 +137,7 @@ def guarantee(card: Mapping[str, Any]) -> list[str]:
     return [
         "## Privacy",
         "",
-        f"- (ε, δ) = ({privacy['epsilon']}, {privacy['delta']}) where one {privacy['unit']} is removed, its place left "
-        f"empty; ε = {privacy['epsilon_replace_one']} at the same δ where one is replaced. ε is rounded up.",
+        f"- {card_guarantee(privacy)} ε is rounded up.",
         f"- Made by {product['name']} {product['version']} with the method {card['method']}{_plugin(card)}, on "
         f"{card['date']}.",
         *_public(card),

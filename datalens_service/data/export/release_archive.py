@@ -19,6 +19,7 @@ from datalens_service.data.export.croissant import DataFile, croissant
 from datalens_service.data.export.licence import describe_licence, licence_text
 from datalens_service.data.export.pages import SAMPLES, dataset_card, datasheet, description
 from datalens_service.data.export.writer import fixed_entry, is_verbatim, provenance
+from datalens_service.privacy.guarantee import card_guarantee
 from datalens_service.signatures import SigningKey
 
 SUMS: Final = "SHA256SUMS"
@@ -119,9 +120,10 @@ def _texts(
 
 
 def _notice(card: Mapping[str, Any]) -> str:
-    if not is_verbatim(card):
-        return _NOTICE
-    return _PUBLIC_NOTICE.format(licence=describe_licence(card["public_images"].get("license", "")))
+    about_images = _NOTICE
+    if is_verbatim(card):
+        about_images = _PUBLIC_NOTICE.format(licence=describe_licence(card["public_images"].get("license", "")))
+    return f"{about_images}\n{card_guarantee(card['privacy'])}\n"
 
 
 def _json(content: Mapping[str, Any]) -> str:

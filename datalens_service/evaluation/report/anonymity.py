@@ -39,10 +39,10 @@ SINGLING_OUT: Final = Question(
     "Singling out",
     "Can somebody isolate the record of one person?",
     "No released figure or image belongs to one record: each comes from noisy sums over many. Whoever accuses "
-    "1 in 1,000 outsiders falsely finds at most {found} % of those who took part.",
-    "The bound is about one {unit}. Who is in the data set as more than one {unit} is protected less.",
+    "1 in 1,000 {unit}s that took no part falsely finds at most {found} % of the {unit}s that did.",
+    "The bound is about one {unit}. Whoever is in the data set as more than one {unit} is protected less.",
     "No released number belongs to one record: each comes from noisy sums over many. Whoever accuses 1 in 1,000 "
-    "outsiders falsely finds at most {found} % of those who took part.",
+    "{unit}s that took no part falsely finds at most {found} % of the {unit}s that did.",
 )
 LINKABILITY: Final = Question(
     "Linkability",

@@ -28,6 +28,7 @@ from datalens_service.evaluation.report.privacy_statement import FormerTier, Tie
 from datalens_service.evaluation.report.summary import right_guesses
 from datalens_service.evaluation.settings import ExtractorKind
 from datalens_service.notation import spell_number
+from datalens_service.privacy.guarantee import report_guarantee
 
 # Columns of the table of releases; whatever else describes a mechanism is listed below its name.
 _COLUMNS: Final = frozenset(
@@ -44,6 +45,7 @@ def page(view: dict[str, Any], pictures: Pictures | None) -> str:
     return _TEMPLATE.render(
         view={"attacks": None, "public_images": False, "confusion": None, "individual_epsilon": None, **view},
         privacy=view["privacy"],
+        guarantee=report_guarantee(view["privacy"]),
         schema=view["dataset"]["public_schema"],
         drawings=drawings,
         utility=[measure for measure in view["measures"] if _extractor(measure) is None],

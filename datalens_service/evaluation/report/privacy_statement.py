@@ -33,6 +33,7 @@ from datalens_service.privacy.accounting import (
     stated_epsilon,
     stated_mu,
 )
+from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.strict import Frozen
 
@@ -151,6 +152,12 @@ class PrivacyStatement(PrivacyFigures):
     """Everything a reader needs to judge and to recompute the guarantee of one job."""
 
     releases: AllPublic[tuple[PlannedRelease, ...]]
+
+    def guarantee(self) -> str:
+        """The sentence of the guarantee of the job."""
+        charge = Charge(self.headline.units, self.headline.slack)
+        unit = PrivacyUnit(self.unit, self.records_per_unit)
+        return job_guarantee(unit, self.headline.epsilon, self.delta, charge, self.replace_one.epsilon)
 
 
 def privacy_statement(

@@ -15,16 +15,15 @@ def summary(
     """What was made and why, and what is promised; public. `about_method`: how images look, how much of each is
     learned."""
     wording = choose_wording(result)
-    headline, replaced, unit = privacy.headline, privacy.replace_one, privacy.unit
+    headline, unit = privacy.headline, privacy.unit
     return [
         f"{wording.made} from the private images of {privacy.num_units:,} {unit}s "
         f"by the method “{method}” and under differential privacy.",
         *filter(None, about_method),
-        f"The guarantee: somebody studies {wording.studied} and has to tell whether one given {unit} took "
+        f"What that means: somebody studies {wording.studied} and has to tell whether one given {unit} took "
         f"part, both being equally likely before. Whatever else they know, they are right in at most "
         f"{right_guesses(headline.membership_advantage)} of 100 cases. A coin is right in 50.",
-        f"In numbers: ε = {headline.epsilon} at δ = {privacy.delta} for {headline.meaning}, and "
-        f"ε = {replaced.epsilon} at the same δ for {replaced.meaning}. {privacy.tier_meaning}",
+        f"{privacy.guarantee()} {privacy.tier_meaning}",
     ]
 
 

@@ -1,0 +1,104 @@
+"""The sentence of the guarantee: whom ε protects, against which change, at which ε and δ, and of which jobs.
+
+Pages, reports, what lies beside a release, the command line and clients state the guarantee in these words alone, so
+that none of them can promise more than another: ε is about one privacy unit, and not about a person who has several.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from datalens_service.notation import decimal_text
+from datalens_service.privacy.accounting import Charge, stated_epsilon
+
+RECORD: Final = "record"
+"""What a unit is called that its owner did not name."""
+_SEVERAL: Final = 5
+
+
+class PrivacyUnit(NamedTuple):
+    """What is protected as a whole.
+
+    Attributes:
+        name: The owner's word for one unit.
+        records: Most training images of one.
+    """
+
+    name: str
+    records: int = 1
+
+    @property
+    def is_image(self) -> bool:
+        """Whether every image is protected by itself."""
+        return self.name == RECORD and self.records == 1
+
+    @property
+    def word(self) -> str:
+        """One unit as readers call it."""
+        return "image" if self.is_image else self.name
+
+    def protected(self) -> str:
+        """Whom the guarantee protects."""
+        if self.is_image:
+            return "each training image by itself, with its label"
+        images = "its one training image" if self.records == 1 else f"all its training images, at most {self.records:,}"
+        return f"each {self.word} with {images}, and their labels"
+
+
+def job_guarantee(
+    unit: PrivacyUnit, epsilon: float, delta: float, charge: Charge, replace_one: float | None = None
+) -> str:
+    """The guarantee of one job.
+
+    Args:
+        epsilon: As it is stated of the job under zero-out, at δ.
+        charge: What ε was stated of.
+        replace_one: ε at the same δ where one unit is replaced; None if it is not known here.
+    """
+    replaced = "" if replace_one is None else f", ε = {decimal_text(replace_one)} where it is replaced"
+    return (
+        f"The guarantee of this job protects {unit.protected()}: ε = {decimal_text(epsilon)} at δ = "
+        f"{decimal_text(delta)} where one {unit.word} is left out and its place stays empty{replaced}. Other jobs on "
+        f"the same images add to it. {_several(unit, charge, delta)}"
+    )
+
+
+def account_guarantee(unit: PrivacyUnit, epsilon: float, delta: float, limit_units: int) -> str:
+    """The guarantee of all jobs that an account pays for, within its limit (ε, δ) of `limit_units`."""
+    return (
+        f"The guarantee protects {unit.protected()}: all jobs on these images together, now and later, spend at most "
+        f"ε = {decimal_text(epsilon)} at δ = {decimal_text(delta)} where one {unit.word} is left out and its place "
+        f"stays empty, unless the owner raises this limit. {_several(unit, Charge(limit_units), delta)}"
+    )
+
+
+def card_guarantee(privacy: Mapping[str, Any]) -> str:
+    """The guarantee of the job whose card has these members under `privacy`."""
+    return job_guarantee(
+        PrivacyUnit(privacy["unit"], privacy.get("records_per_unit", 1)),
+        privacy["epsilon"],
+        privacy["delta"],
+        Charge(privacy["units"], privacy.get("slack", 0)),
+        privacy["epsilon_replace_one"],
+    )
+
+
+def report_guarantee(privacy: Mapping[str, Any]) -> str:
+    """The guarantee of the job whose report has these members under `privacy`."""
+    headline, replace_one = privacy["headline"], privacy["replace_one"]
+    return job_guarantee(
+        PrivacyUnit(privacy["unit"], privacy["records_per_unit"]),
+        headline["points"][0]["epsilon"],
+        privacy["delta"],
+        Charge(headline["units"], headline.get("slack", 0)),
+        replace_one["points"][0]["epsilon"],
+    )
+
+
+def _several(unit: PrivacyUnit, charge: Charge, delta: float) -> str:
+    """What ε does not say of somebody who counts several times: k images multiply μ by k, and units by k²."""
+    if not unit.is_image:
+        return f"Whoever counts as more than one {unit.word} is protected less."
+    if charge.slack:
+        return "Whoever has more than one image among them is protected less."
+    several = stated_epsilon(Charge(_SEVERAL**2 * charge.units), delta)
+    return f"Whoever has more than one image among them is protected less: with five images, ε = {several}."
