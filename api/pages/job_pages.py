@@ -25,6 +25,7 @@ from datalens_service.services import pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.services.waiting import explain_waiting, list_busy_queues
+from datalens_service.spec import PlanSummary
 from datalens_service.store.access import tenants
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
@@ -155,11 +156,12 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     dataset = datasets.get(services.database, job.dataset_id)
     with services.database.session() as session:
         account = account_summary.summarize_account(session, dataset.id)
+    cost = PlanSummary.model_validate(job.price)
     files, public = services.artifacts.list_artifacts(job.id), job.spec.get("public_data")
     busy = list_busy_queues(services.database) if job.state is JobState.QUEUED else frozenset()
     return {
         "job": JobRead.from_job(job, explain_waiting(job, services.surroundings.faults, busy)),
-        "guarantee": JobPrivacy.from_job(job, dataset.schema).guarantee,
+        "guarantee": JobPrivacy.from_job(job, cost.about(dataset.schema)).guarantee,
         "made": job.result,
         "public_images": public and pricing.describe_public_data(datasets.get(services.database, public)),
         "dataset": dataset,

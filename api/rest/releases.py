@@ -11,6 +11,7 @@ from api.pages.views.rendering import RELEASES, PageRoute, VisitorDep
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.services.pricing import JobPrivacy
+from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models
 from datalens_service.store.jobs.released_models import StoredModel
@@ -48,13 +49,14 @@ class Release:
             return cls(model.id, model.kind, None, model.created_at, schema, "", frozenset(), _IMAGES)
         job = jobs.get(services.database, model.job_id)
         schema = datasets.get(services.database, job.dataset_id).schema
+        cost = PlanSummary.model_validate(job.price)
         return cls(
             id=model.id,
             kind=model.kind,
             job_id=job.id,
             created_at=model.created_at,
             schema=schema,
-            guarantee=JobPrivacy.from_job(job, schema).guarantee,
+            guarantee=JobPrivacy.from_job(job, cost.about(schema)).guarantee,
             files=frozenset(file.name for file in services.artifacts.list_artifacts(job.id) if file.releasable),
             images=int(job.spec["synthetic_images"]),
         )

@@ -209,7 +209,7 @@ class JobRead(BaseModel):
             progress=ProgressRead.from_progress(job.progress, left),
             spec=TrainingSpec.model_validate(job.spec),
             cost=cost.spoken(),
-            privacy=JobPrivacy.from_charged_units(job.charged_units, cost),
+            privacy=JobPrivacy.from_job(job, cost),
             estimated_finish_at=finish and finish.replace(second=0, microsecond=0),
             waiting_reason=waiting and speak(waiting),
             error=JobError.from_error(job.error) if job.error else None,

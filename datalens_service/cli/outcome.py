@@ -14,6 +14,7 @@ from datalens_service.evaluation.report.verdict import Figures, judge
 from datalens_service.local.local_run import LocalRun
 from datalens_service.programs.sampling import PACKED_IMAGES
 from datalens_service.services.pricing import JobPrivacy
+from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.artifacts import Audience
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job, JobState
@@ -38,6 +39,7 @@ class Outcome(BaseModel):
 def build_outcome(local_run: LocalRun, dataset: StoredDataset, job: Job) -> Outcome:
     """Deliver the files of a job that succeeded, and put the rest together."""
     files = local_run.deliver(job, dataset) if job.state is JobState.SUCCEEDED else {}
+    cost = PlanSummary.model_validate(job.price)
     report = json.loads(files["report.json"].read_text(encoding="utf-8")) if files else None
     return Outcome(
         job_id=job.id,
@@ -46,7 +48,7 @@ def build_outcome(local_run: LocalRun, dataset: StoredDataset, job: Job) -> Outc
         out=local_run.out,
         files=files,
         audiences=local_run.list_audiences(job) if files else {},
-        privacy=JobPrivacy.from_job(job, dataset.schema),
+        privacy=JobPrivacy.from_job(job, cost.about(dataset.schema)),
         measures=[] if report is None else report["measures"],
         verdict="" if report is None else judge(Figures.from_report(report)).sentence,
         error=spoken(job.error),

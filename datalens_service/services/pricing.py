@@ -103,31 +103,33 @@ class JobPrivacy(BaseModel):
     mu: Stated = Field(description="μ of the releases made so far, rounded up.")
     guarantee: str = Field(
         default="",
-        description="Whom ε protects, against what: the sentence for people, of the releases made so far. Empty for "
-        "jobs of version 1.0.0.",
+        description="Whom ε protects, against what: the sentence for people. It is about the whole plan until the job "
+        "ends, then about what it spent. Empty where nothing was spent, and for jobs that version 1.0.0 planned.",
     )
 
     @classmethod
-    def from_job(cls, job: Job, schema: Schema) -> Self:
-        """The spending of a job on a data set of that schema."""
-        return cls.from_charged_units(job.charged_units, PlanSummary.model_validate(job.price).about(schema))
-
-    @classmethod
-    def from_charged_units(cls, units: int, cost: PlanSummary) -> Self:
-        """The spending of a job that was charged `units` ledger units, at the δ of its plan.
+    def from_job(cls, job: Job, cost: PlanSummary) -> Self:
+        """The spending of a job at the δ of its plan.
 
         The slack of a plan is charged with its first sampled release; here with the first of all.
         """
+        units = job.charged_units
         charge = Charge(units, cost.slack if units else 0)
         spent = stated_epsilon(charge, cost.delta)
-        unit = PrivacyUnit(cost.unit, cost.records_per_unit) if cost.unit is not None else None
+        ended = job.released_at is not None or job.state.terminal
         return cls(
             epsilon_spent=spent,
-            guarantee="" if unit is None else job_guarantee(unit, spent, cost.delta, charge),
             epsilon_limit=cost.epsilon_limit,
             delta=cost.delta,
             mu=stated_mu(units),
+            guarantee=_tell_guarantee(cost, spent, charge) if ended else cost.guarantee,
         )
+
+
+def _tell_guarantee(cost: PlanSummary, spent: float, charge: Charge) -> str:
+    if cost.unit is None or not charge.units:
+        return ""
+    return job_guarantee(PrivacyUnit(cost.unit, cost.records_per_unit), spent, cost.delta, charge)
 
 
 def check_public_data(database: Database, tenant_id: str, dataset_id: str, private: StoredDataset) -> StoredDataset:

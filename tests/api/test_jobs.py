@@ -94,7 +94,11 @@ def test_job_is_accepted_with_its_budget_reserved(client: TestClient, dataset_id
     assert int(reply.headers["Retry-After"]) > 0
     assert (job["state"], job["phase"], job["attempts"], job["error"]) == ("queued", None, 0, None)
     delta = client.get(f"/v1/datasets/{dataset_id}").json()["privacy"]["delta"]
-    assert job["privacy"] == {"epsilon_spent": 0, "epsilon_limit": 1, "delta": delta, "mu": 0}
+    guarantee = job["cost"]["guarantee"]
+    assert job["privacy"] == {"epsilon_spent": 0, "epsilon_limit": 1, "delta": delta, "mu": 0, "guarantee": guarantee}
+    assert guarantee.startswith(
+        "The guarantee of this job protects each training image by itself, with its label: ε = "
+    )
     assert (job["spec"]["seed"], job["spec"]["delta"], job["spec"]["method"]["name"]) == (3, delta, "moments")
     base = f"/v1/jobs/{job['id']}"
     assert job["links"] == {
