@@ -48,7 +48,7 @@ def test_protocols_name_classifier_epochs_counts_and_reference(generator, datase
     assert "last epoch), 3 epochs on 900 synthetic images in batches of 128" in accuracy
     # 600 real images are passed over more often, so that the ceiling gets no fewer steps: ⌈3·900/600⌉ = 5.
     assert "5 epochs on 600 real training images" in ceiling
-    assert "ε = 1 at δ = 1e-05" in floor
+    assert "ε = 1 at δ = 1e-5" in floor
     assert "nor charged" in floor
     assert all("the owner's 200 test images" in protocol for protocol in (accuracy, floor, ceiling))
 

@@ -99,7 +99,7 @@ def test_what_is_said_to_remain_beside_slack_can_be_reserved(database: Database)
     shown = state.epsilon_remaining_beside(SLACK)
     assert 0 < shown < 0.3
     asked = limit_units(0.3, delta_beside(SLACK, DELTA))
-    with pytest.raises(BudgetExceeded, match=rf"0\.3 of 1 remains, {shown:g} for a job with sampled gradients"):
+    with pytest.raises(BudgetExceeded, match=rf"0\.3 of 1 remains, {shown} for a job with sampled gradients"):
         sampled_job(database, dataset.id, BLOCK.model_copy(update={"units_zero_out": asked}))
     fitting = limit_units(shown, delta_beside(SLACK, DELTA))
     sampled_job(database, dataset.id, BLOCK.model_copy(update={"units_zero_out": fitting}))

@@ -99,9 +99,6 @@ class AccountSummary:
     def epsilon_remaining_beside(self, slack: int) -> PrivacyParameter:
         """The same for a job that sets aside a slack, which takes units of the whole account beside its own."""
         units = self.with_reserved(Charge(0, slack)).remaining_units
-        if units == self.limit_units and not slack:
-            # Nothing is spent yet, so a job may ask for all that the owner named, with all its digits.
-            return PrivacyParameter(self.epsilon)
         return accounting.remaining_epsilon(units, accounting.delta_beside(slack, self.delta))
 
     def convert_units(self, units: int, slack: int = 0) -> PrivacyParameter:
