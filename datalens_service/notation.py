@@ -65,15 +65,16 @@ def decimal_text(number: float) -> str:
 
 
 class PrivacyParameter(float):
-    """An ε, δ or μ, which is shown by `decimal_text` alone: a format that would round it is refused."""
+    """An ε, δ or μ, which is shown by `decimal_text` wherever nobody names a format.
+
+    This product names none, which its tests see to; programs of others may.
+    """
 
     def __str__(self) -> str:
         return decimal_text(self)
 
     def __format__(self, spec: str) -> str:
-        if spec:
-            raise TypeError(f"ε, δ and μ are shown as they are, not rounded by the format {spec!r}.")
-        return decimal_text(self)
+        return super().__format__(spec) if spec else decimal_text(self)
 
 
 def spell_number(value: Any) -> Any:

@@ -23,7 +23,7 @@ def main(folder: Path) -> None:
     spec = datalens.TrainingSpec(method=datalens.preset("fast", schema, epsilon=2.0), epsilon=2.0)
     account = datalens.MemoryAccount(spec.limit_units(schema))
     result = datalens.run(spec, dataset, account=account)
-    print(f"spent epsilon {result.cost.epsilon_at_plan} at delta {result.cost.delta:g}")
+    print(f"spent epsilon {result.cost.epsilon_at_plan} at delta {result.cost.delta}")
 
     # Sampling is post-processing: as many images as you like, at no cost.
     images, labels = result.generator.sample(5_000, seed=1)

@@ -22,6 +22,7 @@ from sqlalchemy.util import LRUCache
 
 from datalens_service import logs
 from datalens_service.jobs import build_report
+from datalens_service.notation import PrivacyParameter, decimal_text
 from datalens_service.privacy import recomputation
 from datalens_service.proof import proof_verification
 from datalens_service.store import database as store
@@ -33,6 +34,16 @@ from disks import SmallDisk, small_disk
 from fast import pytest_addoption, pytest_configure, pytest_runtest_call, pytest_runtest_setup  # noqa: F401 (hooks of pytest)
 
 PATIENCE = 240
+
+
+def _show_whole(number: PrivacyParameter, spec: str) -> str:
+    assert not spec, f"ε, δ and μ are shown as they are, not rounded by the format {spec!r}"
+    return decimal_text(number)
+
+
+# Programs of others may format them as they like; this product shows each in one way.
+PrivacyParameter.__format__ = _show_whole  # type: ignore[method-assign, assignment]
+
 TESTS = Path(__file__).parent
 BEGIN_EARLY = (
     "privacy_gate",

@@ -111,15 +111,20 @@ def figures_are_rounded_towards_privacy(rng: np.random.Generator) -> None:
     for _ in range(6):
         reserved, charged = (int(part) for part in rng.integers(10**9, limit // 3, size=2))
         account = AccountSummary("acc", 2.0, 1e-5, limit, reserved, charged, 1, "", None)
-        exact = accounting.epsilon_of_units(charged, 1e-5)
-        expect(account.epsilon_spent >= exact, "the statement rounds what was spent up")
-        expect(account.epsilon_reserved >= accounting.epsilon_of_units(reserved, 1e-5), "and what is reserved")
+        expect(_covers(account.epsilon_spent, charged), "the statement rounds what was spent up")
+        expect(_covers(account.epsilon_reserved, reserved), "and what is reserved")
         affordable = accounting.limit_units(account.epsilon_remaining, 1e-5) <= account.remaining_units
         expect(affordable, "what is said to remain can be paid for")
     plan = Moments(subspace_dimensions=4).plan(_schema(500), limit)
     summary = spec.summarize(plan, 2.0, 1e-5)
-    expect(summary.epsilon_at_plan >= accounting.epsilon_of_units(plan.cost(), 1e-5), "a plan's ε is rounded up")
-    expect(summary.mu >= accounting.mu_of_units(plan.cost()), "a plan's μ is rounded up")
+    expect(_covers(summary.epsilon_at_plan, plan.cost()), "a plan's ε is rounded up")
+    mu_squared = Fraction(plan.cost(), accounting.UNITS_PER_MU_SQUARED)
+    expect(Fraction(str(summary.mu)) ** 2 >= mu_squared, "a plan's μ is rounded up")
+
+
+def _covers(epsilon: float, units: int) -> bool:
+    """Whether the ledger would let so many units pass within ε at δ = 1e-5."""
+    return accounting.limit_units(epsilon, 1e-5) >= units
 
 
 def jobs_compose_exactly(_rng: np.random.Generator) -> None:
