@@ -213,10 +213,11 @@ _SEVERAL: Final = (
     r"(?:has more than one image among them is protected less: with five images, ε = [\d.]+"
     r"|counts as more than one household is protected less)"
 )
+_ALL_JOBS: Final = r"(?:all jobs on these images together, now and later, spend at most )?"
 GUARANTEE: Final = re.compile(
-    rf"The guarantee(?: of this job)? protects each {_WHOM}: (?:all jobs on these images together, now and later, spend "
-    rf"at most )?ε = [\d.]+ at δ = [\d.e-]+ where one (?:image|household) is left out and its place stays empty{_FURTHER}"
-    rf"\. (?:Other jobs on the same images add to it\. )?Whoever {_SEVERAL}\."
+    rf"The guarantee(?: of this job)? protects each {_WHOM}: {_ALL_JOBS}ε = [\d.]+ at δ = [\d.e-]+ where one "
+    rf"(?:image|household) is left out and its place stays empty{_FURTHER}\. "
+    rf"(?:Other jobs on the same images add to it\. )?Whoever {_SEVERAL}\."
 )
 
 
