@@ -23,7 +23,7 @@ from .service import RunningService
 
 CLASSES: Final = ("--class-names", "dim,bright")
 HOUSEHOLDS: Final = (*CLASSES, "--unit", "household", "--records-per-unit", 5)
-MOMENTS: Final = ("--method", "moments", "--set", "subspace_dimensions=3", "--epsilon", 1, "--images", 40)
+MOMENTS: Final = ("--method", "moments", "--set", "subspace_dimensions=3", "--epsilon", 1, "--synthetic-images", 40)
 _PERSONS: Final = re.compile(
     r"\b(everybody|everyone|anybody|anyone|nobody|somebody|someone|persons?|people|individuals?|patients?|subjects?)\b",
     re.IGNORECASE,
