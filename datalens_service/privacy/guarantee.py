@@ -40,8 +40,9 @@ class PrivacyUnit(NamedTuple):
         """Whom the guarantee protects."""
         if self.is_image:
             return "each training image by itself, with its label"
-        images = "its one training image" if self.records == 1 else f"all its training images, at most {self.records:,}"
-        return f"each {self.word} with {images}, and their labels"
+        if self.records == 1:
+            return f"each {self.word} with its one training image and the label of it"
+        return f"each {self.word} with all its training images, at most {self.records:,}, and their labels"
 
 
 def job_guarantee(
@@ -54,7 +55,7 @@ def job_guarantee(
         charge: What ε was stated of.
         replace_one: ε at the same δ where one unit is replaced; None if it is not known here.
     """
-    replaced = "" if replace_one is None else f", ε = {decimal_text(replace_one)} where it is replaced"
+    replaced = "" if replace_one is None else f", ε = {decimal_text(replace_one)} at the same δ where it is replaced"
     return (
         f"The guarantee of this job protects {unit.protected()}: ε = {decimal_text(epsilon)} at δ = "
         f"{decimal_text(delta)} where one {unit.word} is left out and its place stays empty{replaced}. Other jobs on "
@@ -101,4 +102,6 @@ def _several(unit: PrivacyUnit, charge: Charge, delta: float) -> str:
     if charge.slack:
         return "Whoever has more than one image among them is protected less."
     several = stated_epsilon(Charge(_SEVERAL**2 * charge.units), delta)
-    return f"Whoever has more than one image among them is protected less: with five images, ε = {several}."
+    return (
+        f"Whoever has more than one image among them is protected less: with five images, ε = {several} at the same δ."
+    )

@@ -208,9 +208,9 @@ def sentences(world: World) -> Iterator[tuple[str, str]]:
 _WHOM: Final = (
     r"(?:training image by itself, with its label|household with all its training images, at most 5, and their labels)"
 )
-_FURTHER: Final = r"(?:, ε = [\d.]+ where it is replaced|, unless the owner raises this limit)?"
+_FURTHER: Final = r"(?:, ε = [\d.]+ at the same δ where it is replaced|, unless the owner raises this limit)?"
 _SEVERAL: Final = (
-    r"(?:has more than one image among them is protected less: with five images, ε = [\d.]+"
+    r"(?:has more than one image among them is protected less: with five images, ε = [\d.]+ at the same δ"
     r"|counts as more than one household is protected less)"
 )
 _ALL_JOBS: Final = r"(?:all jobs on these images together, now and later, spend at most )?"
