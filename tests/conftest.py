@@ -1,7 +1,4 @@
-"""Databases for tests: an SQLite file always, a private PostgreSQL cluster where its binaries are installed.
-
-DATALENS_REQUIRE_SERVICES makes tests fail whose server is not installed; without it they are skipped.
-"""
+"""Databases for tests: an SQLite file always, a private PostgreSQL cluster where its binaries are installed."""
 
 import functools
 import os
@@ -9,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -29,9 +26,10 @@ from datalens_service.store import database as store
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from deployments.deployment import Deployment
-from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy_memory
+from deployments.postgresql import TEMPLATE, Cluster, roomy_memory
 from disks import SmallDisk, small_disk
 from fast import pytest_addoption, pytest_configure, pytest_runtest_call, pytest_runtest_setup  # noqa: F401 (hooks of pytest)
+from other_programs import find_program, programs_are_looked_for  # noqa: F401 (a fixture)
 
 PATIENCE = 240
 
@@ -107,25 +105,11 @@ def epsilons_are_recomputed_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def do_without() -> Callable[[str], NoReturn]:
-    """Ends a test whose server is not there, for the reason given."""
-
-    def end(reason: str) -> NoReturn:
-        if os.environ.get("DATALENS_REQUIRE_SERVICES"):
-            pytest.fail(f"{reason}, and DATALENS_REQUIRE_SERVICES is set")
-        pytest.skip(reason)
-
-    return end
-
-
-@pytest.fixture(scope="session")
-def postgresql(do_without: Callable[[str], NoReturn]) -> Iterator[Cluster]:
-    binaries = postgresql_binaries()
-    if binaries is None:
-        do_without("PostgreSQL is not installed (no initdb in /usr/lib/postgresql/*/bin or on the PATH)")
+def postgresql() -> Iterator[Cluster]:
+    find_program("initdb")
     # Not pytest's folder: the path of a Unix socket must stay below 108 bytes.
     folder = Path(tempfile.mkdtemp(prefix="dlpg", dir=roomy_memory()))
-    cluster = Cluster(binaries, folder)
+    cluster = Cluster(folder)
     cluster.start()
     try:
         template = Database(cluster.new_database())

@@ -3,10 +3,9 @@
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 import redis
@@ -19,16 +18,14 @@ from api.security.rate_limits import RateLimits
 from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, Dispatcher
 from datalens_service.settings import Settings
 from datalens_service.store.jobs import leases
-from deployments.redis import Redis, redis_is_installed
+from deployments.redis import Redis
 
 QUEUE = "default"
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory, do_without: Callable[[str], NoReturn]) -> Iterator[str]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a private Redis."""
-    if not redis_is_installed():
-        do_without("redis-server is not installed")
     server = Redis(tmp_path_factory.mktemp("redis"), "secret")
     server.serve()
     yield server.url

@@ -3,10 +3,9 @@
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from api_builders import bearer, send_images, training
@@ -20,6 +19,7 @@ from datalens_service.settings import Settings
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from disks import SmallDisk, small_disk
+from other_programs import do_without
 
 PLACES = ("incoming", "datasets", "artifacts", "private", "temporary", "log", "database")
 REFUSE_UPLOADS = ("incoming", "datasets", "database")
@@ -49,7 +49,7 @@ def service(tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.fixture
-def mounted(tmp_path: Path, place: str, do_without: Callable[[str], NoReturn]) -> Iterator[SmallDisk]:
+def mounted(tmp_path: Path, place: str) -> Iterator[SmallDisk]:
     folder = tmp_path / place
     folder.mkdir()
     with small_disk(folder) as disk:

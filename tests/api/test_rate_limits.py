@@ -6,11 +6,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -23,7 +23,7 @@ from datalens_service.errors import RateLimited
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
-from deployments.redis import Redis, redis_is_installed
+from deployments.redis import Redis
 
 # Counts until it is refused, once it is told to begin; prints how often it was not.
 PROCESS = """
@@ -44,11 +44,7 @@ for count in range(1000):
 
 
 @pytest.fixture
-def redis_server(
-    tmp_path: Path, do_without: Callable[[str], NoReturn], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Redis]:
-    if not redis_is_installed():
-        do_without("redis-server is not installed")
+def redis_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
     # On a busy disk it may be late, and then each process would count for itself.
     monkeypatch.setattr(rate_limits, "_REDIS_TIMEOUT_SECONDS", 30)
     server = Redis(tmp_path, "secret")

@@ -4,10 +4,9 @@ Screenshots go to build/screenshots, which CI keeps.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -16,8 +15,9 @@ from playwright.sync_api import Browser, Locator, expect, sync_playwright
 from datalens_service.data.dataset import Split
 from datalens_service.data.digits import digits
 from datalens_service.settings import Settings
-from deployments.reverse_proxy import ReverseProxy, is_installed
+from deployments.reverse_proxy import ReverseProxy
 from in_process_service import InProcessService
+from other_programs import find_program
 from tests.browser.visitor import ACTIONS, DESK, Visitor, after_the_scripts
 from tests.cli.service import RunningService, service
 
@@ -38,10 +38,8 @@ def _scripts_run_first() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def chromium(do_without: Callable[[str], NoReturn]) -> Iterator[Browser]:
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        do_without("Chromium is not installed")
+def chromium() -> Iterator[Browser]:
+    program = find_program(*PROGRAMS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS, timeout=PATIENCE_MILLISECONDS)
         yield browser
@@ -64,15 +62,12 @@ class Proxied:
 
 
 @pytest.fixture(scope="module")
-def proxied_service(
-    tmp_path_factory: pytest.TempPathFactory, do_without: Callable[[str], NoReturn]
-) -> Iterator[Proxied]:
+def proxied_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
     """One that nobody has used, behind a real proxy with TLS; it was told nothing: nginx says where it shows it.
 
     Whoever visits it complains of every request that leaves the path prefix.
     """
-    if not is_installed("nginx"):
-        do_without("nginx is not installed")
+    find_program("nginx")
     folder = tmp_path_factory.mktemp("proxied")
     running = RunningService(folder / "service" / "data")
     proxy = ReverseProxy("nginx", folder, running.port)

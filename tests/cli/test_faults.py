@@ -16,6 +16,7 @@ from cli.commands import commands
 from cli.service import DATALENS, PATIENCE
 from deployments.fork_servers import warm_environment
 from disks import small_disk
+from other_programs import do_without
 from ports import free_port
 
 Run = Callable[..., Result]
@@ -158,7 +159,7 @@ def test_a_full_disk_is_5_and_leaves_nothing_half(datalens: Run, folder: Path, a
     (folder / "disk").mkdir()
     with small_disk(folder / "disk") as disk:
         if not disk.real:
-            pytest.skip("nothing can be mounted here")
+            do_without("nothing can be mounted here")
         with disk.full():
             ended = datalens(*arguments, "--json")
             assert list((folder / "disk").glob("*.npz")) == []

@@ -8,9 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -19,6 +17,7 @@ from datalens_service.data.sandbox import exchange, sandbox
 from datalens_service.data.sandbox.confinement import FORBIDDEN
 from datalens_service.data.sandbox.sandbox import Confinement, Refused, decode
 from datalens_service.errors import InvalidDataset, StoreUnavailable
+from other_programs import find_program
 from tests.case_files import MAKERS, case_path
 
 from .hostile import CANARY, CORPUS
@@ -135,11 +134,8 @@ READ_ALL = """
 
 
 @linux
-def test_readers_make_no_other_system_calls_than_those_of_the_list(
-    tmp_path: Path, scratch: Path, do_without: Callable[[str], NoReturn]
-) -> None:
-    if shutil.which("strace") is None:
-        do_without("strace is not installed")
+def test_readers_make_no_other_system_calls_than_those_of_the_list(tmp_path: Path, scratch: Path) -> None:
+    strace = find_program("strace")
     uploads, trace = tmp_path / "uploads", tmp_path / "trace"
     uploads.mkdir()
     for number, write in enumerate(UPLOADS.values()):
@@ -151,7 +147,7 @@ def test_readers_make_no_other_system_calls_than_those_of_the_list(
             shutil.copyfile(case_path(name), uploads / name)
     command = [sys.executable, "-c", textwrap.dedent(READ_ALL), str(uploads), str(scratch)]
     subprocess.run(
-        ["strace", "-f", "-qq", "-o", str(trace), *command], check=True, env=sandbox._environment(scratch), cwd=scratch
+        [strace, "-f", "-qq", "-o", str(trace), *command], check=True, env=sandbox._environment(scratch), cwd=scratch
     )
     confined = trace.read_text().partition("PR_SET_SECCOMP")[2]
     made = set(re.findall(r"^\d+ +(\w+)\(", confined, re.MULTILINE))

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import sqlalchemy
 
+from other_programs import find_program
 from processes import wait_until_gone
 
 TEMPLATE = "datalens_template"
@@ -21,8 +22,8 @@ _PATIENCE = 240.0
 class Cluster:
     """A PostgreSQL server of our own in a temporary folder, reached through a Unix socket only."""
 
-    def __init__(self, binaries: Path, folder: Path) -> None:
-        self._binaries = binaries
+    def __init__(self, folder: Path) -> None:
+        self._binaries = Path(find_program("initdb")).parent
         self._folder = folder
         self._data = folder / "data"
         # The server refuses to run as root.
@@ -72,7 +73,7 @@ class Cluster:
         self.kill()
         self._settings = ["autovacuum=off", "wal_level=replica", "max_wal_senders=4"]
         self.serve()
-        replica = Cluster(self._binaries, folder)
+        replica = Cluster(folder)
         if self._as_postgres:
             shutil.chown(folder, "postgres", "postgres")
         source = ["-h", str(self._folder), "-U", "postgres", "-R", "--checkpoint=fast"]
@@ -145,12 +146,6 @@ class Cluster:
                     raise
                 time.sleep(0.05)
         engine.dispose()
-
-
-def postgresql_binaries() -> Path | None:
-    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    found = shutil.which("initdb")
-    return versions[-1].parent if versions else Path(found).parent if found else None
 
 
 def roomy_memory() -> Path | None:

@@ -1,6 +1,5 @@
 """A Redis server of our own, with a password, that can be killed and started again."""
 
-import shutil
 import signal
 import socket
 import subprocess
@@ -9,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from other_programs import find_program
 from ports import free_port
 
 
@@ -16,6 +16,7 @@ class Redis:
     """On a port of this machine; what it was told survives it, as in docker-compose.yml."""
 
     def __init__(self, folder: Path, password: str) -> None:
+        self._program = find_program("redis-server")
         self.port = free_port()
         self._folder = folder
         self._password = password
@@ -38,7 +39,7 @@ class Redis:
             save ""
         """
         # Through standard input, so that the password is in no list of processes.
-        self._server = subprocess.Popen(["redis-server", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        self._server = subprocess.Popen([self._program, "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         assert self._server.stdin is not None
         self._server.stdin.write(settings.encode())
         self._server.stdin.close()
@@ -59,11 +60,6 @@ class Redis:
         assert self._server is not None
         self._server.kill()
         self._server.wait()
-
-
-def redis_is_installed() -> bool:
-    """Whether there is a server to start."""
-    return shutil.which("redis-server") is not None
 
 
 def wait_for_port(port: int, seconds: float = 240) -> None:

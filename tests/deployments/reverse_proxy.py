@@ -8,6 +8,7 @@ from typing import Final
 
 from certificates import issue_certificate
 from deployments.redis import wait_for_port
+from other_programs import find_program
 from ports import free_port
 
 ROOT_PATH: Final = "/datalens"
@@ -28,6 +29,7 @@ class ReverseProxy:
     """
 
     def __init__(self, program: str, folder: Path, port: int, change: Callable[[str], str] = str) -> None:
+        self._program = find_program(program)
         self.certificate = folder / "proxy.pem"
         issue_certificate(self.certificate)
         self._port = free_port()
@@ -53,21 +55,16 @@ class ReverseProxy:
         )
         path = folder / "nginx.conf"
         path.write_text(f"user root; pid {folder}/pid; events {{}} http {{ access_log off; {temporary} {lines} }}")
-        return ["/usr/sbin/nginx", "-c", str(path), "-e", "stderr", "-g", "daemon off;"]
+        return [self._program, "-c", str(path), "-e", "stderr", "-g", "daemon off;"]
 
     def _caddy(self, lines: str, folder: Path) -> list[str]:
         tls = f"localhost:{self._port} {{\n    tls {self.certificate} {self.certificate}"
         path = folder / "Caddyfile"
         path.write_text("{\n    admin off\n    auto_https disable_redirects\n}\n" + lines.replace("example.org {", tls))
-        return ["/usr/bin/caddy", "run", "--config", str(path), "--adapter", "caddyfile"]
+        return [self._program, "run", "--config", str(path), "--adapter", "caddyfile"]
 
 
 def documented(language: str) -> str:
     """The block of the page in this language."""
     [block] = re.findall(rf"^```{language}\n(.*?)^```$", _PAGE.read_text(), re.MULTILINE | re.DOTALL)
     return str(block)
-
-
-def is_installed(program: str) -> bool:
-    """Whether there is a proxy to start."""
-    return any(Path(folder, program).exists() for folder in ("/usr/sbin", "/usr/bin"))

@@ -25,7 +25,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from deployments.deployment import PATIENCE, Deployment, Process, lamps
-from deployments.postgresql import Cluster, postgresql_binaries, roomy_memory
+from deployments.postgresql import Cluster, roomy_memory
 from deployments.redis import Redis
 from ports import free_port
 
@@ -188,13 +188,11 @@ class CeleryStack(Stack):
     STARTED = " ready."
 
     def __init__(self, folder: Path) -> None:
-        binaries = postgresql_binaries()
-        assert binaries is not None
+        self.redis = Redis(folder, SECRET)
         # Not the folder of the deployment: the path of a Unix socket must stay below 108 bytes.
         self._sockets = tempfile.TemporaryDirectory(prefix="dlpg", dir=roomy_memory())
-        self.postgresql = Cluster(binaries, Path(self._sockets.name))
+        self.postgresql = Cluster(Path(self._sockets.name))
         self.postgresql.start()
-        self.redis = Redis(folder, SECRET)
         self.redis.serve()
         database = Database(_with_password(self.postgresql), ChargeLog(folder / "ledger.log"))
         database.migrate()

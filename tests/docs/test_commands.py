@@ -6,9 +6,8 @@
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 from unittest.mock import create_autospec
 
 import huggingface_hub
@@ -16,7 +15,7 @@ import pytest
 import yaml
 
 from deployments.postgresql import TEMPLATE, Cluster
-from deployments.redis import Redis, redis_is_installed
+from deployments.redis import Redis
 from tests.cli.service import RunningService
 from tests.docs.commands import (
     LANGUAGES,
@@ -92,9 +91,6 @@ def settings(request: pytest.FixtureRequest, page: str, tmp_path: Path) -> Itera
     if not any(command.text.startswith("celery") for command in TYPED[page]):
         yield {}
         return
-    do_without: Callable[[str], NoReturn] = request.getfixturevalue("do_without")
-    if not redis_is_installed():
-        do_without("redis-server is not on the PATH")
     cluster: Cluster = request.getfixturevalue("postgresql")
     redis = Redis(tmp_path, "secret")
     redis.serve()

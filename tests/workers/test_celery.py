@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 from uuid import uuid4
 
 import pytest
@@ -11,7 +10,7 @@ from celery import Celery
 
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import PATIENCE, QUICK, VOTES, Deployment, Process, lamps
-from deployments.redis import Redis, redis_is_installed
+from deployments.redis import Redis
 
 pytestmark = pytest.mark.redis
 
@@ -19,10 +18,8 @@ WORKER = ("-A", "workers.app", "worker", "--concurrency", "1", "--without-gossip
 
 
 @pytest.fixture(scope="session")
-def redis_port(do_without: Callable[[str], NoReturn]) -> Iterator[int]:
+def redis_port() -> Iterator[int]:
     """Port of a Redis server of our own."""
-    if not redis_is_installed():
-        do_without("redis-server is not installed")
     with tempfile.TemporaryDirectory() as folder:
         server = Redis(Path(folder), password="")
         server.serve()
