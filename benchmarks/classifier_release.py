@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from benchmarks.environment import DATA, dataset, provenance
+from benchmarks.environment import data_path, dataset, provenance
 from benchmarks.kept_results import print_result
 from benchmarks.rivals import serving, verified
 from datalens_service.client import Client
@@ -37,9 +37,7 @@ def measure(name: str, epsilon: float, preset: str, images: int) -> dict[str, An
     with tempfile.TemporaryDirectory() as folder_name:
         folder = Path(folder_name)
         with serving(folder / "data") as (url, key), Client(url, key) as client:
-            uploaded = client.upload_dataset(
-                DATA / f"{name}.npz", epsilon=JOBS * epsilon, delta=DELTA, confirm_classes=True
-            )
+            uploaded = client.upload_dataset(data_path(name), epsilon=JOBS * epsilon, delta=DELTA, confirm_classes=True)
             over_rest = _classifier_over_rest(client, uploaded.id, epsilon, folder)
             over_cli = _classifier_over_cli(("--url", url, "--api-key", key), uploaded.id, epsilon, folder)
             generator = _generator(client, uploaded.id, preset, epsilon, images, folder)

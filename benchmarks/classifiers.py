@@ -31,10 +31,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.environment import DATA, dataset, provenance
+from benchmarks.environment import dataset, provenance, public_set
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, Score, draw, tested
-from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
@@ -56,7 +55,7 @@ def accuracy(options: argparse.Namespace) -> dict[str, Any]:
     """Percent of test images, or of training images that were set aside, that the classifier labels correctly."""
     settings = dict(setting.split("=", 1) for setting in options.settings)
     method = {"name": options.method} | {name: _value(text) for name, text in settings.items()}
-    public = None if options.public is None else read_upload(DATA / f"{options.public}.npz")
+    public = None if options.public is None else public_set(options.public)
     scores, seconds, spent, planned = [], [], 0.0, dict[str, Any]()
     for seed in range(options.seeds):
         data = _data(options, seed)

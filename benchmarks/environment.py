@@ -1,4 +1,4 @@
-"""Commit and machine, for every figure."""
+"""Commit and machine, for every figure, and the public sets that stand in for a private one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,21 @@ from typing import Any
 import numpy as np
 
 from datalens_service.data import read_upload
-from datalens_service.data.dataset import Dataset, Split
+from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 
 ROOT = Path(__file__).parent.parent
-DATA = Path(os.environ.get("DATALENS_TEST_DATA", ROOT.parent / "shared" / "data"))
+DATA = Path(os.environ.get("DATALENS_TEST_DATA") or ROOT / "build" / "data")
+"""Where public sets lie; `python -m benchmarks.data` writes those that torchvision has."""
+
+_TEN = tuple("0123456789")
+SCHEMAS = {
+    "mnist": Schema(channels=1, height=28, width=28, class_names=_TEN, num_units=60_000),
+    "fashion_mnist": Schema(channels=1, height=28, width=28, class_names=_TEN, num_units=60_000),
+    "cifar10": Schema(channels=3, height=32, width=32, class_names=_TEN, num_units=50_000),
+    "smiles64": Schema(channels=1, height=64, width=64, class_names=("no", "yes"), num_units=11_000),
+    "digits": Schema(channels=1, height=8, width=8, class_names=_TEN, num_units=1_438),
+}
+"""Shapes of public sets, for what is planned without their images."""
 
 # A constant: figures are made again with the same shards. (HMAC takes a key and the same with zeros behind it for one.)
 PARTITION_KEY = b"benchmark".ljust(32, b"\0")
@@ -43,9 +54,29 @@ def _commit() -> str:
     return commit.strip() + ("+" if changed.strip() else "")
 
 
+def data_path(name: str) -> Path:
+    """The file of a public set: an NPZ, or a zip of class folders.
+
+    Raises:
+        FileNotFoundError: There is none.
+    """
+    for path in (DATA / f"{name}.npz", DATA / f"{name}.zip"):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f"{DATA} has no {name}.npz. `python -m benchmarks.data {name}` writes it if torchvision has the set; "
+        "docs/utility.md says where others come from. DATALENS_TEST_DATA names another folder."
+    )
+
+
+def public_set(name: str) -> Upload:
+    """Images of a public set, as an upload of them is read."""
+    return read_upload(data_path(name))
+
+
 def dataset(name: str) -> Dataset:
     """A public set that stands in for a private one; the key of its shards is a constant here."""
-    return Dataset(*read_upload(next(DATA.glob(f"{name}.*"))), partition_key=PARTITION_KEY)
+    return Dataset(*public_set(name), partition_key=PARTITION_KEY)
 
 
 def without_test_images(data: Dataset) -> Dataset:

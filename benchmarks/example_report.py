@@ -13,11 +13,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from benchmarks.environment import DATA, ROOT, provenance
+from benchmarks.environment import ROOT, provenance, public_set
 from datalens_service.cli import review
 from datalens_service.cli.commands.train import train_upload
 from datalens_service.cli.specs import SpecOptions
-from datalens_service.data import read_upload
 from datalens_service.data.assembly import with_public_test
 
 SETTINGS = ("evaluation.synthetic_images=2000", "evaluation.ceiling=false")
@@ -32,7 +31,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["DATALENS_COMMIT"] = provenance()["commit"].rstrip("+")
     os.environ["DATALENS_CONTACT"] = "The data protection officer of the house that holds the images"
-    upload = with_public_test(read_upload(DATA / "mnist.npz"))
+    upload = with_public_test(public_set("mnist"))
     asked = SpecOptions(epsilon=1.0, delta=1e-5, preset="fast", settings=[*SETTINGS, *options.settings])
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "result")

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.environment import dataset, provenance
+from benchmarks.environment import SCHEMAS, provenance
 from benchmarks.kept_results import print_result, read_rows
 from benchmarks.panel import Cell, draw
 from benchmarks.pooling import Row, pool, protocol
@@ -166,7 +166,7 @@ def adopt(
     timing = next((one for one in alike if timed in (None, one.get("first_seed", 0))), None)
     if timing is None:
         raise SystemExit("no row of the same job has such a first seed")
-    schema = dataset(row["dataset"]).schema
+    schema = SCHEMAS[row["dataset"]]
     return Measured(
         dataset=row["dataset"],
         preset=ADOPTED[name],

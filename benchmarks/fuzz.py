@@ -27,7 +27,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.environment import DATA, ROOT, provenance
+from benchmarks.environment import ROOT, provenance
 from benchmarks.kept_results import print_result
 from datalens_service.data import read_with_notices
 from datalens_service.data.preparation_settings import PrepareSettings
@@ -73,7 +73,7 @@ READERS: Final[dict[str, tuple[Callable[[Path], object], ...]]] = {
 
 
 def make_seeds(folder: Path) -> Seeds:
-    """Sound and hostile files of the tests, and of people."""
+    """Sound and hostile files of the tests."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "api")]
     from api_builders import gaussian
 
@@ -84,7 +84,6 @@ def make_seeds(folder: Path) -> Seeds:
 
     images = [write(folder / "upload").read_bytes() for write in UPLOADS.values()]
     images += [hostile.make() for hostile in CORPUS.values()]
-    images += [path.read_bytes() for path in sorted((DATA.parent / "cases").glob("*.*"))]
     gaussian(SCHEMA).save(folder / "generator")
     return {
         "images": [image for image in images if len(image) <= _LARGEST_SEED],

@@ -23,10 +23,9 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.dp_merf import FEATURES, STEPS, draw_images
-from benchmarks.environment import DATA, PARTITION_KEY, provenance
+from benchmarks.environment import PARTITION_KEY, provenance, public_set
 from benchmarks.kept_results import print_result
 from benchmarks.panel import DELTA, tested
-from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Images, Split
 from datalens_service.evaluation import EvaluationSettings
 from datalens_service.evaluation.metrics.downstream import labelled, trained
@@ -53,7 +52,7 @@ RIVAL: Final = "rival"
 
 def enlarged(size: Size) -> Dataset:
     """Some photographs of the first classes, at another size."""
-    upload = read_upload(DATA / "cifar10.zip")
+    upload = public_set("cifar10")
     if upload.test is None:
         raise SystemExit("the set has no test images")
     train, test = (

@@ -1,8 +1,8 @@
 """The panel: what an owner gets from `auto`, on sets of many sizes, kinds and budgets, beside what is simpler.
 
     python -m benchmarks.panel --cell mnist-2000-1 >> benchmarks/results/panel.jsonl
-    python -m benchmarks.panel --cell smiles64-5000-5 --public-data faces_pool64.npz --images 4000 --epochs 15
-    python -m benchmarks.panel --cell smiles64-5000-5 --public-data faces_pool64.npz --grid docs/images/samples
+    python -m benchmarks.panel --cell smiles64-5000-5 --public-data faces_pool64 --images 4000 --epochs 15
+    python -m benchmarks.panel --cell smiles64-5000-5 --public-data faces_pool64 --grid docs/images/samples
     python -m benchmarks.panel --cell mnist-2000-1 --looks >> benchmarks/results/looks.jsonl
     python -m benchmarks.panel --check
     python -m benchmarks.panel --list
@@ -28,11 +28,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from benchmarks.environment import DATA, PARTITION_KEY, provenance
+from benchmarks.environment import PARTITION_KEY, SCHEMAS, provenance, public_set
 from benchmarks.grids import grid
 from benchmarks.kept_results import print_result, read_results
 from benchmarks.metrics import frechet_distance, precision_recall
-from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split, Upload
 from datalens_service.data.digits import digits
 from datalens_service.evaluation.metrics import downstream
@@ -49,9 +48,6 @@ from datalens_service.spec import TrainingSpec
 DELTA: Final = 1e-5
 LOOK: Final = "look"
 TEACH: Final = "teach"
-_FILES: Final = {
-    "mnist": "mnist.npz", "fashion_mnist": "fashion_mnist.npz", "cifar10": "cifar10.zip", "smiles64": "smiles64.npz",
-}  # fmt: skip
 _TEST_IMAGES: Final = 5_000
 _FID_SCALE: Final = 1000
 """Features are about 1 long."""
@@ -64,16 +60,6 @@ _SIZES: Final = {
     "cifar10": ((5_000, 50_000), (1, 5, 10)),
     "smiles64": ((2_000, 5_000, 11_000), (1, 5)),
     "digits": ((1_438,), (1, 5)),
-}
-
-
-_TEN: Final = tuple("0123456789")
-_SHAPES: Final[dict[str, dict[str, Any]]] = {
-    "mnist": {"channels": 1, "height": 28, "width": 28, "class_names": _TEN},
-    "fashion_mnist": {"channels": 1, "height": 28, "width": 28, "class_names": _TEN},
-    "cifar10": {"channels": 3, "height": 32, "width": 32, "class_names": _TEN},
-    "smiles64": {"channels": 1, "height": 64, "width": 64, "class_names": ("no", "yes")},
-    "digits": {"channels": 1, "height": 8, "width": 8, "class_names": _TEN},
 }
 
 
@@ -155,7 +141,7 @@ def measure(cell: Cell, pool: str | None, images: int, epochs: int) -> dict[str,
 
 def draw(cell: Cell, seed: int) -> Dataset:
     """So many records of the set, and up to 5,000 test images."""
-    upload = digits() if cell.dataset == "digits" else read_upload(DATA / _FILES[cell.dataset])
+    upload = digits() if cell.dataset == "digits" else public_set(cell.dataset)
     schema, train, test = upload.schema, upload.train, upload.test
     if test is None:
         raise SystemExit("the set has no test images")
@@ -168,7 +154,7 @@ def draw(cell: Cell, seed: int) -> Dataset:
 
 def read_pool(name: str | None) -> Upload | None:
     """Public images beside the set."""
-    return None if name is None else read_upload(DATA / name)
+    return None if name is None else public_set(name)
 
 
 def released(
@@ -283,7 +269,7 @@ def compare_plans() -> list[Planned]:
 
 def _compare(line: dict[str, Any]) -> Iterator[Planned]:
     cell, pool = CELLS[line["cell"]], line.get("public_data")
-    schema = Schema(**_SHAPES[cell.dataset], num_units=cell.records)
+    schema = SCHEMAS[cell.dataset].model_copy(update={"num_units": cell.records})
     expected = {purpose: expect(_plan(cell, schema, purpose, pool), schema) for purpose in (LOOK, TEACH)}
     yield Planned(line["cell"], line["accuracy"], expected[LOOK].accuracy_low, expected[LOOK].accuracy_high)
     if "teach_accuracy" in line:

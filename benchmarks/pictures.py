@@ -1,6 +1,6 @@
 """The pictures of pages in docs/, from a real service in a real Chromium: `python -m benchmarks.pictures FOLDER`.
 
-MNIST (DATALENS_TEST_DATA or ../shared/data) is uploaded, the preset `auto` runs at ε = 1 and `fast` at ε = 4 with a
+MNIST (`python -m benchmarks.data mnist`) is uploaded, the preset `auto` runs at ε = 1 and `fast` at ε = 4 with a
 short evaluation, `balanced` begins at ε = 4, and the pages are as they are then. Chromium has to be on the PATH. Takes
 a quarter of an hour.
 """
@@ -17,7 +17,7 @@ from typing import Final
 
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-from benchmarks.environment import DATA, ROOT
+from benchmarks.environment import ROOT, data_path
 from datalens_service import Client
 
 serving = runpy.run_path(str(ROOT / "examples" / "serve_and_download.py"))["serving"]
@@ -174,7 +174,7 @@ def photograph(browser: Browser, url: str, api_key: str, folder: Path) -> None:
         photographer.sign_in(api_key)
         photographer.reference()
         photographer.preparation()
-        dataset = photographer.upload(DATA / "mnist.npz")
+        dataset = photographer.upload(data_path("mnist"))
         photographer.viewer(photographer.finished_job(dataset))
         photographer.comparison(dataset)
         photographer.plan(dataset)

@@ -18,10 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.environment import DATA, PARTITION_KEY, provenance
+from benchmarks.environment import PARTITION_KEY, provenance, public_set
 from benchmarks.kept_results import print_result
 from datalens_service.cli.specs import SpecOptions
-from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split, Upload
 from datalens_service.evaluation.metrics.downstream import Targets, labelled, trained
 from datalens_service.privacy.budget import UnchargedAccount
@@ -37,7 +36,7 @@ _PLACE_OF_ENCODER: Final = {"labelled_pool": "classifier.encoder", "public_votes
 
 def draw(pool: str, seed: int) -> tuple[Dataset, Upload]:
     """Private images of five classes with their test images, and a pool beside them."""
-    upload = read_upload(DATA / "cifar10.zip")
+    upload = public_set("cifar10")
     names, order = upload.schema.class_names, np.random.default_rng(seed).permutation(len(upload.train))
     labels = np.array([PRIVATE.index(name) if name in PRIVATE else -1 for name in names])
     private, public = split(upload.train, labels, order[:_DRAWN], inside=True), order[:_DRAWN]

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.environment import DATA, ROOT, provenance
+from benchmarks.environment import ROOT, data_path, provenance
 from benchmarks.kept_results import print_result
 from datalens_service.client import Client
 
@@ -63,7 +63,7 @@ def measure(methods: list[str], dataset: str, epsilon: float) -> list[dict[str, 
         folder = Path(name)
         with serving(folder / "data") as (url, key), Client(url, key) as client:
             uploaded = client.upload_dataset(
-                DATA / f"{dataset}.npz", epsilon=_JOBS_PER_ACCOUNT * epsilon, confirm_classes=True
+                data_path(dataset), epsilon=_JOBS_PER_ACCOUNT * epsilon, confirm_classes=True
             )
             return [job(client, uploaded.id, method, epsilon, folder) for method in methods]
 

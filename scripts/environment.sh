@@ -3,6 +3,7 @@
 # PYTHON names the interpreter to make it with; the default is python3.
 
 readonly UV_VERSION=0.13.8
+readonly PYTHONS="3.11 to 3.13"
 
 environment_is_current() {
     cmp -s requirements.lock .venv/installed/requirements.lock && cmp -s pyproject.toml .venv/installed/pyproject.toml
@@ -10,11 +11,11 @@ environment_is_current() {
 
 check_python() {
     if ! command -v "$1" >/dev/null; then
-        echo "There is no $1. Install Python 3.11 or newer, or name it: PYTHON=/path/to/python $0" >&2
+        echo "There is no $1. Install Python $PYTHONS, or name it: PYTHON=/path/to/python $0" >&2
         exit 2
     fi
-    if ! "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-        echo "$1 is older than Python 3.11, which is needed. Name another one: PYTHON=/path/to/python $0" >&2
+    if ! "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'; then
+        echo "$1 is not Python $PYTHONS, which is needed. Name another one: PYTHON=/path/to/python $0" >&2
         exit 2
     fi
     if ! "$1" -c 'import ensurepip, venv' 2>/dev/null; then

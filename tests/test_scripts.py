@@ -37,10 +37,10 @@ def _fake_python(folder: Path, exit_code: int) -> Path:
     return path
 
 
-def test_an_old_python_is_refused_before_anything_is_made(checkout: Path) -> None:
+def test_another_python_is_refused_before_anything_is_made(checkout: Path) -> None:
     done = _source(checkout, _fake_python(checkout, 1))
     assert done.returncode == 2
-    assert "older than Python 3.11" in done.stderr
+    assert "is not Python 3.11 to 3.13" in done.stderr
     assert "PYTHON=" in done.stderr
     assert not (checkout / ".venv").exists()
 

@@ -1,9 +1,9 @@
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.environment import data_path
 from datalens_service.data.dataset import Dataset, Schema, Split
 
 from .builders import random_images
@@ -11,12 +11,11 @@ from .builders import random_images
 
 @pytest.fixture
 def mnist() -> Path:
-    """Path of MNIST as NPZ, or a skip that says where it was looked for."""
-    folder = Path(os.environ.get("DATALENS_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
-    path = folder / "mnist.npz"
-    if not path.is_file():
-        pytest.skip(f"{path} is absent; set DATALENS_TEST_DATA to the folder that holds mnist.npz")
-    return path
+    """Path of MNIST as NPZ, or a skip that says how to get it."""
+    try:
+        return data_path("mnist")
+    except FileNotFoundError as absent:
+        pytest.skip(str(absent))
 
 
 @pytest.fixture
