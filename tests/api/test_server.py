@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+import structlog
 from api_builders import npz
 
 from api.uploads.receiver import incoming_folder
@@ -59,13 +61,21 @@ def test_key_is_checked_before_the_body_comes(service: InProcessService) -> None
 def test_hanging_up_leaves_nothing(service: InProcessService, capfd: pytest.CaptureFixture[str]) -> None:
     connection = begin_upload(service, 2**19, service.api_key)
     _until(lambda: incoming(service))
+    structlog.get_logger().warning("what another thread may say at any time")
     connection.close()
     _until(lambda: not incoming(service))
     assert datasets.list_datasets(service.services.database).items == ()
-    logged: list[str] = []
+    printed: list[str] = []
+
+    def requests() -> list[dict[str, Any]]:
+        """Lines of requests so far; the service has lines of its own, which come when they come."""
+        printed.append(capfd.readouterr().err)
+        complete, _, _ = "".join(printed).rpartition("\n")
+        return [line for line in map(json.loads, complete.splitlines()) if line["event"] == "request"]
+
     # The line is written last, when the file is gone.
-    _until(lambda: logged.append(capfd.readouterr().err) or "".join(logged).endswith("\n"))
-    assert [line["status"] for line in map(json.loads, "".join(logged).splitlines())] == [499]
+    _until(requests)
+    assert [line["status"] for line in requests()] == [499]
 
 
 def test_requests_are_answered_while_an_upload_is_checked(
