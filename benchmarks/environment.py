@@ -12,6 +12,7 @@ import numpy as np
 
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
+from datalens_service.source_commit import source_commit
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("DATALENS_TEST_DATA") or ROOT / "build" / "data")
@@ -31,6 +32,7 @@ SCHEMAS = {
 PARTITION_KEY = b"benchmark".ljust(32, b"\0")
 
 _HELD_OUT = 10_000
+_SHORT = 8
 _WRITTEN = ("benchmarks/results", "datalens_service/planning/expectations.json")
 
 
@@ -46,12 +48,14 @@ def provenance() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """With `+` when files differ from it, those apart that benchmarks write."""
-    git = ["git", "-C", str(ROOT)]
-    commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
-    status = [*git, "status", "--porcelain", "-uno", "--", ".", *(f":!{path}" for path in _WRITTEN)]
-    changed = subprocess.run(status, capture_output=True, text=True, check=True).stdout
-    return commit.strip() + ("+" if changed.strip() else "")
+    """With `+` when files differ from it, those apart that benchmarks write; without git the digest of the sources."""
+    known = source_commit(ROOT)
+    if known.startswith("sha256:"):
+        return known
+    written = (f":!{path}" for path in _WRITTEN)
+    status = ["git", "-C", str(ROOT), "status", "--porcelain", "-uno", "--", ".", *written]
+    changed = known.endswith("+") and subprocess.run(status, capture_output=True, text=True, check=True).stdout.strip()
+    return known[:_SHORT] + ("+" if changed else "")
 
 
 def data_path(name: str) -> Path:

@@ -19,6 +19,7 @@ _PACKAGES: Final = {
     "caddy": "caddy",
     "promtool": "prometheus",
     "strace": "strace",
+    "git": "git",
 }
 """Every such program, and the package of Debian that has it."""
 

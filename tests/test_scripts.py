@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from repository import list_files
+
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
-TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+FILES = list_files()
 
 
 @pytest.fixture
@@ -74,12 +76,12 @@ def test_an_installation_that_failed_is_not_taken_for_done(checkout: Path) -> No
 def _name_paths(script: Path) -> list[str]:
     """Files of the repository that a script names, less patterns."""
     words = re.findall(r"(?<![\w./$*{}-])[\w.-]+(?:/[\w.-]+)+(?![\w/*$}])", script.read_text())
-    tracked = {path.split("/")[0] for path in TRACKED}
+    tracked = {path.split("/")[0] for path in FILES}
     return [word for word in words if word.split("/")[0] in tracked]
 
 
 @pytest.mark.parametrize(
-    "script", [path for path in TRACKED if path.startswith((".ci/", "scripts/")) and not path.endswith(".py")]
+    "script", [path for path in FILES if path.startswith((".ci/", "scripts/")) and not path.endswith(".py")]
 )
 def test_every_file_that_a_script_names_is_there(script: str) -> None:
     assert [path for path in _name_paths(ROOT / script) if not (ROOT / path).exists()] == []

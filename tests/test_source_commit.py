@@ -9,12 +9,13 @@ import pytest
 import datalens_service
 from datalens_service import source_commit as module
 from datalens_service.source_commit import source_commit, source_digest
+from other_programs import find_program
 
 AUTHOR = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org")
 
 
 def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", "-C", str(folder), *AUTHOR, *arguments], check=True, capture_output=True)
+    subprocess.run([find_program("git"), "-C", str(folder), *AUTHOR, *arguments], check=True, capture_output=True)
 
 
 @pytest.fixture

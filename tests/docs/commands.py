@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from repository import list_files
+
 ROOT = Path(__file__).parents[2]
 LANGUAGES = {"bash", "console", "python", "json", "toml", "yaml", "ini", "nginx", "caddy", "text"}
 PROGRAMS = re.compile(
@@ -67,10 +69,8 @@ class Command(NamedTuple):
 
 def list_pages() -> list[str]:
     """The pages whose commands are typed; decisions are history."""
-    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    patterns = ["README.md", "CONTRIBUTING.md", "docs/*.md", ":!docs/decisions"]
-    names = subprocess.run([*listing, *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return sorted(name for name in names.split() if (ROOT / name).exists())
+    pages = (name for name in list_files() if re.fullmatch(r"README\.md|CONTRIBUTING\.md|docs/.*\.md", name))
+    return [name for name in pages if not name.startswith("docs/decisions/")]
 
 
 def read_blocks(page: str) -> list[Block]:

@@ -2,22 +2,16 @@
 
 import json
 import re
-import subprocess
 import tomllib
 from functools import cache
 from pathlib import Path
 
 from datalens_service.settings import Settings
+from repository import list_files
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    path
-    for name in subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.split("\0")
-    if name and (path := ROOT / name).exists()
-)  # fmt: skip
+FILES = list_files()
+PAGES = [ROOT / name for name in FILES if name.endswith(".md")]
 FENCE = re.compile(r"^ *(`{3,}).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 REQUIREMENT = re.compile(r"\bR\d{1,2}\b")
@@ -76,8 +70,7 @@ def test_every_requirement_that_a_test_names_is_on_its_page():
 
 def test_no_file_names_a_document_that_is_not_in_the_repository():
     """`page.md` in code or prose is a page of docs/, or a path from the root or beside the file that names it."""
-    listing = ["git", "ls-files", "-z", "*.py", "*.md", "*.toml", "*.yml", "scripts"]
-    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    names = [name for name in FILES if name.endswith((".py", ".md", ".toml", ".yml")) or name.startswith("scripts/")]
     known = {page.name for page in PAGES} | {
         "datasheet.md",
         "index.md",
@@ -87,11 +80,7 @@ def test_no_file_names_a_document_that_is_not_in_the_repository():
     }
     missing = {}
     for name in names:
-        if (
-            not name
-            or name.startswith(("tests/docs/", "tests/extensions/", "tests/browser/test_site"))
-            or not (ROOT / name).is_file()
-        ):
+        if name.startswith(("tests/docs/", "tests/extensions/", "tests/browser/test_site")):
             continue
         text = (ROOT / name).read_text(errors="ignore")
         missing[name] = {one for one in re.findall(r"\b([\w-]+\.md)\b(?!\.)", text) if one not in known}
