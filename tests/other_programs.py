@@ -5,12 +5,15 @@ DATALENS_REQUIRE_SERVICES makes tests fail that lack something; without it they 
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, NoReturn
 
 import pytest
 
+_TESTS: Final = Path(__file__).parent
 _PACKAGES: Final = {
     "chromium": "chromium",
     "redis-server": "redis-server",
@@ -52,15 +55,24 @@ def find_program(name: str, *others: str) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def programs_are_looked_for() -> None:
-    """From now on, a test cannot start a program that a plain system lacks before `find_program` has found it."""
+    """From now on, a test cannot start a program that a plain system lacks before `find_program` has found it.
+
+    What libraries and the product start is theirs to look for.
+    """
     sys.addaudithook(_refuse)
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "subprocess.Popen":
+    if event == "subprocess.Popen" and _is_called_by_a_test(sys._getframe(1)):
         program = os.fsdecode(arguments[0])
         if program not in _found and not _is_at_hand(program):
             raise AssertionError(f"{program} is started, and was not looked for with other_programs.find_program")
+
+
+def _is_called_by_a_test(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename == subprocess.__file__:
+        frame = frame.f_back
+    return frame is not None and Path(frame.f_code.co_filename).is_relative_to(_TESTS)
 
 
 def _is_at_hand(program: str) -> bool:
