@@ -44,7 +44,7 @@ def fetch(name: str, downloads: Path) -> Path:
         return written.replace(DATA / f"{name}.npz")
 
 
-def read(name: str, downloads: Path) -> dict[str, np.ndarray]:
+def read(name: str, downloads: Path) -> dict[str, Any]:
     """Both splits: images (n, height, width) grey or (n, height, width, 3) RGB, and labels (n,), all uint8."""
     arrays = {}
     for split, train in (("train", True), ("test", False)):
