@@ -73,10 +73,11 @@ READERS: Final[dict[str, tuple[Callable[[Path], object], ...]]] = {
 
 
 def make_seeds(folder: Path) -> Seeds:
-    """Sound and hostile files of the tests."""
+    """Sound and hostile files of the tests, and files as people make them."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "api")]
     from api_builders import gaussian
 
+    from tests.case_files import MAKERS, case_path
     from tests.data.hostile import CORPUS
     from tests.data.uploads import UPLOADS
     from tests.example_proof import EXAMPLE_PROOF, SCHEMA
@@ -84,6 +85,7 @@ def make_seeds(folder: Path) -> Seeds:
 
     images = [write(folder / "upload").read_bytes() for write in UPLOADS.values()]
     images += [hostile.make() for hostile in CORPUS.values()]
+    images += [path.read_bytes() for path in map(case_path, MAKERS) if path.is_file()]
     gaussian(SCHEMA).save(folder / "generator")
     return {
         "images": [image for image in images if len(image) <= _LARGEST_SEED],
