@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 
 from datalens_service.errors import InvalidSpec, RankLost, WorkerUnavailable
@@ -180,6 +181,11 @@ def join_process_group(timeout_seconds: int, rendezvous: Rendezvous | None) -> I
         raise
     group.shutdown()
     torch.distributed.destroy_process_group()
+
+
+def meeting_url(path: Path) -> str:
+    """The address of a file as torch reads it: as it is, where a URI would escape spaces and umlauts."""
+    return f"file://{path.absolute()}"
 
 
 def _meet(timeout_seconds: int, rendezvous: Rendezvous) -> TorchProcessGroup:

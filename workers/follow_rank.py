@@ -19,7 +19,7 @@ from datalens_service import logs
 from datalens_service.errors import DatalensError
 from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.ranks import read_shared_records
-from datalens_service.process_group import ProcessGroup, Rendezvous, join_process_group
+from datalens_service.process_group import ProcessGroup, Rendezvous, join_process_group, meeting_url
 from datalens_service.settings import Settings
 
 log = structlog.get_logger()
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> Exit:
     settings = Settings()
     logs.configure(settings.log_level)
     logs.bind_job(parsed.job_id)
-    url = parsed.meeting_point.absolute().as_uri()
+    url = meeting_url(parsed.meeting_point)
     return follow(settings, parsed.timeout_seconds, Rendezvous(parsed.rank, parsed.world_size, parsed.rank, url))
 
 

@@ -45,6 +45,14 @@ def generator(local: Deployment, job: Job) -> dict[str, bytes]:
 
 
 @pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """A folder named as people name theirs."""
+    folder = tmp_path / "Bücher und Bilder"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """No noise in this process, which is rank 0."""
     monkeypatch.setattr(NoiseSource, "discrete_gaussian", lambda _self, shape, _stddev: np.zeros(shape, dtype=np.int64))

@@ -18,7 +18,7 @@ import structlog
 
 from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.ranks import ReadRecords, SharedWork
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, Rendezvous, join_process_group
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, Rendezvous, join_process_group, meeting_url
 from datalens_service.settings import Settings
 
 log = structlog.get_logger()
@@ -116,7 +116,7 @@ class StartedRanks:
         for engine in ("GLOO", "NCCL"):
             os.environ.setdefault(f"{engine}_SOCKET_IFNAME", LOOPBACK)
         meeting_point, timeout_seconds = work.private / _MEETING_POINT, self._settings.rank_timeout_seconds
-        rendezvous = Rendezvous(0, count, 0, meeting_point.absolute().as_uri())
+        rendezvous = Rendezvous(0, count, 0, meeting_url(meeting_point))
         with (
             Followers(work.job_id, count, meeting_point, timeout_seconds),
             _divided_threads(count) as threads,
