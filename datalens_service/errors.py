@@ -1,7 +1,7 @@
 """Every error this product raises on purpose.
 
     DatalensError > InvalidInput > InvalidSpec > InvalidDelta, InfeasiblePlan, LowUtility
-                    InvalidInput > InvalidDataset
+                    InvalidInput > InvalidDataset > PersonsInBothSplits
                     StoreUnavailable > InsufficientStorage
                     WorkerUnavailable > RankLost
                     all others
@@ -70,6 +70,12 @@ class LowUtility(InvalidSpec, slug="low-utility", title="Of little use at this b
 
 class InvalidDataset(InvalidInput, slug="dataset-invalid", title="Not a usable labelled image set"):
     """An upload is not a usable labelled image set."""
+
+
+class PersonsInBothSplits(
+    InvalidDataset, slug="persons-in-both-splits", title="The same persons have training and test images"
+):
+    """Test images that are to stand for other persons show persons whom a model learns from."""
 
 
 class BudgetExceeded(DatalensError, slug="privacy-budget-exceeded", title="Privacy budget exceeded"):

@@ -4,7 +4,7 @@ The same answers are right over the page, REST, the command line and Python. Cho
 upload; `PREPARED` are those that bring every image to one size.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -134,6 +134,54 @@ PERSONS: Final = [
     Case("classes_uuid.zip", Refused(IDENTIFIERS)),
     Case("digit_folders.zip", Read({str(digit): 2 for digit in range(10)})),
     Case("names_with_digits.zip", Read({"covid19": 3, "h1n1": 3, "type-2": 3})),
+]
+
+BOTH: Final = Read(CATS.classes, {"cat": 2, "dog": 2}, unit=("patient", 3), notices={"persons_in_both": 2})
+NOT_PUBLIC: Final = "must not show persons who have training images"
+
+
+def _in_both(file: str, unit: str = "patient", prepared: dict[str, Any] | None = None) -> list[Case]:
+    """A file with two of three persons in both splits, who each have two training images."""
+    choices, declared = prepared or {}, {**(prepared or {}), "records_per_unit": 2}
+    single = Read(BOTH.classes, BOTH.test, notices=BOTH.notices)
+    return [
+        Case(file, Refused(f"one {unit} has up to 2 training images. {ASKS}"), choices),
+        Case(file, replace(BOTH, unit=(unit, 3)), declared),
+        Case(file, Refused(NOT_PUBLIC), {**declared, "public_test": True}),
+        Case(file, single, {**choices, "ignore_groups": True}),
+    ]
+
+
+def _names(file: str, count: int | None) -> Case:
+    notices = {} if count is None else {"persons_in_names": count}
+    return Case(file, Read({"cat": 6, "dog": 6}, notices=notices))
+
+
+PERSONS_IN_SPLITS: Final = [
+    *_in_both("persons_both_csv.zip"),
+    *_in_both("persons_both_folders.zip", "group"),
+    *_in_both("persons_both_dicom.zip", prepared=PREPARED),
+    *_in_both("persons_both_parquet.zip"),
+    *_in_both("persons_both_webdataset.tar"),
+    *_in_both("persons_both.npz", "group"),
+    Case("persons_apart.zip", replace(BOTH, notices={}), {"records_per_unit": 2, "public_test": True}),
+    Case("persons_test_unnamed.zip", replace(BOTH, notices={"test_persons_unknown": 4}), {"records_per_unit": 2}),
+    Case(
+        "person_keys_alike.zip",
+        Read(CATS.classes, unit=("patient", 4), notices={"keys_joined": 1, "keys_alike": 1}),
+        {"records_per_unit": 3},
+    ),
+    Case("person_keys_alike.zip", Refused("one patient has up to 3 training images")),
+    Case("person_anonymous.zip", Refused("All 6 training images have the same patient"), PREPARED),
+    Case("person_anonymous.zip", CATS, {**PREPARED, "ignore_groups": True}),
+    Case("person_no_id.zip", Refused("as anonymised exports do", ("train/cat/0.dcm",)), PREPARED),
+    Case("person_no_id.zip", CATS, {**PREPARED, "ignore_groups": True}),
+    _names("person_names_chest.zip", 3),
+    _names("person_names_numbers.zip", 6),
+    _names("person_names_eyes.zip", 6),
+    _names("names_running.zip", None),
+    _names("names_of_classes.zip", None),
+    Case("column_date.zip", Read({"cat": 6, "dog": 6}, notices={"unused_columns": 1})),
 ]
 
 METADATA: Final = [
@@ -332,7 +380,12 @@ REPORTS: Final = [
     Case("avif.zip", Refused("This is an AVIF picture", ("dog/2.avif",)), PREPARED),
     Case("case_labels.zip", Read({"Cat": 3, "cat": 3, "dog": 5}, notices={"similar_classes": 2})),
     Case("csv_label_spaces.zip", Read({"Cat": 1, "Dog": 1, "cat": 2, "dog": 2}, notices={"similar_classes": 2})),
-    Case("csv_patient_case.zip", Refused(ASKS)),
+    Case("csv_patient_case.zip", Refused(f"one patient has up to 3 training images. {ASKS}")),
+    Case(
+        "csv_patient_case.zip",
+        Read(CATS.classes, unit=("patient", 2), notices={"keys_joined": 2}),
+        {"records_per_unit": 3},
+    ),
     Case("dcm_dicomdir.zip", Refused(DICOM, ("cat/0.dcm",))),
     Case("dcm_dicomdir.zip", Read(CATS.classes, notices={"ignored_files": 1}), PREPARED),
     Case("dcm_nopreamble.zip", CATS, PREPARED),
@@ -347,13 +400,13 @@ REPORTS: Final = [
     Case("jpg_as_heic.zip", Read({"cat": 4, "dog": 3})),
     Case("jpg_mpo.zip", Read(CATS.classes, size=(16, 16, 3))),
     Case("jpg_mpo.zip", Read(CATS.classes, size=(8, 8, 3)), PREPARED),
-    Case("person_in_names.zip", Read(CHEST, CHEST)),
+    Case("person_in_names.zip", Read(CHEST, CHEST, notices={"persons_in_names": 3})),
     Case("pets.rar", Refused("This is a RAR archive, which is not read. Pack the images as a zip or a tar")),
     Case("pq_listimage.parquet", Refused("a list of images. Write one image into each row")),
     Case("pq_unlabelled_test.zip", Read(CATS.classes, notices={"unlabelled_test": 6})),
 ]
 
-CASES: Final = [*PERSONS, *METADATA, *ARCHIVES, *SPLITS, *LABELS, *ARRAYS, *IMAGES, *REPORTS]
+CASES: Final = [*PERSONS, *PERSONS_IN_SPLITS, *METADATA, *ARCHIVES, *SPLITS, *LABELS, *ARRAYS, *IMAGES, *REPORTS]
 
 
 def _rule(case: Case) -> tuple[str, ...]:

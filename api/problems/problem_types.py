@@ -46,6 +46,12 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
     (errors.InfeasiblePlan, 422, "Raise ⟦spec.epsilon⟧, or make a step cheaper as is said. Nothing was spent."),
     (errors.LowUtility, 422, "Change what is named, or ⟦accept_low_utility⟧. Nothing was spent."),
     (errors.InvalidDataset, 422, "Change the file as is said and upload it again. Nothing was kept of it."),
+    (
+        errors.PersonsInBothSplits,
+        422,
+        "Put all images of one person into one split and upload the file again, or leave ⟦public_test⟧ out: then these "
+        "test images are left out of figures, and the figures are yours alone.",
+    ),
     (errors.BudgetExceeded, 409, "Ask for at most ⟦budget_remaining⟧. Spent budget does not come back."),
     (errors.NotFound, 404, "Check the id, or list what there is."),
     (errors.StateConflict, 409, "Read the object again and do what its state allows."),

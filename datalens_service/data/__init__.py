@@ -8,6 +8,7 @@ from pathlib import Path
 from datalens_service.data.assembly import assemble, with_preparation, with_public_test
 from datalens_service.data.dataset import Upload
 from datalens_service.data.notices import Notice
+from datalens_service.data.persons import note_splits
 from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.readers import READERS, recognised
 from datalens_service.data.readers.base import ClassNames, Reader
@@ -51,11 +52,12 @@ def read_source(source: Source, choices: ReadingChoices) -> tuple[str, Upload]:
     if choices.label_column is not None and not READERS[name].has_label_column:
         raise InvalidDataset("⟦label_column⟧ was declared, but the upload has no table whose columns hold labels.")
     index = READERS[name].index(source, choices)
-    upload = assemble(index, choices, source.notices)
+    upload, names = assemble(index, choices, source.notices)
     if choices.leave_out_constant_images:
         upload = without_constant_images(upload, source.notices)
+    note_splits(upload, names, source.notices)
     if choices.public_test:
-        upload = with_public_test(upload)
+        upload = with_public_test(upload, names)
     inspect(upload, source.notices)
     return name, with_preparation(upload, choices.preparation)
 

@@ -4,8 +4,9 @@ Names come first, since they become public; then who belongs together; pixels la
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,10 @@ from datalens_service.data.dataset import (
 from datalens_service.data.identifying_names import check_publishable, refuse_persons
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.notices import NoticeCode, Notices
+from datalens_service.data.persons import Persons, identify, note_keys, refuse_one_for_all, refuse_persons_in_both
+from datalens_service.data.persons_in_names import FileName, persons_in_names
 from datalens_service.data.preparation_settings import PrepareSettings
-from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, UnitDeclaration, identities
+from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, UnitDeclaration, group_key
 from datalens_service.data.readers.base import ClassNames, Groups, RecordIndex, UploadIndex, check_class_names
 from datalens_service.data.readers.labels import has_no_labels, number_labels
 from datalens_service.data.reading_choices import ReadingChoices
@@ -35,7 +38,14 @@ from datalens_service.errors import InvalidDataset
 PRIVATE_READS = ("reading the upload",)
 
 
-def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> Upload:
+class Assembled(NamedTuple):
+    """An upload with one name of each person in it, by `Split.groups`; empty where it has none. Private."""
+
+    upload: Upload
+    names: Mapping[int, str]
+
+
+def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> Assembled:
     """Records of an upload, checked.
 
     Raises:
@@ -45,19 +55,20 @@ def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> U
     splits = [index.train] if index.test is None else [index.train, index.test]
     labels, names = number_labels({one.called: one.labels for one in splits}, choices.class_names, notices)
     check_class_names(names)
-    groups = _publishable_groups(index, names, choices)
-    if choices.group_column is not None and groups == Groups():
-        raise InvalidDataset("⟦group_column⟧ was declared, but nothing of that name in the upload says who is who.")
+    groups = _read_groups(index, names, choices)
+    note_keys(groups, notices)
     notices.add(NoticeCode.EMPTY_CLASSES, sorted(set(index.empty_classes) - set(names)))
-    images = _read_images(splits)
-    train = _split(images[0], labels[0], groups)
-    test = None if index.test is None else _split(images[1], labels[1], Groups())
-    units = _declare_units(groups, train, choices)
-    ignored = groups.ignored or (choices.ignore_groups and train.units is not None)
+    persons = [identify(one) for one in groups]
+    train, test = _read_splits(splits, labels, persons)
+    if not groups[0].are_known:
+        _note_names(splits, labels, names, notices)
+    units = _declare_units(groups[0], train, choices)
     train = train if units else replace(train, units=None)
+    ignored = groups[0].are_known and choices.ignore_groups
     schema = _build_schema(train, names, units).model_copy(update={"groups_ignored": ignored})
     preparation = index.preparation if choices.preparation is None else None
-    return _checked(Upload(schema, train, test), preparation)
+    upload = _checked(Upload(schema, train, test), preparation)
+    return Assembled(upload, {number: name for one in persons for number, name in one.names.items()})
 
 
 def build_upload(train: Split, test: Split | None, class_names: ClassNames) -> Upload:
@@ -81,23 +92,27 @@ def with_training_rows(upload: Upload, rows: NDArray[np.int64]) -> Upload:
     Raises:
         InvalidDataset: Fewer than two units remain.
     """
-    train = upload.train
-    kept = Split(train.images[rows], train.labels[rows], None if train.units is None else train.units[rows])
+    kept = upload.train.take(rows)
     count = _check_count(kept, upload.schema.unit)
     return _checked(Upload(upload.schema.model_copy(update={"num_units": count}), kept, upload.test), None)
 
 
-def with_public_test(upload: Upload) -> Upload:
+def with_public_test(upload: Upload, names: Mapping[int, str] | None = None) -> Upload:
     """The upload with its test split declared public.
+
+    Args:
+        names: One name of each person, by `Split.groups`, for a refusal.
 
     Raises:
         InvalidDataset: There is none, or one of its images is a training image.
+        PersonsInBothSplits: One of its images is of a person who has training images.
     """
     if upload.test is None:
         raise InvalidDataset("There is no test split that could be public: add test_images and test_labels.")
     private = {image.tobytes() for image in upload.train.images}
     if any(image.tobytes() in private for image in upload.test.images):
         raise InvalidDataset("A test split that is public must not hold training images: they would be public, too.")
+    refuse_persons_in_both(upload.train, upload.test, names or {}, upload.schema.unit)
     return upload._replace(schema=upload.schema.model_copy(update={"test_is_public": True}))
 
 
@@ -120,6 +135,18 @@ def _checked(upload: Upload, preparation: PrepareSettings | None) -> Upload:
     return with_preparation(upload, preparation)
 
 
+def _read_groups(index: UploadIndex, names: ClassNames, choices: ReadingChoices) -> list[Groups]:
+    """Groups of each split; those of test images say something only beside those of training images."""
+    groups = _publishable_groups(index, names, choices)
+    if choices.group_column is not None and not groups.are_known:
+        raise InvalidDataset("⟦group_column⟧ was declared, but nothing of that name in the upload says who is who.")
+    if not choices.ignore_groups:
+        refuse_one_for_all(groups)
+    if index.test is None:
+        return [groups]
+    return [groups, index.test.read_groups() if groups.are_known else Groups()]
+
+
 def _publishable_groups(index: UploadIndex, names: ClassNames, choices: ReadingChoices) -> Groups:
     """Groups of the training split, after refusing class names that are those of persons, or look like it."""
     if choices.allow_identifying_classes:
@@ -132,12 +159,12 @@ def _publishable_groups(index: UploadIndex, names: ClassNames, choices: ReadingC
     return groups
 
 
-def _classes_that_are_groups(labels: Sequence[str], groups: Sequence[str]) -> tuple[str, ...]:
+def _classes_that_are_groups(labels: Sequence[str], groups: Sequence[str | None]) -> tuple[str, ...]:
     """Labels that are the name of the group of each of their records; small numbers say nothing."""
-    groups_of = dict[str, set[str]]()
+    keys_of = dict[str, set[str]]()
     for label, group in zip(labels, groups, strict=False):
-        groups_of.setdefault(label, set()).add(group.strip())
-    return tuple(label for label, names in groups_of.items() if names == {label} and not label.isdigit())
+        keys_of.setdefault(label, set()).add(group_key(group or ""))
+    return tuple(label for label, keys in keys_of.items() if keys == {group_key(label)} and not label.isdigit())
 
 
 def _without_unlabelled_test(index: UploadIndex, notices: Notices) -> UploadIndex:
@@ -176,10 +203,31 @@ def _read_images(splits: Sequence[RecordIndex]) -> list[DecodedImages]:
     return found
 
 
-def _split(decoded: DecodedImages, labels: Labels, groups: Groups) -> Split:
+def _read_splits(
+    splits: Sequence[RecordIndex], labels: Sequence[Labels], persons: Sequence[Persons]
+) -> tuple[Split, Split | None]:
+    """Records of the training and the test split; units are made of training records alone."""
+    images = _read_images(splits)
+    train = _split(images[0], labels[0], persons[0])
+    return train, None if len(splits) == 1 else _split(images[1], labels[1], persons[1]._replace(units=None))
+
+
+def _split(decoded: DecodedImages, labels: Labels, persons: Persons) -> Split:
     images, rows = decoded
-    unit_ids = groups.unit_ids if groups.names is None else identities(groups.names)
-    return Split(images, labels[rows], None if unit_ids is None else unit_ids[rows])
+    units, groups = (None if ids is None else ids[rows] for ids in (persons.units, persons.groups))
+    return Split(images, labels[rows], units, groups)
+
+
+def _note_names(
+    splits: Sequence[RecordIndex], labels: Sequence[Labels], class_names: ClassNames, notices: Notices
+) -> None:
+    """Note what may be persons in names of files, in all splits together."""
+    files = [
+        FileName(name, class_names[label], index is not splits[0])
+        for index, numbers in zip(splits, labels, strict=True)
+        for name, label in zip(index.names or (), numbers, strict=False)
+    ]
+    notices.add(NoticeCode.PERSONS_IN_NAMES, persons_in_names(files))
 
 
 def _declare_units(groups: Groups, train: Split, choices: ReadingChoices) -> UnitDeclaration | None:

@@ -1,8 +1,8 @@
 """A labelled image set: a public schema and private records."""
 
 import operator
-from dataclasses import dataclass, field
-from typing import Annotated, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,12 @@ PRIVATE_READS = ("reading the upload",)
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 UnitIds = NDArray[np.int64]
+GroupIds = NDArray[np.int64]
 
 MAXIMUM_CLASSES = 1000
 MINIMUM_KEY_BYTES: Final = 16
+NOBODY: Final = -1
+"""The group of a record of which nothing says who or what it belongs to."""
 
 
 class Schema(Frozen):
@@ -68,16 +71,35 @@ class Split:
         images: uint8 (n, height, width, channels).
         labels: int64 (n,), in [0, num_classes).
         units: int64 (n,), identity of each record's unit (`privacy_units.py`); None: every record is its own.
+        groups: int64 (n,), the person (or account, …) whom each record is of, as the upload says it, also where single
+            records are the units; `NOBODY` where it does not say. The same number in two splits is the same person.
+            None: it says so of no record, or the split was stored by a version that did not keep it.
     """
 
     images: Images
     labels: Labels
     units: UnitIds | None = None
+    groups: GroupIds | None = None
 
     @property
     def unit_ids(self) -> UnitIds:
         """int64 (n,): identity of each record's unit; by default its position."""
         return np.arange(len(self), dtype=np.int64) if self.units is None else self.units
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Return the split of these rows, in this order.
+
+        A record without a declared unit is identified by its new position.
+        """
+        units, groups = (None if ids is None else ids[rows] for ids in (self.units, self.groups))
+        return replace(self, images=self.images[rows], labels=self.labels[rows], units=units, groups=groups)
+
+    def is_of_persons_in(self, other: Self) -> NDArray[np.bool_]:
+        """Say of each record, (n,), whether it is of a person who has records in the other split, too."""
+        if self.groups is None or other.groups is None:
+            return np.zeros(len(self), dtype=bool)
+        shared: NDArray[np.bool_] = (self.groups != NOBODY) & np.isin(self.groups, other.groups)
+        return shared
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -93,7 +115,7 @@ class Upload(NamedTuple):
         schema: What the owner declares public.
         train: The records the guarantee protects.
         test: The owner's own hold-out for measuring utility, or None. Numbers computed on it are for the
-            owner only.
+            owner only, and leave out persons who have training records.
     """
 
     schema: Schema
@@ -149,6 +171,8 @@ def check_split(schema: Schema, split: Split) -> None:
         raise InvalidDataset("There must be exactly one label per image.")
     if len(split.labels) == 0:
         raise InvalidDataset("A split must not be empty.")
+    if split.groups is not None and (split.groups.dtype != np.int64 or split.groups.shape != split.labels.shape):
+        raise InvalidDataset("There must be exactly one group per image, each an integer of 64 bits.")
     if split.labels.min() < 0 or split.labels.max() >= schema.num_classes:
         raise InvalidDataset(
             f"Labels must lie in 0..{schema.num_classes - 1} for {schema.num_classes} declared classes."

@@ -34,6 +34,13 @@ _PATTERNS: Final = tuple(
         r"0\d{3,}",  # 0001
     )
 )
+_YEAR, _MONTH, _DAY = r"(?:19|20)\d\d", r"(?:0?[1-9]|1[0-2])", r"(?:0?[1-9]|[12]\d|3[01])"
+_CLOCK: Final = r"(?:[T _-]*\d\d[:_.-]?\d\d(?:[:_.-]?\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+DATE: Final = re.compile(
+    rf"(?<!\d)(?:{_YEAR}(?P<a>[-_./]){_MONTH}(?P=a){_DAY}|{_YEAR}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
+    rf"|{_DAY}(?P<b>[-_./]){_MONTH}(?P=b)(?:{_YEAR}|\d\d)){_CLOCK}(?!\d)"
+)
+"""A day, perhaps with a time of day, anywhere in a text."""
 _NUMBERED: Final = re.compile(r"(?P<stem>[a-z]{1,3})[\s_.-]*\d+", re.IGNORECASE)
 _PERSON_STEMS: Final = frozenset({"p", "pt", "s", "su", "sj", "sub", "v", "vol", "n", "nr", "no"})
 _FEWEST_DIGITS: Final = 4
@@ -53,6 +60,11 @@ def looks_identifying(name: str) -> bool:
     letters, digits = sum(map(str.isalpha, plain)), sum(map(str.isdigit, plain))
     mostly_digits = digits >= _FEWEST_DIGITS and digits > letters
     return mostly_digits or any(p.fullmatch(plain) for p in _PATTERNS) or _MIXED.fullmatch(plain) is not None
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is a day, perhaps with a time of day, and nothing else."""
+    return DATE.fullmatch(text.strip()) is not None
 
 
 def identifying_names(names: Sequence[str]) -> list[str]:

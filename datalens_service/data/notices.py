@@ -28,6 +28,12 @@ class NoticeCode(StrEnum):
     UNREADABLE_LEFT_OUT = "unreadable_left_out"
     MISSING_FILES = "missing_files"
     PERSON_COLUMN = "person_column"
+    PERSONS_IN_BOTH = "persons_in_both"
+    TEST_PERSONS_UNKNOWN = "test_persons_unknown"
+    PERSONS_IN_NAMES = "persons_in_names"
+    KEYS_JOINED = "keys_joined"
+    KEYS_ALIKE = "keys_alike"
+    PLACEHOLDER_KEYS = "placeholder_keys"
     UNUSED_COLUMNS = "unused_columns"
     SPLITS_READ = "splits_read"
     BACKSLASHES = "backslashes"
@@ -72,6 +78,20 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     "lines.",
     NoticeCode.PERSON_COLUMN: "Columns look like keys of persons, and are not used as the unit that is protected. "
     "Rename the right one to patient or group, or name it in ⟦group_column⟧, so that the promise is about persons.",
+    NoticeCode.PERSONS_IN_BOTH: "Persons (or whatever else the upload groups images by) have training images and test "
+    "images. A model that has learned from a person does too well on that person's test images, so accuracy, fidelity "
+    "and attacks leave these test images out. Put all images of one person into one split.",
+    NoticeCode.TEST_PERSONS_UNKNOWN: "The upload says of which persons training images are, but not these test images. "
+    "If a person is in both splits, figures measured on them are too good. Say it of test images, too.",
+    NoticeCode.PERSONS_IN_NAMES: "Names of several files may name the same person; those with most images come first. "
+    "Each image is protected by itself, and not the person. If these are persons, add a metadata.csv with the columns "
+    "file_name and patient (to a table a column patient, to an NPZ an array groups), and declare ⟦records_per_unit⟧.",
+    NoticeCode.KEYS_JOINED: "Keys of persons differ only in upper and lower case or in spaces, and were read as one "
+    "person. If they are different persons, give them keys that differ in more.",
+    NoticeCode.KEYS_ALIKE: "Keys of persons differ only in punctuation or leading zeros, and were read as different "
+    "persons. If they are one person, write the key in one way, so that this person is protected as a whole.",
+    NoticeCode.PLACEHOLDER_KEYS: "Keys stand for nobody, as anonymised exports have them. All training images of one "
+    "such key count as one person, and nothing tells whether these persons have other images. Name the persons.",
     NoticeCode.UNUSED_COLUMNS: "Columns of the metadata are not used. Nothing of them is kept.",
     NoticeCode.SPLITS_READ: "Folders were read as splits: train or training, test or testing, val or validation. "
     "Rename one that is a class.",
@@ -132,7 +152,7 @@ class Notice(BaseModel):
 
     Attributes:
         code: Stable.
-        count: How many files, images, arrays or classes it concerns.
+        count: How many files, images, arrays, classes or persons it concerns.
         examples: The first of them.
     """
 
@@ -140,7 +160,7 @@ class Notice(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     code: NoticeCode
-    count: int = Field(ge=1, description="Files, images, arrays or classes that it concerns.")
+    count: int = Field(ge=1, description="Files, images, arrays, classes or persons that it concerns.")
     examples: tuple[Example, ...] = Field(default=(), max_length=EXAMPLES, description="The first of them.")
 
     @computed_field(description="What it means and what to do.")  # type: ignore[prop-decorator]

@@ -7,12 +7,12 @@ with a unit that holds more is refused (`dataset.check_units`), so every cost ma
 
 import hashlib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from pydantic import Field
 
-from datalens_service.data.dataset import UnitIds
+from datalens_service.data.dataset import NOBODY, GroupIds, UnitIds
 from datalens_service.strict import Frozen, Integer
 
 MAXIMUM_RECORDS_PER_UNIT = 1000
@@ -38,26 +38,50 @@ class UnitDeclaration(Frozen):
         return min(self.records, num_classes, self.classes or num_classes)
 
 
+def group_key(name: str) -> str:
+    """Return the key of a group, which is the same for names that differ only in case, in spaces or in invisible signs.
+
+    Two spellings of one person must never be two privacy units: the promise to that person would be too weak. Two
+    persons in one unit only cost accuracy.
+    """
+    plain = unicodedata.normalize("NFKC", name).casefold()
+    return "".join(sign for sign in plain if not sign.isspace() and unicodedata.category(sign) != "Cf")
+
+
+def spell_groups(names: Iterable[str]) -> dict[str, str]:
+    """Return one spelling of the group of each name, by the name: the first of the group's own in alphabetical order.
+
+    No name of another group can change it. A group that is spelt in one way keeps the identity that it had in versions
+    which told spellings apart.
+    """
+    first = dict[str, str]()
+    keys = {name: group_key(name) for name in names}
+    for name, key in keys.items():
+        plain = unicodedata.normalize("NFC", name.strip())
+        first[key] = min(plain, first.get(key, plain))
+    return {name: first[key] for name, key in keys.items()}
+
+
 def identities(names: Iterable[object]) -> UnitIds:
     """Identity of every record's unit: a hash of the unit's own name, so no other unit can move it.
 
     Args:
-        names: One per record; numbers count as their decimal digits, blanks around a name and the way its accents
-            are composed do not count.
+        names: One per record; numbers count as their decimal digits. Names with one `group_key` are one unit.
 
     Returns:
         int64 (n,), not negative.
     """
-    known: dict[str, int] = {}
-    unit_ids = []
-    for name in map(str, names):
-        if name not in known:
-            known[name] = _identity(name)
-        unit_ids.append(known[name])
-    return np.array(unit_ids, dtype=np.int64)
+    texts = [str(name) for name in names]
+    known = {name: _identity(spelling) for name, spelling in spell_groups(texts).items()}
+    return np.array([known[name] for name in texts], dtype=np.int64)
 
 
-def _identity(name: str) -> int:
-    plain = unicodedata.normalize("NFC", name.strip())
+def group_identities(names: Sequence[str | None]) -> GroupIds:
+    """Identity of every record's group, a hash of its key: the same in all splits and data sets; `NOBODY` for None."""
+    known = {name: NOBODY if name is None else _identity(group_key(name)) for name in dict.fromkeys(names)}
+    return np.array([known[name] for name in names], dtype=np.int64)
+
+
+def _identity(plain: str) -> int:
     digest = hashlib.sha256(b"unit\0" + plain.encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - _IDENTITY_BITS)

@@ -75,8 +75,9 @@ def _write_files(upload: Upload, folder: Path) -> None:
         if split is not None:
             _write_array(_path(folder, name, "images"), split.images)
             _write_array(_path(folder, name, "labels"), split.labels)
-        if split is not None and split.units is not None:
-            _write_array(_path(folder, name, "units"), split.units)
+        for part, ids in () if split is None else (("units", split.units), ("groups", split.groups)):
+            if ids is not None:
+                _write_array(_path(folder, name, part), ids)
     text = upload.schema.model_dump_json().encode()
     _write_durably(folder / _SCHEMA, lambda file: file.write(text))
 
@@ -111,5 +112,12 @@ def _publish(unfinished: Path, folder: Path) -> None:
 def _load_split(folder: Path, split: str) -> Split:
     images = np.load(_path(folder, split, "images"), mmap_mode="r", allow_pickle=False)
     labels = np.load(_path(folder, split, "labels"), mmap_mode="r", allow_pickle=False)
-    units = _path(folder, split, "units")
-    return Split(images, labels, np.load(units, allow_pickle=False) if units.exists() else None)
+    # Both are missing where the upload says nothing; groups also where an earlier version stored the split, which kept
+    # those of training records as units.
+    units = _load_ids(_path(folder, split, "units"))
+    groups = _load_ids(_path(folder, split, "groups"))
+    return Split(images, labels, units, units if groups is None else groups)
+
+
+def _load_ids(path: Path) -> NDArray[np.int64] | None:
+    return np.load(path, allow_pickle=False) if path.exists() else None

@@ -88,7 +88,8 @@ class DatasetForm(BudgetForm):
     public_test: Flag | None = Field(
         default=None,
         description="Whether the test split is public; left out, it is not. Figures measured on it may "
-        "then be passed on; otherwise they are for the owner alone. Refused if it holds a training image.",
+        "then be passed on; otherwise they are for the owner alone. Refused if it holds a training image, or one of a "
+        "person who has training images.",
     )
     public_records: Flag | None = Field(
         default=None,

@@ -31,7 +31,7 @@ _UNREADABLE: Final = "The DICOM file cannot be decoded. Export it uncompressed, 
 
 
 def read_patient(data: bytes) -> Patient:
-    """Identifier and name of the patient.
+    """Identifier and name of the patient; empty where the file does not have them.
 
     Raises:
         NoPatient: The file names none.

@@ -1,11 +1,11 @@
 """What every reader hands out: an index of records whose pixels nobody has decoded yet."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from datalens_service.data.dataset import Images, UnitIds
+from datalens_service.data.dataset import GroupIds, Images, UnitIds
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.images import DecodedImages
@@ -46,18 +46,30 @@ ReadImages = Callable[[Images | None], DecodedImages]
 
 
 class Groups(NamedTuple):
-    """Who or what the records of a split belong to.
+    """Who or what the records of a split belong to, whether that is to be protected or not.
 
     Attributes:
-        names: One per record; None if nothing says so, or if that is to be ignored.
-        ignored: Whether something says so, and is to be ignored.
-        unit_ids: int64 (n,), in the place of names: identities that were made of them before.
+        names: One per record, None where nothing says it; None if it is said of no record.
+        word: What one group is.
+        unit_ids: int64 (n,), in the place of names: identities of units that were made of them before.
+        group_ids: int64 (n,), likewise, identities of groups.
     """
 
-    names: tuple[str, ...] | None = None
+    names: tuple[str | None, ...] | None = None
     word: str = "group"
-    ignored: bool = False
     unit_ids: UnitIds | None = None
+    group_ids: GroupIds | None = None
+
+    @property
+    def are_known(self) -> bool:
+        """Whether something is said of a record."""
+        return self.names is not None or self.group_ids is not None
+
+    @classmethod
+    def from_names(cls, names: Iterable[str | None], word: str = "group") -> Self:
+        """Return the groups of these names; none if nothing is said of any record."""
+        listed = tuple(names)
+        return cls(listed, word) if any(name is not None for name in listed) else cls()
 
 
 @dataclass(frozen=True)
@@ -67,13 +79,16 @@ class RecordIndex:
     Attributes:
         called: What the split's labels are called in a refusal.
         read_images: Decodes the images, in the same order.
-        read_groups: Says who or what each record belongs to.
+        read_groups: Says who or what each record belongs to. InvalidDataset: of the training split, if groups are to be
+            units and a record has none.
+        names: Names of the files that the records are read from, in the same order; None if they have none.
     """
 
     called: str
     labels: LabelColumn
     read_images: ReadImages
     read_groups: Callable[[], Groups] = Groups
+    names: tuple[str, ...] | None = None
 
 
 class UploadIndex(NamedTuple):

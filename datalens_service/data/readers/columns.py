@@ -22,6 +22,38 @@ _PERSON: Final = re.compile(
     r"([_ -]?(id|no|nr|number|key|code|uid|name))?",
     re.IGNORECASE,
 )
+_NO_PERSON: Final = frozenset(
+    [
+        "date",
+        "dates",
+        "time",
+        "times",
+        "datetime",
+        "timestamp",
+        "day",
+        "month",
+        "year",
+        "age",
+        "birth",
+        "dob",
+        "studydate",
+        "studytime",
+        "birthdate",
+        "split",
+        "fold",
+        "subset",
+        "partition",
+        "batch",
+        "source",
+        "origin",
+        "site",
+        "scanner",
+        "device",
+        "camera",
+        "version",
+    ]
+)
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 class Columns(NamedTuple):
@@ -94,3 +126,8 @@ def group_word(column: str) -> str:
 def is_person_column(name: str) -> bool:
     """Whether a column is named like a key of persons."""
     return _PERSON.fullmatch(name.strip()) is not None
+
+
+def is_other_column(name: str) -> bool:
+    """Whether a column is named like what many images share without showing one person: a day, a split, a place."""
+    return not _NO_PERSON.isdisjoint(word.casefold() for word in _WORD.findall(name))

@@ -101,6 +101,11 @@ def image_entries(source: Source, choices: ReadingChoices) -> list[ImageEntry]:
     return sorted(files, key=lambda file: file.parts)
 
 
+def names_of(files: Sequence[ImageEntry]) -> tuple[str, ...]:
+    """Names of the files, without folders."""
+    return tuple(file.parts[-1] for file in files)
+
+
 def decode_entries(source: Source, files: Sequence[ImageEntry], choices: ReadingChoices) -> ReadImages:
     """Decodes images of a split, in order, once it is asked to."""
 

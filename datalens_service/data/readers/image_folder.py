@@ -5,20 +5,20 @@
     class/patient/name.png                      everything of one patient is one privacy unit
     class/name.dcm                              likewise, by the patient ID of the files, where images are prepared
 
-A `metadata.csv` or `metadata.jsonl` with a column of groups says which training images belong to one privacy unit, for
-example to one person (`metadata.py`); with a column of labels as well, folders do not count (`image_table.py`).
+A `metadata.csv` or `metadata.jsonl` with a column of groups says which images belong to one privacy unit, for example
+to one person (`metadata.py`); with a column of labels as well, folders do not count (`image_table.py`).
 
 Folders around all of this are allowed. Notes and hidden files are ignored and noted; so is a folder "val" (see `npz`).
 Anything else that is not an image is refused. Records are ordered by name, classes by the names of their folders. All
 images have the size and mode (8-bit grey or RGB) of the first; an EXIF orientation is applied, other metadata dropped.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
-from datalens_service.data.readers.groups import find_groups, persons_among, read_patients
+from datalens_service.data.readers.groups import GroupSources, find_groups, persons_among, read_patients
 from datalens_service.data.readers.image_entries import (
     LAYOUTS,
     ImageEntry,
@@ -27,13 +27,13 @@ from datalens_service.data.readers.image_entries import (
     holds_images,
     image_entries,
     is_ignored,
+    names_of,
     split_named,
     without_wrapper,
 )
 from datalens_service.data.readers.labels import column_of_texts
-from datalens_service.data.readers.metadata import Metadata, note_metadata, read_metadata
+from datalens_service.data.readers.metadata import note_metadata, read_metadata
 from datalens_service.data.reading_choices import ReadingChoices
-from datalens_service.data.untrusted.images import Patient
 from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
 
@@ -57,11 +57,12 @@ def index(source: Source, choices: ReadingChoices) -> UploadIndex:
     split = by_split(files, choices.class_names, source.notices)
     for part in (split.train, split.test):
         _check_layout(part, has_splits=split.train != files)
-    patients = read_patients(source, split.train)
+    patients = read_patients(source, [*split.train, *split.test])
+    sources = GroupSources(metadata, patients, choices.ignore_groups, {})
     classes = sorted({file.parts[0] for file in split.train})
     return UploadIndex(
-        _index(source, split.train, choices, "the training split", metadata, patients),
-        _index(source, split.test, choices, "the test split", None, {}) if split.test else None,
+        _index(source, split.train, choices, sources, is_test=False),
+        _index(source, split.test, choices, sources, is_test=True) if split.test else None,
         empty_classes=_empty_classes(source, [*split.train, *split.test]),
         persons_as_classes=tuple(persons_among(classes, _named(split.train), patients)),
     )
@@ -79,17 +80,13 @@ READER = Reader(
 
 
 def _index(
-    source: Source,
-    files: Sequence[ImageEntry],
-    choices: ReadingChoices,
-    called: str,
-    metadata: Metadata | None,
-    patients: Mapping[str, Patient],
+    source: Source, files: Sequence[ImageEntry], choices: ReadingChoices, sources: GroupSources, *, is_test: bool
 ) -> RecordIndex:
     labels = column_of_texts([file.parts[0] for file in files])
     folders = [file.parts[1] for file in files] if len(files[0].parts) == _IN_PATIENT else None
-    groups = partial(find_groups, files, folders, metadata, patients, ignore=choices.ignore_groups)
-    return RecordIndex(called, labels, decode_entries(source, files, choices), groups)
+    groups = partial(find_groups, files, folders, sources, is_test=is_test)
+    called = "the test split" if is_test else "the training split"
+    return RecordIndex(called, labels, decode_entries(source, files, choices), groups, names_of(files))
 
 
 def _check_layout(files: Sequence[ImageEntry], *, has_splits: bool) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from datalens_service.data.identifying_names import identifying_names
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
-from datalens_service.data.readers.groups import find_groups, read_patients
+from datalens_service.data.readers.groups import GroupSources, find_groups, read_patients
 from datalens_service.data.readers.image_entries import (
     ImageEntry,
     by_split,
@@ -22,6 +22,7 @@ from datalens_service.data.readers.image_entries import (
     holds_images,
     image_entries,
     is_metadata,
+    names_of,
     without_wrapper,
 )
 from datalens_service.data.readers.labels import column_of_texts
@@ -61,9 +62,13 @@ def index(source: Source, choices: ReadingChoices) -> UploadIndex:
     files = _with_rows(source, files, metadata, choices)
     split = by_split(files, choices.class_names, source.notices, labelled=True)
     _check_folders([*split.train, *split.test], metadata)
+    patients = read_patients(source, [*split.train, *split.test])
+    if metadata.group_name is None and not patients and not choices.ignore_groups:
+        _refuse_folders_of_persons([*split.train, *split.test])
+    sources = GroupSources(metadata, patients, choices.ignore_groups, {})
     return UploadIndex(
-        _index(source, split.train, choices, "the training split", metadata),
-        _index(source, split.test, choices, "the test split", metadata) if split.test else None,
+        _index(source, split.train, choices, sources, is_test=False),
+        _index(source, split.test, choices, sources, is_test=True) if split.test else None,
     )
 
 
@@ -80,17 +85,12 @@ READER = Reader(
 
 
 def _index(
-    source: Source, files: Sequence[ImageEntry], choices: ReadingChoices, called: str, metadata: Metadata
+    source: Source, files: Sequence[ImageEntry], choices: ReadingChoices, sources: GroupSources, *, is_test: bool
 ) -> RecordIndex:
-    labels = column_of_texts([_label(file, metadata) for file in files])
-    reading = decode_entries(source, files, choices)
-    if called != "the training split":
-        return RecordIndex(called, labels, reading)
-    patients = read_patients(source, files)
-    if metadata.group_name is None and not patients and not choices.ignore_groups:
-        _refuse_folders_of_persons(files)
-    groups = partial(find_groups, files, None, metadata, patients, ignore=choices.ignore_groups)
-    return RecordIndex(called, labels, reading, groups)
+    labels = column_of_texts([_label(file, sources.metadata) for file in files])
+    groups = partial(find_groups, files, None, sources, is_test=is_test)
+    called = "the test split" if is_test else "the training split"
+    return RecordIndex(called, labels, decode_entries(source, files, choices), groups, names_of(files))
 
 
 def _with_rows(
@@ -135,6 +135,6 @@ def _check_folders(files: Sequence[ImageEntry], metadata: Metadata) -> None:
     errors.raise_if_any()
 
 
-def _label(file: ImageEntry, metadata: Metadata) -> str:
-    row = metadata.find_row(file.entry.filename)
+def _label(file: ImageEntry, metadata: Metadata | None) -> str:
+    row = None if metadata is None else metadata.find_row(file.entry.filename)
     return (row.label if row is not None else None) or ""

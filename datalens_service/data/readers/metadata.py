@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from datalens_service.data.identifying_names import looks_identifying
+from datalens_service.data.identifying_names import is_date, looks_identifying
 from datalens_service.data.notices import NoticeCode, Notices
-from datalens_service.data.readers.columns import Columns, choose_columns, is_person_column
+from datalens_service.data.readers.columns import Columns, choose_columns, is_other_column, is_person_column
 from datalens_service.data.readers.image_entries import is_metadata
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Entry, normal, plain_name
@@ -216,8 +216,11 @@ def _text(value: object) -> str:
 
 
 def _holds_persons(name: str, records: Sequence[tuple[int, Any]]) -> bool:
+    """Whether a column that is not read is named like keys of persons, or repeats what looks like them."""
+    if is_other_column(name):
+        return False
     values = [text for _, record in records if (text := _text(record.get(name)))]
-    different = set(values)
+    different = {value for value in values if not is_date(value)}
     repeats = 1 < len(different) < len(values)
     return is_person_column(name) or (repeats and sum(map(looks_identifying, different)) > len(different) / 2)
 

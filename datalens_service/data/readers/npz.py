@@ -5,10 +5,10 @@ Training images and labels are called `images` and `labels`, `x` and `y`, `X` an
 `test_images` and `test_labels`, or `x_test` and `y_test`.
 
 An array "groups" (or "patient", "subject", "account", …) of integers or strings says which training images belong to
-one privacy unit, for example to one person. An array `class_names` of strings is read if it is there, and so is
-`preparation`, in which `datalens prepare` says what it did. Everything else is ignored and noted, `val_*` too: a
-validation split would change the public number of records if it silently joined the training records. Whoever wants it
-protected and used appends it to the training arrays.
+one privacy unit, for example to one person, and an array "test_groups" says it of test images. An array `class_names`
+of strings is read if it is there, and so is `preparation`, in which `datalens prepare` says what it did. Everything
+else is ignored and noted, `val_*` too: a validation split would change the public number of records if it silently
+joined the training records. Whoever wants it protected and used appends it to the training arrays.
 
 Images are (n, height, width), (n, height, width, 1 or 3), (n, 1 or 3, height, width), or (n, side²) in grey: integers
 in 0..255, or floats in [0, 1] or in [0, 255]. Which of the two each float image is in is said by that image alone. With
@@ -20,6 +20,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import Images
+from datalens_service.data.dataset import NOBODY, Images
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation.arrays import check_image_header, convert_pixels
 from datalens_service.data.preparation_settings import PrepareSettings
@@ -55,7 +56,9 @@ PREPARATION: Final = "preparation"
 """Settings with which `datalens prepare` made the file, as JSON."""
 _PREPARATION_CHARACTERS = 1000
 UNIT_IDS: Final = "unit_ids"
-"""Identities of groups, of which nobody learns their names (`privacy_units.identities`)."""
+"""Identities of units, of which nobody learns their names (`privacy_units.identities`)."""
+GROUP_IDS: Final = "group_ids"
+"""Likewise, identities of groups (`privacy_units.group_identities`); those of test images have `test_` in front."""
 UNIT: Final = "unit"
 """Word for one group."""
 _GROUPS: Final = (*GROUP, "groups", "patients", "subjects", "persons", "participants", "accounts")
@@ -101,19 +104,23 @@ def index(source: Source, choices: ReadingChoices) -> UploadIndex:
         RecordIndex(called, columns[called], _reading(source, archive, split, choices))
         for called, split in splits.items()
     ]
-    group_arrays = _group_arrays(arrays, choices)
-    _note_ignored(source, arrays, splits, group_arrays)
-    groups = _read_groups(archive, arrays, group_arrays, len(columns["the training labels"].words))
-    train = replace(records[0], read_groups=lambda: groups)
-    test = records[1] if len(records) > 1 else None
-    return UploadIndex(train, test, preparation=_read_preparation(archive, arrays))
+    of_train, of_test = (_group_arrays(arrays, choices, split) for split in ("train", "test"))
+    # Groups of test images say something only beside those of training images.
+    of_test = of_test if of_train and len(records) > 1 else []
+    _note_ignored(source, arrays, splits, [*of_train, *of_test])
+    grouped = [
+        replace(one, read_groups=partial(_read_groups, archive, arrays, present, one.called, len(one.labels.words)))
+        for one, present in zip(records, (of_train, of_test), strict=False)
+    ]
+    test = grouped[1] if len(grouped) > 1 else None
+    return UploadIndex(grouped[0], test, preparation=_read_preparation(archive, arrays))
 
 
 READER = Reader(
     name="npz",
     title="an NPZ with labelled images",
     layout="`train_images`, `train_labels` (MedMNIST), `x_train`, `y_train` (Keras), `images`, `labels`, or others; "
-    "`groups` for people with several images; labels as integers, words or one-hot rows",
+    "`groups` (and `test_groups`) for people with several images; labels as integers, words or one-hot rows",
     suffixes=(".npz",),
     recognises=recognises,
     index=index,
@@ -240,36 +247,54 @@ def _read_images(source: Source, archive: Archive, entry: Entry, preparation: Pr
     )
 
 
-def _group_arrays(arrays: Mapping[str, Entry], choices: ReadingChoices) -> list[str]:
-    """Arrays that say who belongs together: the declared one, else all with a usual name, spelt in any case."""
+def _group_arrays(arrays: Mapping[str, Entry], choices: ReadingChoices, split: str) -> list[str]:
+    """Arrays that say who belongs together in a split: the declared one, else all with a usual name, in any case.
+
+    The name of the split may stand in front; for test images it must.
+    """
+    fronts = {"train": ("", "train_"), "test": ("test_",)}[split]
     if choices.group_column is not None:
-        return [name for name in arrays if name == choices.group_column]
-    return [name for name in arrays if name == UNIT_IDS or name.casefold().removeprefix("train_") in _GROUPS]
+        bare = choices.group_column.removeprefix("train_")
+        named = {"train": (choices.group_column,), "test": (f"test_{bare}",)}[split]
+        return [name for name in arrays if name in named]
+    usual = {f"{front}{name}" for front in fronts for name in (*_GROUPS, UNIT_IDS, GROUP_IDS)}
+    return [name for name in arrays if name.casefold() in usual]
 
 
-def _read_groups(archive: Archive, arrays: Mapping[str, Entry], present: Sequence[str], count: int) -> Groups:
-    """The unit of every training image, by its name, or by its identity as `datalens prepare` writes it."""
+def _read_groups(
+    archive: Archive, arrays: Mapping[str, Entry], present: Sequence[str], called: str, count: int
+) -> Groups:
+    """Groups of a split by their names, or by identities as `datalens prepare` writes them."""
     if not present:
         return Groups()
-    (key,) = present[:1]
-    header = _header(archive, arrays[key])
-    if len(present) > 1:
+    bare = {re.sub("^(train|test)_", "", name, flags=re.IGNORECASE): name for name in present}
+    if len(bare) != len(present) or (len(bare) > 1 and not bare.keys() <= {UNIT_IDS, GROUP_IDS}):
         raise InvalidDataset(f"The NPZ must name its groups in one way, not in {_listed(present)}.")
+    split = called.removeprefix("the ").removesuffix(" labels")
+    found = {name: _read_group_array(archive, arrays, key, split, count) for name, key in bare.items()}
+    if found.keys() <= {UNIT_IDS, GROUP_IDS}:
+        return _from_identities(archive, arrays, found)
+    ((name, values),) = found.items()
+    return Groups.from_names(map(str, values.tolist()), group_word(name))
+
+
+def _read_group_array(archive: Archive, arrays: Mapping[str, Entry], key: str, split: str, count: int) -> NDArray[Any]:
+    header = _header(archive, arrays[key])
     if header.dtype.kind not in "uiU" or len(header.shape) != 1:
-        raise InvalidDataset(f"{key} must be a one-dimensional array of integers or strings, one per training image.")
+        raise InvalidDataset(f"{key} must be a one-dimensional array of integers or strings, one per {split} image.")
     if header.shape[0] != count:
-        raise InvalidDataset(f"There must be exactly one group per training image: {key} has {header.shape[0]:,}.")
-    values = _read_array(archive, arrays[key])
-    if key == UNIT_IDS:
-        return _from_identities(archive, arrays, values)
-    return Groups(tuple(map(str, values.tolist())), group_word(re.sub("^train_", "", key, flags=re.IGNORECASE)))
+        raise InvalidDataset(f"There must be exactly one group per {split} image: {key} has {header.shape[0]:,}.")
+    return _read_array(archive, arrays[key])
 
 
-def _from_identities(archive: Archive, arrays: Mapping[str, Entry], values: NDArray[Any]) -> Groups:
-    if values.dtype != np.int64 or (values.size and values.min() < 0):
-        raise InvalidDataset(f"{UNIT_IDS} must be what `datalens prepare` writes. Name the groups in an array groups.")
+def _from_identities(archive: Archive, arrays: Mapping[str, Entry], found: Mapping[str, NDArray[Any]]) -> Groups:
+    for name, lowest in ((UNIT_IDS, 0), (GROUP_IDS, NOBODY)):
+        values = found.get(name)
+        if values is not None and (values.dtype != np.int64 or values.min() < lowest):
+            raise InvalidDataset(f"{name} must be what `datalens prepare` writes. Name the groups in an array groups.")
     word = group_word(_read_text(archive, arrays[UNIT])) if UNIT in arrays else "group"
-    return Groups(word=word, unit_ids=values)
+    first = next(iter(found.values()))
+    return Groups(word=word, unit_ids=found.get(UNIT_IDS, first), group_ids=found.get(GROUP_IDS, first))
 
 
 def _read_text(archive: Archive, entry: Entry) -> str:

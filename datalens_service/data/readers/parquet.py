@@ -4,8 +4,8 @@ One file, or a zip or tar of files: those with the word `test` in their names, o
 them, are the test split; those with "val", "valid" or "validation" are left out and noted. The features in the schema's
 metadata say which columns are meant (Image, ClassLabel, and its names); without them they have the usual names, or
 those that the owner declares. Images are bytes, or a struct with `bytes`; labels are integers, words, true and false,
-or whole floats. A column "group" (or "patient", "subject", "account", …) says which training images belong to one
-privacy unit.
+or whole floats. A column "group" (or "patient", "subject", "account", …) says which images belong to one privacy unit;
+names of files, in that struct or in a column, are looked at for persons and not kept.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from datalens_service.data.readers.base import (
     UploadIndex,
 )
 from datalens_service.data.readers.columns import (
+    FILE,
     GROUP,
     LABEL,
     find_column,
@@ -71,6 +72,7 @@ class _Columns(NamedTuple):
     image: str
     label: str
     group: str | None
+    file: str | None
     class_names: ClassNames | None
 
 
@@ -87,7 +89,8 @@ class _Table(NamedTuple):
     name: str
     images: list[_Cell]
     labels: LabelColumn
-    groups: list[str] | None
+    groups: list[str | None] | None
+    file_names: list[str]
     columns: _Columns
 
 
@@ -108,8 +111,8 @@ def index(source: Source, choices: ReadingChoices) -> UploadIndex:
     if not any(table.images for table in train):
         raise InvalidDataset("There are no training rows. Files with test in their names are the test split.")
     return UploadIndex(
-        _index("the training split", train, source, choices),
-        _index("the test split", test, source, choices) if any(table.images for table in test) else None,
+        _index(train, source, choices, is_test=False),
+        _index(test, source, choices, is_test=True) if any(table.images for table in test) else None,
     )
 
 
@@ -166,26 +169,29 @@ def _read_table(name: str, file: IO[bytes], source: Source, choices: ReadingChoi
         return _rows(name, table_file, columns, source, choices)
 
 
-def _index(called: str, tables: list[_Table], source: Source, choices: ReadingChoices) -> RecordIndex:
+def _index(tables: list[_Table], source: Source, choices: ReadingChoices, *, is_test: bool) -> RecordIndex:
     """Records of all files of a split together."""
+    strict = not (is_test or choices.ignore_groups)
     columns = {table.name: table.labels for table in tables if any(table.labels.words)}
     check_one_kind(columns)
     kind = next((column.kind for column in columns.values()), LabelKind.TEXT)
     names = next((table.columns.class_names for table in tables if table.columns.class_names), None)
     words = tuple(word for table in tables for word in table.labels.words)
-    grouped = [table.groups for table in tables if table.groups is not None]
-    if grouped and len(grouped) != len(tables):
+    if strict and 0 < sum(table.groups is None for table in tables) < len(tables):
         raise InvalidDataset("Either all files have a column of groups, or none.")
     group = next((table.columns.group for table in tables if table.columns.group), None)
-    groups = tuple(name for part in grouped for name in part) if grouped else None
+    groups = [name for table in tables for name in table.groups or [None] * len(table.images)]
     images = [image for table in tables for image in table.images]
-    if groups is None and not choices.ignore_groups and source.decoder.reads(DICOM):
+    if group is not None and strict and None in groups:
+        raise InvalidDataset("At least one row has no group, or one that is neither an integer nor a word.")
+    if group is None and strict and source.decoder.reads(DICOM):
         _refuse_dicom(images)
     return RecordIndex(
-        called,
+        "the test split" if is_test else "the training split",
         LabelColumn(kind, words, names),
         _reading(images, source, choices),
-        partial(Groups, groups, "group" if group is None else group_word(group)),
+        partial(Groups.from_names, groups, "group" if group is None else group_word(group)),
+        tuple(name for table in tables for name in table.file_names),
     )
 
 
@@ -246,7 +252,9 @@ def _columns(name: str, table_file: pq.ParquetFile, choices: ReadingChoices) -> 
     _check_type(name, image, schema.field(image).type)
     names = features.get(label, {}).get("names") if kinds.get(label) == "ClassLabel" else None
     group = find_column(name, schema.names, GROUP, choices.group_column, "groups", "⟦group_column⟧")
-    return _Columns(image, label, group, tuple(str(one) for one in names) if names else None)
+    texts = [field.name for field in schema if str(field.type) in ("string", "large_string")]
+    file = next((one for one in texts if one.strip().casefold() in FILE and one not in (image, label, group)), None)
+    return _Columns(image, label, group, file, tuple(str(one) for one in names) if names else None)
 
 
 def _note_unused(present: list[str], columns: _Columns, source: Source) -> None:
@@ -263,30 +271,40 @@ def _declared_as(present: list[str], kinds: Mapping[str, object], kind: str) -> 
 
 def _rows(name: str, table_file: pq.ParquetFile, columns: _Columns, source: Source, choices: ReadingChoices) -> _Table:
     """All rows; what they unpack to is counted while they come, whatever the file declares."""
-    columns_read = [name for name in (columns.image, columns.label, columns.group) if name is not None]
+    read = (columns.image, columns.label, columns.group, columns.file)
+    columns_read = [name for name in read if name is not None]
     most = allowance(source.path.stat().st_size, source.limits)
     # Whatever is declared honestly is refused before a page is unpacked, which pyarrow does as a whole.
     _check_unpacked(_declared(table_file), most, source)
     images: list[_Cell] = []
     labels: list[object] = []
-    groups: list[str] = []
+    groups: list[str | None] = []
+    file_names: list[str] = []
     prefix = "" if source.archive is None else f"{name} "
     unpacked = 0
     for batch in table_file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns_read, use_threads=False):
         for value in batch.column(columns.image):
             images.append(_Cell(f"{prefix}row {len(images)}", value.as_py()))
-            unpacked += len(_content(images[-1].value) or b"")
+            file_names.append(_path(images[-1].value))
+            unpacked += len(_content(images[-1].value) or b"") + len(file_names[-1])
             _check_unpacked(unpacked, most, source)
         labels += batch.column(columns.label).to_pylist()
         if columns.group is not None:
             groups += [_group(value) for value in batch.column(columns.group).to_pylist()]
+        if columns.file is not None:
+            named = [value or "" for value in batch.column(columns.file).to_pylist()]
+            file_names[len(file_names) - len(named) :] = named
+            unpacked += sum(map(len, named))
+            _check_unpacked(unpacked, most, source)
     if choices.skip_unreadable and any(label is not None for label in labels):
         kept = [row for row, label in enumerate(labels) if label is not None]
         left_out = (image.row for image, label in zip(images, labels, strict=True) if label is None)
         source.notices.add(NoticeCode.UNREADABLE_LEFT_OUT, left_out)
         images, labels = [images[row] for row in kept], [labels[row] for row in kept]
+        file_names = [file_names[row] for row in kept]
         groups = [groups[row] for row in kept] if groups else []
-    return _Table(name, images, column_of_values(labels), groups if columns.group is not None else None, columns)
+    grouped = groups if columns.group is not None else None
+    return _Table(name, images, column_of_values(labels), grouped, file_names, columns)
 
 
 def _declared(table_file: pq.ParquetFile) -> int:
@@ -343,7 +361,14 @@ def _check_type(name: str, column: str, kind: pa.DataType) -> None:
                               "as bytes, encoded as PNG or JPEG.")  # fmt: skip
 
 
-def _group(value: object) -> str:
+def _path(value: object) -> str:
+    """The name of the file that an image came from; empty if nothing says it."""
+    path = value.get("path") if isinstance(value, dict) else None
+    return path if isinstance(path, str) else ""
+
+
+def _group(value: object) -> str | None:
+    """The group of a row; None for what is neither an integer nor a word."""
     if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
-        raise InvalidDataset("At least one row has no group, or one that is neither an integer nor a word.")
+        return None
     return str(value)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.readers.base import ClassNames, Groups, Reader, RecordIndex, UploadIndex
 from datalens_service.data.readers.columns import GROUP, find_column, group_word
-from datalens_service.data.readers.groups import find_groups, read_patients
+from datalens_service.data.readers.groups import GroupSources, find_groups, read_patients
 from datalens_service.data.readers.image_entries import (
     ImageEntry,
     by_split,
@@ -25,6 +25,7 @@ from datalens_service.data.readers.image_entries import (
     holds_images,
     is_ignored,
     kind_in,
+    names_of,
     without_wrapper,
 )
 from datalens_service.data.readers.labels import column_of_texts, column_of_values
@@ -72,9 +73,13 @@ def index(source: Source, choices: ReadingChoices) -> UploadIndex:
     test = [records[file.entry.filename] for file in split.test]
     if not train:
         raise InvalidDataset("There are no training images with a label.")
+    # A group in the JSON beside an image counts; files are not looked into then.
+    with_groups = any(record.group is not None for record in train)
+    patients = {} if with_groups else read_patients(source, [*split.train, *split.test])
+    sources = GroupSources(None, patients, choices.ignore_groups, {})
     return UploadIndex(
-        _index("the training split", train, names, source, choices),
-        _index("the test split", test, names, source, choices) if test else None,
+        _index(train, names, source, choices, sources, is_test=False),
+        _index(test, names, source, choices, sources, is_test=True) if test else None,
     )
 
 
@@ -89,14 +94,21 @@ READER = Reader(
 
 
 def _index(
-    called: str, records: list[_Record], names: ClassNames | None, source: Source, choices: ReadingChoices
+    records: list[_Record],
+    names: ClassNames | None,
+    source: Source,
+    choices: ReadingChoices,
+    sources: GroupSources,
+    *,
+    is_test: bool,
 ) -> RecordIndex:
+    called = "the test split" if is_test else "the training split"
+    groups = partial(_groups, records, sources, is_test=is_test)
     labels = [record.label for record in records]
     texts = [label for label in labels if isinstance(label, str)]
     column = column_of_texts(texts) if len(texts) == len(labels) else column_of_values(labels)
     reading = decode_entries(source, [record.file for record in records], choices)
-    groups = partial(_groups, records, source, choices) if called == "the training split" else Groups
-    return RecordIndex(called, column._replace(names=names), reading, groups)
+    return RecordIndex(called, column._replace(names=names), reading, groups, names_of([one.file for one in records]))
 
 
 def _records(source: Source, choices: ReadingChoices) -> list[_Record]:
@@ -182,12 +194,11 @@ def _names_in(source: Source) -> ClassNames | None:
         return tuple(str(name) for name in json.loads(content)["class_names"])
 
 
-def _groups(records: list[_Record], source: Source, choices: ReadingChoices) -> Groups:
+def _groups(records: list[_Record], sources: GroupSources, *, is_test: bool) -> Groups:
     """By the JSON beside the images, else by the patients of DICOM files."""
-    groups = tuple(record.group for record in records if record.group is not None)
-    if not groups:
-        files = [record.file for record in records]
-        return find_groups(files, None, None, read_patients(source, files), ignore=choices.ignore_groups)
-    if len(groups) != len(records):
+    groups = [record.group for record in records]
+    if not any(group is not None for group in groups):
+        return find_groups([record.file for record in records], None, sources, is_test=is_test)
+    if not (is_test or sources.ignore) and None in groups:
         raise InvalidDataset("Either all records have a group, or none.")
-    return Groups(groups, group_word(records[0].group_column))
+    return Groups.from_names(groups, group_word(records[0].group_column))

@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ from datalens_service.data.notices import Notice, NoticeCode
 from datalens_service.data.sandbox.confinement import confine
 from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
 from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
-from datalens_service.errors import InvalidDataset
+from datalens_service.errors import InvalidDataset, PersonsInBothSplits
 from datalens_service.strict import Frozen
 
 OUTCOME: Final = "outcome.json"
@@ -50,11 +50,12 @@ class Counts(Frozen):
 
 
 class Outcome(Frozen):
-    """What came of it. Private, but for `format` and `refusal`."""
+    """What came of it. Private, but for `format`, `refusal` and `problem`, which is the type of the refusal."""
 
     format: str | None = None
     counts: Counts | None = None
     refusal: str | None = None
+    problem: Literal["dataset-invalid", "persons-in-both-splits"] = "dataset-invalid"
     bad_files: tuple[BadFile, ...] = ()
     bad_count: int = 0
     checked: int = 0
@@ -89,7 +90,9 @@ def attempt(read: Callable[[], Outcome]) -> Outcome:
     try:
         return read()
     except UnusableFiles as error:
-        return Outcome(refusal=error.text, bad_files=error.bad_files, bad_count=error.count, checked=error.checked)
+        problem = "persons-in-both-splits" if isinstance(error, PersonsInBothSplits) else "dataset-invalid"
+        found = {"bad_files": error.bad_files, "bad_count": error.count, "checked": error.checked}
+        return Outcome(refusal=error.text, problem=problem, **found)
     except InvalidDataset as error:
         return Outcome(refusal=error.text)
     except MemoryError:

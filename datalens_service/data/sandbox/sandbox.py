@@ -23,7 +23,7 @@ from datalens_service.data.sandbox.decode_images import IMAGES, ImagesRequest
 from datalens_service.data.sandbox.exchange import OUT_OF_MEMORY, OUTCOME, Counts, Outcome, Request
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.data.untrusted.validation_errors import BadFile
-from datalens_service.errors import InsufficientStorage, InvalidDataset, StoreUnavailable
+from datalens_service.errors import InsufficientStorage, InvalidDataset, PersonsInBothSplits, StoreUnavailable
 
 PRIVATE_READS = ("reading the upload",)
 
@@ -58,6 +58,10 @@ class Refused(InvalidDataset):
         """`bad_files`, `bad_count` and `checked`, as they are told to the owner. Private."""
         files = [file.model_dump() for file in self.bad_files]
         return {"bad_files": files, "bad_count": self.bad_count, "checked": self.checked}
+
+
+class RefusedForPersons(PersonsInBothSplits, Refused):
+    """The same, because persons are in both splits."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ def decode(
     )
     status = _run(request, confinement.seconds, stopping)
     outcome = _outcome(folder, status)
+    if outcome.refusal is not None and outcome.problem == PersonsInBothSplits.slug:
+        raise RefusedForPersons(outcome)
     if outcome.refusal is not None or outcome.format not in READERS or outcome.counts is None:
         raise Refused(outcome)
     # What a process that was taken over leaves is checked like everything that comes from outside.

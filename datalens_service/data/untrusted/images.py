@@ -59,7 +59,7 @@ class Picture(NamedTuple):
 
 
 class Patient(NamedTuple):
-    """Whom a DICOM file shows. Private."""
+    """Whom a DICOM file shows; both are empty in an anonymised one. Private."""
 
     id: str
     name: str
