@@ -219,4 +219,4 @@ def readers() -> set[str]:
 
 
 def test_the_owners_view_alone_reads_private_figures() -> None:
-    assert readers() == {"build.owner_view", "evaluate.with_outcome"}
+    assert readers() == {"build.owner_view", "evaluate.with_caveats", "evaluate.with_outcome"}

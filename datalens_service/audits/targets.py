@@ -4,8 +4,8 @@ Nothing is charged and no model is stored, because nothing leaves the process bu
 was in. They depend on private records: they are not to be passed on.
 
  - A rehearsal trains the same method on parts of the owner's records, and attacks what comes out.
- - Of a released model, training records are members, the owner's test images are not. Attacks that need reference
-   models train them here, on training records that are no candidates.
+ - Of a released model, training records are members, the owner's test images of other persons are not. Attacks that
+   need reference models train them here, on training records that are no candidates.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from datalens_service.audits.audit import (
 )
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import InvalidInput
+from datalens_service.evaluation.metrics.reference import find_caveats, others_than
 from datalens_service.models.released import ReleasedModel
 
 if TYPE_CHECKING:
@@ -105,21 +106,26 @@ class _Quarters:
 def attack_released_model(
     model: ReleasedModel, dataset: Dataset, train: Train, mu: float | None, settings: AuditSettings
 ) -> AuditResult:
-    """Tell training records of `model` from the owner's test images.
+    """Tell training records of `model` from the owner's test images of persons without training records.
 
     Args:
         train: Trains a reference model of the same method; called only for attacks that compare with some.
 
     Raises:
-        InvalidInput: Too few test images, or too few units for references.
+        InvalidInput: Too few test images of persons without training images, or too few units for references.
     """
-    if dataset.test is None or len(dataset.test) < FEWEST_TEST_IMAGES:
-        raise InvalidInput(f"This audit needs a test split of at least {FEWEST_TEST_IMAGES} images.")
+    test = None if dataset.test is None else others_than(dataset.train, dataset.test)
+    if test is None or len(test) < FEWEST_TEST_IMAGES:
+        raise InvalidInput(
+            f"This audit needs a test split of at least {FEWEST_TEST_IMAGES} images, of persons who have no training "
+            "images if the upload says who is who."
+        )
     if settings.needs_references and dataset.schema.num_units < FEWEST_UNITS:
         raise InvalidInput(f"Attacks with reference models need at least {FEWEST_UNITS} units.")
-    parts = _TrainAndTest(dataset, dataset.test, settings)
+    parts = _TrainAndTest(dataset, test, settings)
     evidence = gather_evidence(model, parts, train, settings)
-    return state_result(evidence, dataset, dataset.schema.num_units, mu, settings, model.result)
+    result = state_result(evidence, dataset, dataset.schema.num_units, mu, settings, model.result)
+    return result.model_copy(update={"note": " ".join([result.note, *find_caveats(dataset, None)])})
 
 
 class _TrainAndTest:

@@ -32,6 +32,7 @@ class Outcome(BaseModel):
     audiences: dict[str, Audience] = Field(description="For whom each file is, by its name.")
     privacy: JobPrivacy
     measures: list[dict[str, Any]]
+    person_caveats: list[str] = Field(description="Persons in training images and in test images; for the owner alone.")
     verdict: str = Field(description="How useful the result is; for the owner alone. Empty without one.")
     error: dict[str, Any] | None
 
@@ -50,6 +51,7 @@ def build_outcome(local_run: LocalRun, dataset: StoredDataset, job: Job) -> Outc
         audiences=local_run.list_audiences(job) if files else {},
         privacy=JobPrivacy.from_job(job, cost.about(dataset.schema)),
         measures=[] if report is None else report["measures"],
+        person_caveats=[] if report is None else report.get("person_caveats", []),
         verdict="" if report is None else judge(Figures.from_report(report)).sentence,
         error=spoken(job.error),
     )
@@ -61,7 +63,7 @@ def render_outcome(outcome: Outcome) -> RenderableType:
         reason = (outcome.error or {}).get("detail", "")
         return output.format_facts({"state": outcome.state.value, "why": reason, **_describe_privacy(outcome)})
     facts = {**_describe_files(outcome), **_describe_privacy(outcome)}
-    verdict = {"for you alone": outcome.verdict}
+    verdict = {"for you alone": "\n".join([outcome.verdict, *outcome.person_caveats])}
     return Group(output.format_facts(verdict), "", output.format_facts(facts), "", _render_metrics(outcome))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from datalens_service import logs
 from datalens_service.data.dataset import Dataset, Images, Labels
 from datalens_service.disclosure import Private
-from datalens_service.errors import InvalidSpec, WorkerUnavailable
+from datalens_service.errors import InvalidSpec, PersonsInBothSplits, WorkerUnavailable
 from datalens_service.evaluation.measures import (
     ClassFigure,
     ConfusionTable,
@@ -55,7 +55,7 @@ def attempted(figure: str, compute: Callable[[], Figure], progress: Progress) ->
     """
     try:
         return compute()
-    except WorkerUnavailable as error:
+    except (WorkerUnavailable, PersonsInBothSplits) as error:
         return Unavailable(figure=figure, reason=error.detail)
     except Exception as error:
         if error is progress.interruption:
@@ -91,6 +91,12 @@ class Evaluation:
         if isinstance(outcome, Unavailable):
             added = {"unavailable": (*found.unavailable, outcome)}
         return self.from_measurements(found.model_copy(update=added))
+
+    def with_caveats(self, caveats: Private[tuple[str, ...]]) -> Evaluation:
+        """The same with what the owner has to know of the images that were measured on."""
+        return self.from_measurements(
+            self.measured.for_owner().model_copy(update={"person_caveats": caveats.for_owner()})
+        )
 
 
 NOTHING: Final = Evaluation.from_measurements(Measurements())
@@ -249,6 +255,8 @@ def evaluate_classifier(
 
 
 def _tested(classifier: Predicts, tested: Reference, names: tuple[str, ...]) -> tuple[Measure, ConfusionTable]:
+    if not len(tested.split):
+        raise PersonsInBothSplits("All test images are of persons who have training images.")
     labels = tested.split.labels
     predicted = classifier.predict(tested.split.images).argmax(axis=1)
     accuracy = 100 * float(np.mean(predicted == labels))

@@ -145,12 +145,14 @@ class Measurements(Frozen):
     Attributes:
         unavailable: What was asked for and could not be had.
         confusion: Of a classifier.
+        person_caveats: What the owner has to know of persons in the images that were measured on.
     """
 
     measures: tuple[Measure, ...] = ()
     per_class: tuple[ClassFigure, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
     confusion: ConfusionTable | None = None
+    person_caveats: tuple[str, ...] = ()
 
 
 def written(value: float, unit: str) -> str:

@@ -10,6 +10,7 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.data.dataset import Dataset, Upload
+from datalens_service.disclosure import Private
 from datalens_service.errors import (
     BudgetExceeded,
     InvalidSpec,
@@ -31,6 +32,7 @@ from datalens_service.evaluation.evaluate import (
     predicting,
 )
 from datalens_service.evaluation.metrics import METRICS
+from datalens_service.evaluation.metrics.reference import find_caveats
 from datalens_service.jobs.holdout import holdout_accuracy, open_holdout
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.methods import LabelledMoments, Moments, PooledMoments
@@ -86,6 +88,7 @@ def measure(
     holdout = _attempted(_HOLDOUT_FIGURE, lambda: _holdout(spec, context))
     aside = holdout if isinstance(holdout, Upload) else None
     evaluation = _measured(result, spec, dataset, aside, context, observe)
+    evaluation = evaluation.with_caveats(Private(find_caveats(dataset, aside)))
     if aside is not None:
         return evaluation.with_outcome(_counted(result.model, spec, aside, context))
     return evaluation.with_outcome(holdout) if isinstance(holdout, Unavailable) else evaluation

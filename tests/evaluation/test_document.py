@@ -45,6 +45,7 @@ def full() -> Report:
         Measure(name="accuracy", value=94.5, unit="percent", audience="owner", status="private", protocol="p"),
         per_class=(line,),
         unavailable=(Unavailable(figure="Fidelity", reason="No weights."),),
+        person_caveats=("Three images were left out.",),
     )
     return given.model_copy(update={"journal": journal})
 
@@ -59,7 +60,7 @@ def resealed(content: dict[str, Any]) -> bytes:
     return json.dumps(content).encode()
 
 
-OPTIONAL = {"attacks", "anonymity", "confusion", "individual_epsilon", "public_images"}
+OPTIONAL = {"attacks", "anonymity", "confusion", "individual_epsilon", "person_caveats", "public_images"}
 OPTIONAL_WITHIN = {
     "ReportDocument": OPTIONAL,
     "Guarantee": {"slack"},
@@ -157,7 +158,7 @@ def test_what_is_no_report_is_refused(content):
         check(content)
 
 
-@pytest.mark.parametrize("member", ["measures", "per_class", "unavailable"])
+@pytest.mark.parametrize("member", ["measures", "per_class", "unavailable", "person_caveats"])
 def test_a_releasable_report_with_the_owners_figures_is_refused(member):
     content = {**copy.deepcopy(SHARED), member: OWNER[member]}
     with pytest.raises(ReportIncomplete, match="for the owner"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
+from datalens_service.data.dataset import Dataset
 from datalens_service.errors import InvalidSpec, NotFound, StateConflict
 from datalens_service.mechanisms import AccuracyCount, Mechanism
 from datalens_service.mechanisms.accuracy import Answers
@@ -63,6 +64,24 @@ def test_it_is_charged_to_the_other_account_and_may_be_passed_on(local: Deployme
     assert {access["access"]: access["status"] for access in report["privacy"]["data_accesses"]}[
         "accuracy on a data set that was set aside"
     ] == "charged"
+
+
+def test_the_owner_hears_of_persons_in_both_data_sets_and_nobody_else(local: Deployment) -> None:
+    """The count stays one of all units: whom it left out would tell of training images, and nobody charged that."""
+    train, aside = (
+        local.upload(with_persons(lamps(seed=seed, with_test=False), first)) for seed, first in ((3, 0), (7, 390))
+    )
+    job = local.submit(asking(aside.id, reference="holdout"), train)
+    report = run(local, job)
+    (caveat,) = report["person_caveats"]
+    assert caveat.startswith("10 images (10 persons) of 400 in the data set that was set aside")
+    assert "among 400 units" in figures(report)["accuracy_holdout"]["protocol"]
+    assert "person_caveats" not in local.read_json(job, "report-releasable.json")
+
+
+def with_persons(dataset: Dataset, first: int) -> Dataset:
+    groups = np.arange(first, first + len(dataset.train))
+    return dataclasses.replace(dataset, train=dataclasses.replace(dataset.train, groups=groups))
 
 
 def test_it_is_not_a_job_among_jobs_and_never_waits_for_a_worker(local: Deployment, aside: str) -> None:

@@ -45,9 +45,14 @@ class Figure(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """What the page of a job shows."""
+    """What the page of a job shows.
+
+    Attributes:
+        caveats: Persons in training images and in test images; of the owner alone.
+    """
 
     figures: tuple[Figure, ...]
+    caveats: tuple[str, ...]
     expectation: Expectation
     private: bool
 
@@ -55,12 +60,13 @@ class Quality(NamedTuple):
 def quality_of_job(services: Services, visitor: Visitor, job: Job, schema: Schema) -> Quality | None:
     """Figures of a job that has ended; None where there are none."""
     figures = tuple(_figure(measure) for measure in _measures(services, visitor, job))
-    if not figures:
+    caveats = tuple((_own_report(services, visitor, job) or {}).get("person_caveats", ()))
+    if not figures and not caveats:
         return None
-    private = any(figure.private for figure in figures)
+    private = bool(caveats) or any(figure.private for figure in figures)
     if private:
         visitor.note(services, "seeQuality", job.id)
-    return Quality(figures, expect(TrainingSpec.model_validate(job.spec), schema), private)
+    return Quality(figures, caveats, expect(TrainingSpec.model_validate(job.spec), schema), private)
 
 
 def read_figures(services: Services, visitor: Visitor, job: Job) -> Figures | None:

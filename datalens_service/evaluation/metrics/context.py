@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
+from datalens_service.errors import PersonsInBothSplits
 from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark, Progress
 from datalens_service.evaluation.metrics.classifiers import ClassifierArchitecture
 from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, PublicFacts, Reads, Standing
@@ -172,6 +173,8 @@ class Context:
             raise UndeclaredRead(f"There are no {kind} images; the metric must ask for them.")
         if images.kind != "public":
             self._check(kind)
+        if not len(images.split):
+            raise PersonsInBothSplits("All of these images are of persons who have training images.")
         return images
 
     def _check(self, kind: Reads) -> None:

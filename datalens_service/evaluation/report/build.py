@@ -212,6 +212,7 @@ def _document(view: View, report: Report, measured: Measurements) -> ReportDocum
         measures=tuple(MeasureSection.from_measure(one, images) for one in measured.measures),
         per_class=measured.per_class,
         unavailable=measured.unavailable,
+        person_caveats=measured.person_caveats or None,
         confusion=measured.confusion,
         attacks=_attacks(view, report) if report.attacked else None,
         individual_epsilon=individual and IndividualSection(meaning=phrases.INDIVIDUAL, **individual.model_dump()),

@@ -44,7 +44,9 @@ FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
 UNSEALED: Final = "0" * 64
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
-_OPTIONAL: Final = frozenset({"anonymity", "attacks", "confusion", "individual_epsilon", "public_images"})
+_OPTIONAL: Final = frozenset(
+    {"anonymity", "attacks", "confusion", "individual_epsilon", "person_caveats", "public_images"}
+)
 _OPTIONAL_WITHIN: Final = frozenset(
     {
         "plugin",
@@ -208,6 +210,11 @@ class ReportDocument(Finite):
     measures: Public[tuple[MeasureSection, ...]]
     per_class: tuple[ClassFigure, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
+    person_caveats: tuple[str, ...] | None = Field(
+        default=None,
+        description="Persons in the images that were measured on who have training images, too; in the owner's copy "
+        "only, where there are some.",
+    )
     anonymity: Public[Anonymity | None] = Field(
         default=None, description="What speaks for and against; absent from reports of versions without it."
     )
@@ -226,7 +233,8 @@ class ReportDocument(Finite):
     @model_validator(mode="after")
     def _others_see_nothing_private(self) -> ReportDocument:
         if self.view == "releasable":
-            if self.per_class or self.unavailable or self.confusion or not all(one.releasable for one in self.measures):
+            of_the_owner = (self.per_class, self.unavailable, self.person_caveats, self.confusion)
+            if any(of_the_owner) or not all(one.releasable for one in self.measures):
                 raise ValueError("a releasable report holds a figure that is for the owner")
             if self.attacks is not None and self.attacks.findings:
                 raise ValueError("a releasable report tells what attacks found, which is for the owner")
