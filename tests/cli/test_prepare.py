@@ -112,6 +112,26 @@ def test_dicom_files_name_their_window_frame_and_patient(datalens_json: Run, tmp
     assert (counts["window_applied"], counts["frame_selected"]) == (3, 3)
 
 
+def test_the_file_knows_persons_of_both_splits_without_their_names(datalens_json: Run, tmp_path: Path) -> None:
+    for split, persons in (("train", ("ada", "Ada", "bob", "cem")), ("test", ("dan", "ADA", "bob", "dan"))):
+        for number, person in enumerate(persons):
+            seed = number + 4 * (split == "test")
+            _save(tmp_path / "in" / split / "ab"[number % 2] / person / f"{number}.png", seed=seed)
+    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--size", 16)
+    said = {notice["code"]: notice["count"] for notice in answer["notices"]}
+    assert (said["persons_in_both"], said["keys_joined"]) == (2, 1)
+    with np.load(answer["file"]) as arrays:
+        assert {name for name, values in arrays.items() if values.dtype.kind == "U"} == {
+            "class_names", "unit", "preparation",
+        }  # fmt: skip
+    upload, notices = read_with_notices(Path(answer["file"]), ReadingChoices(units=UnitDeclaration(records=2)))
+    assert upload.test is not None
+    assert upload.test.is_of_persons_in(upload.train).sum() == 2
+    assert upload.schema.num_units == 3
+    (both,) = (notice for notice in notices if notice.code == "persons_in_both")
+    assert sorted(both.examples)[0].startswith("a group without a name: ")
+
+
 def test_a_photograph_of_12_megapixels_is_prepared(datalens_json: Run, tmp_path: Path) -> None:
     for name in ("a/1.jpg", "b/2.jpg"):
         _save(tmp_path / "in" / name, size=(4000, 3000))

@@ -89,7 +89,7 @@ def _write(upload: Upload, path: Path) -> None:
     """The records as the NPZ format has them."""
     import numpy as np
 
-    from datalens_service.data.readers.npz import PREPARATION, UNIT, UNIT_IDS
+    from datalens_service.data.readers.npz import GROUP_IDS, PREPARATION, UNIT, UNIT_IDS
 
     train, test, schema = upload.train, upload.test, upload.schema
     arrays: dict[str, Any] = {
@@ -97,10 +97,14 @@ def _write(upload: Upload, path: Path) -> None:
         "train_labels": train.labels,
         "class_names": np.array(schema.class_names),
     }
-    if test is not None:
-        arrays |= {"test_images": test.images, "test_labels": test.labels}
     if train.units is not None:
         arrays |= {UNIT_IDS: train.units, UNIT: np.array(schema.unit)}
+    if train.groups is not None:
+        arrays[GROUP_IDS] = train.groups
+    if test is not None:
+        arrays |= {"test_images": test.images, "test_labels": test.labels}
+        if test.groups is not None:
+            arrays[f"test_{GROUP_IDS}"] = test.groups
     if schema.preparation is not None:
         # So that whoever gets the file knows, and the service can say it in its datasheets.
         arrays[PREPARATION] = np.array(schema.preparation.model_dump_json())
