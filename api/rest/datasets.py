@@ -56,6 +56,7 @@ _CREATED: Final[Responses] = {
     **problems(
         "invalid-input",
         "dataset-invalid",
+        "persons-in-both-splits",
         "invalid-spec",
         "invalid-delta",
         "not-found",
