@@ -137,7 +137,6 @@ PERSONS: Final = [
 ]
 
 BOTH: Final = Read(CATS.classes, {"cat": 2, "dog": 2}, unit=("patient", 3), notices={"persons_in_both": 2})
-NOT_PUBLIC: Final = "must not show persons who have training images"
 
 
 def _in_both(file: str, unit: str = "patient", prepared: dict[str, Any] | None = None) -> list[Case]:
@@ -147,7 +146,6 @@ def _in_both(file: str, unit: str = "patient", prepared: dict[str, Any] | None =
     return [
         Case(file, Refused(f"one {unit} has up to 2 training images. {ASKS}"), choices),
         Case(file, replace(BOTH, unit=(unit, 3)), declared),
-        Case(file, Refused(NOT_PUBLIC), {**declared, "public_test": True}),
         Case(file, single, {**choices, "ignore_groups": True}),
     ]
 
@@ -164,7 +162,7 @@ PERSONS_IN_SPLITS: Final = [
     *_in_both("persons_both_parquet.zip"),
     *_in_both("persons_both_webdataset.tar"),
     *_in_both("persons_both.npz", "group"),
-    Case("persons_apart.zip", replace(BOTH, notices={}), {"records_per_unit": 2, "public_test": True}),
+    Case("persons_apart.zip", replace(BOTH, notices={}), {"records_per_unit": 2}),
     Case("persons_test_unnamed.zip", replace(BOTH, notices={"test_persons_unknown": 4}), {"records_per_unit": 2}),
     Case(
         "person_keys_alike.zip",

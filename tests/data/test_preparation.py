@@ -136,9 +136,10 @@ def test_files_of_real_scanners_are_read(name: str, window: tuple[int, int] | No
     assert (NoticeCode.WINDOW_APPLIED in changes) == (not name.startswith("SC"))
 
 
-def test_the_patient_is_read_and_nobody_is_empty() -> None:
+def test_the_patient_is_read_and_nobody_is_refused() -> None:
     assert read_patient(dicom(RAMP)).id == "P-17"
-    assert read_patient(dicom(RAMP, PatientID="")).id == ""
+    with pytest.raises(InvalidDataset, match="no patient ID"):
+        read_patient(dicom(RAMP, PatientID=""))
 
 
 def test_damaged_large_and_foreign_files_are_refused() -> None:
