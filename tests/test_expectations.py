@@ -226,7 +226,7 @@ def test_times_of_methods_are_those_of_this_machine() -> None:
     schema = GREY.model_copy(update={"num_units": 2_000})
     usual, slow = (compare(planned(schema, 1.0), schema, seconds).methods for seconds in (0.002, 0.006))
     assert all(later.training_seconds >= one.training_seconds for one, later in zip(usual, slow, strict=True))
-    helps = [get_args(option)[1].help for option in (options.PresetName, options.Evaluate)]
+    helps = [get_args(option)[1].help for option in (options.PresetName, options.Evaluation)]
     assert not re.search(r"minutes|seconds|hours", " ".join(helps), re.IGNORECASE)
 
 

@@ -77,7 +77,7 @@ UPLOADS = [
         {"content": b"{", "headers": {"Content-Type": "application/json"}},
         422,
         "invalid-input",
-        "JSON object",
+        "not valid JSON",
     ),
     Case("JSON of an unknown upload", {"json": {"upload_id": "upl_1"}}, 404, "not-found", "no such upload"),
     Case("too large", upload(b"PK\x03\x04" + bytes(2**20)), 413, "payload-too-large", "DATALENS_MAX_UPLOAD_BYTES"),

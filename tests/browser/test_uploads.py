@@ -142,7 +142,9 @@ def scans(path: Path) -> Path:
 
 
 def test_images_are_prepared_as_the_page_says(owner: Visitor, tmp_path: Path) -> None:
-    page, said = owner.page, "resized as a whole to 16 × 16 pixels, in 8-bit grey; of several frames, number 1 is read"
+    page = owner.page
+    size = "resized as a whole to 16 × 16 pixels, in 8-bit grey, or colour if one of them is in colour"
+    said = f"{size}; of several frames, number 1 is read"
     page.goto("/datasets/new")
     page.locator("#file").set_input_files(scans(tmp_path / "scans.zip"))
     expect(page.get_by_label("Size", exact=True)).to_be_hidden()

@@ -20,7 +20,7 @@ def test_it_says_where_everything_is(datalens: Run, tmp_path: Path, monkeypatch:
         assert f"demo-output/{name}" in result.stdout
         assert (tmp_path / "demo-output" / name).stat().st_size > 0
     figures = ("class averages", "noisy moments", "Trained on the real images", "Trained on the synthetic images")
-    for part in ("ε spent", "of 5.0", "δ", "1e-05", *figures, "private: owner only"):
+    for part in ("ε spent", "of 5", "δ", "1e-5", *figures, "private: owner only"):
         assert part in result.stdout
     assert "training" in result.stderr
     assert "evaluating" in result.stderr

@@ -15,6 +15,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.data.export.licence import LICENCES, licence_text
 from datalens_service.data.export.release_archive import write_bundle
+from datalens_service.notation import decimal_text
 from datalens_service.signatures import SigningKey, signer
 from example_proof import EXAMPLE_PROOF
 
@@ -73,7 +74,7 @@ def test_croissant_says_where_it_comes_from(bundle: Path) -> None:
     assert content["prov:wasGeneratedBy"]["prov:wasAssociatedWith"]["version"] == CARD["product"]["version"]
     assert content["license"] == LICENCES["CC-BY-4.0"].url
     assert content["digitalSourceType"].endswith("trainedAlgorithmicMedia")
-    assert str(CARD["privacy"]["epsilon"]) in content["rai:personalSensitiveInformation"]
+    assert f"ε = {decimal_text(CARD['privacy']['epsilon'])} " in content["rai:personalSensitiveInformation"]
 
 
 def test_croissant_reads_the_images_of_parquet(tmp_path: Path) -> None:
