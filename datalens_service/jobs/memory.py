@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from datalens_service.errors import InvalidSpec, OutOfMemory
+from datalens_service.mechanisms.confined import lacks_memory
 from datalens_service.planning.resources import expect_memory
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
@@ -19,22 +20,12 @@ _GROUPS = Path("/sys/fs/cgroup")
 _ERROR_OF_PLANS = 1.5
 """A job whose plan is too high by no more may fit after all, and begins."""
 
-_ALLOCATOR = "DefaultCPUAllocator"
-"""Begins, in torch, what a processor's memory does not suffice for: a `RuntimeError`."""
-
 
 def read_limit() -> int:
     """Bytes that this process may have: of the machine, its control groups, and its address space."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_group_limits()]
     space = resource.getrlimit(resource.RLIMIT_AS)[0]
     return min(limits if space == resource.RLIM_INFINITY else [*limits, space])
-
-
-def lacks_memory(error: BaseException) -> bool:
-    """Whether an error says that there was not enough."""
-    # torch.OutOfMemoryError by name: torch may not be installed where this is read.
-    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or (isinstance(error, RuntimeError) and _ALLOCATOR in str(error))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The only door from private to public.
 
 A mechanism turns contributions of privacy units into one integer sum with a proved L2 sensitivity. `release`
-is final: it charges the account durably, draws exact noise for every coordinate, stores the noisy sum, and
+is final: it charges the account durably, sums, draws exact noise for every coordinate, stores the noisy sum, and
 hands out a function of that sum alone.
 """
 
@@ -187,7 +187,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
     def release(
         self, contributions: Callable[..., Contributions], *, step: int, account: Account, noise: NoiseSource
     ) -> Released:
-        """Charge, draw, store, hand out; or hand out again what is already stored under `step`.
+        """Charge, sum, draw, store, hand out; or hand out again what is already stored under `step`.
 
         Guarantee: `cost(relation)` units of μ², for every value the contributions may take. All releases of a block
         together: `block().charge(relation)`.
@@ -200,7 +200,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
             noise: From OS entropy.
 
         Raises:
-            BudgetExceeded: The budget does not cover this release; nothing was drawn.
+            BudgetExceeded: The budget does not cover this release; nothing was summed or drawn.
         """
         noisy = account.replay(step)
         if noisy is None:
@@ -215,8 +215,9 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         """The noisy sum of a step that is paid."""
         block = self.block()
         if block is None:
-            exact = self.exact_sum(contributions())
+            # Before anything is summed: whether a sum can be made at all may depend on the records.
             account.charge(step, self.label(), self.cost(), self.slack_beside())
+            exact = self.exact_sum(contributions())
             return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
         block.check_price(self.noise_multiplier())
         draw = account.charge_draw(step, self.label(), block)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Labels, Schema, UnitIds
 from datalens_service.mechanisms.base import Account, Mechanism
+from datalens_service.mechanisms.confined import confined, prepared
 from datalens_service.phases import Tell, be_silent
 from datalens_service.privacy.randomness import NoiseSource
 
@@ -117,6 +118,8 @@ class PrivateRecords:
         """
         check_function(contribution)
         answer = partial(self._vault.answer, contribution, copy.deepcopy(released))
+        if account.replay(step) is None:
+            answer = prepared(self._vault.prepare, answer)
         return mechanism.release(answer, step=step, account=account, noise=noise)
 
 
@@ -143,13 +146,18 @@ class _Vault:
             raise WallBroken("Private records are read by a charged sum alone.")
         return self._read()
 
+    def prepare(self) -> None:
+        """Compute what rows are mapped to, if that was not done yet."""
+        with self.opened():
+            self.rows()
+
     def answer(self, function: Contribution, released: object, count: Count = _count_nothing) -> Any:
         """What a function makes of all rows, for a mechanism that sums it; of the units it names none is believed."""
         parts: list[Any] = []
         with self.opened():
             rows = self.rows()
         for number, block in enumerate(self._blocks(rows), start=1):
-            parts.append(function(block, released))
+            parts.append(confined(function, block, released))
             count(number * (self._rows_at_once or 0))
         joined = parts[0] if len(parts) == 1 else _joined(parts)
         arrays = joined if isinstance(joined, tuple) else (joined,)

@@ -1,7 +1,8 @@
 """Behind the wall, too: a teacher for each shard of units, whose state nobody reads but its own charged votes.
 
 A run deals records to shards, and names three functions of modules: one makes the teachers of a rank, one lets each
-learn from a batch of its own shard, one says what each votes. They are computed side by side, but what a teacher knows
+learn from a batch of its own shard, one says what each votes. What any of them raises is told once the vote
+is charged, and not where a run could catch it. They are computed side by side, but what a teacher knows
 and says is a function of its own shard and of released values (a test changes, moves and takes away all others). Ranks
 share the teachers: rank 0 leads and alone has an account and noise; the sums of all meet before noise is drawn.
 """
@@ -25,6 +26,7 @@ from datalens_service.data.partition import assign_shards, members
 from datalens_service.data.shard_batches import ShardBatch, ShardSampler
 from datalens_service.errors import CheckpointMismatch, InvalidInput
 from datalens_service.mechanisms.base import Account
+from datalens_service.mechanisms.confined import confined, confined_items, prepared
 from datalens_service.mechanisms.private_records import PrivateRecords, WallBroken, check_function
 from datalens_service.mechanisms.votes import (
     Directions,
@@ -108,20 +110,22 @@ class PrivateShards:
         # A group of the run's own would be handed sums without noise, and the key.
         if type(place.group) not in (ProcessGroup, TorchProcessGroup):
             raise WallBroken("Ranks meet in a group of the product's own.")
-        self._dealing, self._group = dealing, place.group
-        vault = records._vault
-        with vault.opened():
-            digest = _digest(records.schema, vault.rows()) if place.group.world_size > 1 else b""
-        deal = _Deal(dealing, place.device, make, copy.deepcopy(released), vault.partition_key, digest)
-        place.group.broadcast(deal)
-        self._vault = _TeacherVault(records, deal, place)
+        check_function(make)
+        self._records, self._dealing, self._place, self._group = records, dealing, place, place.group
+        self._make, self._released = make, copy.deepcopy(released)
+        self._lessons: list[_Learn] = []
+        self._vault: _TeacherVault | None = None
 
     def learn(self, update: Learn, released: object, times: int) -> None:
-        """Steps of every teacher by `update`, a function of a module, each with the next batch of its shard; nothing of
-        it is told."""
-        command = _Learn(update, copy.deepcopy(released), times)
-        self._group.broadcast(command)
-        command.obey(self._vault)
+        """Have every teacher make steps before the next vote, each with the next batch of its shard.
+
+        Args:
+            update: A function of a module; nothing of what it does is told.
+            released: As of a vote.
+            times: Number of steps.
+        """
+        check_function(update)
+        self._lessons.append(_Learn(update, copy.deepcopy(released), times))
 
     def release(
         self, mechanism: VoteMechanism, vote: Vote, released: object, *, step: int, account: Account, noise: NoiseSource
@@ -136,17 +140,20 @@ class PrivateShards:
         Raises:
             WallBroken: The price is that of other shards, or a function could take more along than its arguments.
         """
+        check_function(vote)
         if mechanism.classes_voted_apart != self._dealing.class_groups:
             raise WallBroken("Votes have the price of the shards that records were dealt to.")
         command = _Vote(mechanism, vote, copy.deepcopy(released))
-        return mechanism.release(partial(self._ask, command), step=step, account=account, noise=noise)
+        # Teachers learn although the vote is stored already: later ones are theirs, too.
+        answer = prepared(self._teach, partial(self._ask, command))
+        return mechanism.release(answer, step=step, account=account, noise=noise)
 
     def state(self) -> dict[str, Sealed]:
         """What teachers know, sealed; empty if that is nothing, too large to be kept, or not all of it.
 
         A job is resumed without it: teachers learn again while the stored sums are replayed.
         """
-        if not self._vault.steps or self._group.world_size > 1:
+        if self._vault is None or not self._vault.steps or self._group.world_size > 1:
             return {}
         return {name: Sealed(value, self._dealing) for name, value in self._vault.state().items()}
 
@@ -158,11 +165,32 @@ class PrivateShards:
         """
         if any(sealed.origin not in (None, self._dealing) for sealed in state.values()):
             raise CheckpointMismatch("The checkpoint holds teachers of other shards.")
-        self._vault.restore({name: sealed._private for name, sealed in state.items()})
+        self._teachers().restore({name: sealed._private for name, sealed in state.items()})
 
     def _ask(self, command: _Vote) -> DistributedGradients:
         self._group.broadcast(command)
-        return self._vault.votes(command.vote, command.released)
+        return self._teachers().votes(command.vote, command.released)
+
+    def _teach(self) -> None:
+        teachers = self._teachers()
+        while self._lessons:
+            lesson = self._lessons.pop(0)
+            self._group.broadcast(lesson)
+            lesson.obey(teachers)
+        # One that is gone, or reads other records, is missed before the vote is charged.
+        self._group.broadcast(_Meet())
+        _Meet().obey(teachers)
+
+    def _teachers(self) -> _TeacherVault:
+        """Those of this rank, who are made before their first lesson or vote."""
+        if self._vault is None:
+            source, group = self._records._vault, self._place.group
+            with source.opened():
+                digest = _digest(self._records.schema, source.rows()) if group.world_size > 1 else b""
+            deal = _Deal(self._dealing, self._place.device, self._make, self._released, source.partition_key, digest)
+            group.broadcast(deal)
+            self._vault = _TeacherVault(self._records, deal, self._place)
+        return self._vault
 
 
 def run_follower(group: ProcessGroup, upload: Upload, folder: Path | None = None) -> None:
@@ -207,6 +235,13 @@ class _Learn(NamedTuple):
         vault.learn(self.update, self.released, self.times)
 
 
+class _Meet(NamedTuple):
+    """Command to meet all other ranks."""
+
+    def obey(self, vault: _TeacherVault) -> None:
+        vault.all_reduce(np.zeros(1, dtype=np.int64))
+
+
 class _Vote(NamedTuple):
     """Command to vote."""
 
@@ -224,7 +259,7 @@ class _TeacherVault:
 
     def __init__(self, records: PrivateRecords, deal: _Deal, place: Place) -> None:
         check_function(deal.make)
-        self._records, self._all_reduce, self.steps = records._vault, place.group.all_reduce, 0
+        self._records, self.all_reduce, self.steps = records._vault, place.group.all_reduce, 0
         parts, device = place.group.share(deal.dealing.parts), place.group.local_device(deal.device)
         self._local = range(parts[0].start, parts[-1].stop)
         with self._records.opened():
@@ -245,7 +280,7 @@ class _TeacherVault:
                 self._local,
             )
             shards = Shards(self._sampler.batch(0), self._sampler.active, parts, device, place.folder)
-            self._made = deal.make(shards, deal.released)
+            self._made = confined(deal.make, shards, deal.released)
 
     def teachers(self) -> Teachers:
         """All of this rank.
@@ -261,13 +296,13 @@ class _TeacherVault:
         check_function(update)
         with self._records.opened():
             for _ in range(times):
-                update(self.teachers(), self._sampler.batch(self.steps), released)
+                confined(update, self.teachers(), self._sampler.batch(self.steps), released)
                 self.steps += 1
 
     def votes(self, vote: Vote, released: object) -> DistributedGradients:
         """What a mechanism sums, here and on all other ranks."""
         check_function(vote)
-        return DistributedGradients(self._blocks(vote, released), self._local.start, self._all_reduce)
+        return DistributedGradients(self._blocks(vote, released), self._local.start, self.all_reduce)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All that learning changed; empty if that is too large."""
@@ -281,7 +316,7 @@ class _TeacherVault:
     def _blocks(self, vote: Vote, released: object) -> Iterator[Tensor | PartialGradients]:
         voters = 0
         with self._records.opened():
-            for block in vote(self.teachers(), released):
+            for block in confined_items(iter(confined(vote, self.teachers(), released))):
                 voters += len(block.gradients if isinstance(block, PartialGradients) else block)
                 yield block
         if voters != len(self._local):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import UnitIds
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms.base import Account, Mechanism
+from datalens_service.mechanisms.confined import confined, confined_items
 from datalens_service.mechanisms.gradient_sum import GradientChunk
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows, WallBroken, check_function
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
@@ -101,9 +102,9 @@ class _UnitVault:
 
         with self._source.opened():
             rows, units = self._of(batch)
-            made = function(rows, released)
+            made = confined(function, rows, released)
             start = 0
-            for chunk in made if isgeneratorfunction(function) else [made]:
+            for chunk in confined_items(made) if isgeneratorfunction(function) else [made]:
                 tensor = isinstance(chunk, torch.Tensor)
                 some = units[start : start + len(chunk if tensor else chunk[0])]
                 yield GradientChunk(chunk, torch.from_numpy(some)) if tensor else chunk._replace(units=some)

@@ -186,6 +186,20 @@ def test_a_step_that_was_charged_is_drawn_before_the_process_ends(
     assert exits == [Exit.PAUSED]
 
 
+def test_a_cancelled_job_does_not_wait_for_the_sum_of_a_step_that_was_charged(
+    local: Deployment, exits: list[int]
+) -> None:
+    """Nobody would use it."""
+    job = local.submit(MOMENTS)
+    lease = local.claim(job)
+    JobAccount(local.database, job.id, lease.token).charge(0, "counts", 1)
+    with watch_of(local, lease) as observe:
+        observe(Phase.TRAINING, 0, 3)
+        jobs.request_cancel(local.database, job.id)
+        local.wait(lambda: exits != [])
+    assert (local.job(job).state, local.job(job).charged_units) == (JobState.CANCELLED, 1)
+
+
 def test_no_step_is_charged_between_the_look_and_the_end(
     local: Deployment, exits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,67 @@
+"""What is called with private records in hand: whatever it raises becomes an error that carries nothing of it.
+
+A message, a type or a traceback may say what the records are. So the error is one of two, neither has a cause, and the
+job ends by it after the release was charged.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar
+
+from datalens_service.errors import ContributionFailed
+
+Made = TypeVar("Made")
+
+_FAILED: Final = (
+    "A computation over the private records failed. What it raised may depend on them, so it is not told. What was "
+    "charged stays charged."
+)
+_ALLOCATOR: Final = "DefaultCPUAllocator"
+"""Begins, in torch, what a processor's memory does not suffice for: a `RuntimeError`."""
+
+
+def confined(function: Callable[..., Made], *arguments: Any) -> Made:
+    """Call a function that sees private records.
+
+    Raises:
+        ContributionFailed: It raised something.
+        MemoryError: It lacked memory, which says more of the machine than of records.
+    """
+    try:
+        return function(*arguments)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 (whatever it is, it may carry a private value)
+        lacked = lacks_memory(error)
+    # Python would chain an error that is raised above to the one that was caught.
+    raise MemoryError if lacked else ContributionFailed(_FAILED)
+
+
+def confined_items(made: Iterator[Made]) -> Iterator[Made]:
+    """Take one item after the other from what such a function yields; it ends at None."""
+    while (item := confined(next, made, None)) is not None:
+        yield item
+
+
+def prepared(prepare: Callable[[], object], answer: Callable[..., Made]) -> Callable[..., Made]:
+    """Prepare an answer before its release is charged, and return it; where that failed, one that raises the failure.
+
+    Features and teachers take longer than the sums made with them. So a job may be stopped meanwhile without a charge,
+    and what they raise is raised once the release is charged.
+    """
+    try:
+        prepare()
+    except (ContributionFailed, MemoryError) as error:
+        return partial(_fail, error)
+    return answer
+
+
+def _fail(error: Exception, *_batch: object) -> NoReturn:
+    raise error
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error says that there was not enough."""
+    # torch.OutOfMemoryError by name: torch may not be installed where this is read.
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or (isinstance(error, RuntimeError) and _ALLOCATOR in str(error))
