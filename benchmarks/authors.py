@@ -22,6 +22,7 @@ the authors report theirs.
 from __future__ import annotations
 
 import argparse
+import inspect
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -36,7 +37,10 @@ from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms import topagg
-from datalens_service.methods import DataLens, ExecutionOptions
+from datalens_service.mechanisms.private_records import PrivateRecords
+from datalens_service.methods import DataLens
+from datalens_service.methods.script import RunInputs
+from datalens_service.methods.training import Training
 from datalens_service.methods.voting import training_run
 from datalens_service.methods.voting.teachers import ConvTeacher
 from datalens_service.models import adam
@@ -125,10 +129,10 @@ def like_selection(_run: Any) -> None:
     )
 
 
-def like_labels(run: training_run.DataLensRun) -> None:
+def like_labels(voted: training_run.VotedStudent) -> None:
     """Each teacher sees images that the student makes of the classes of its records."""
     learn = ensemble.TeacherEnsemble.train_step
-    student = run._student
+    student = voted._student
 
     def train_step(self: ensemble.TeacherEnsemble, real: Tensor, classes: Tensor, *_same_for_all: Tensor) -> None:
         if student._proposal is None:
@@ -194,18 +198,19 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     plan = method.plan(data.schema, _WHOLE_BUDGET)
     if "batch_norm" in options.like:
         like_batch_norm(None)
-    run = method.create_run(plan, data, TrainingRandomness(options.seed), ExecutionOptions("cpu"))
+    account, inputs = UnchargedAccount(), RunInputs(TrainingRandomness(options.seed))
+    training = Training(method, plan, PrivateRecords.from_dataset(data), account, inputs)
     for name in options.like:
-        LIKE[name](run)
+        LIKE[name](inspect.getgeneratorlocals(training._script)["student"])
     noise: Any = NoiseInProportion(options.teachers / PUBLISHED_TEACHERS)
-    points, seconds, account = [], 0.0, UnchargedAccount()
+    points, seconds = [], 0.0
     stops = {max(1, round(share * options.votes)) for share in options.at}
     for step in range(options.votes):
         began = time.process_time()
-        run.step(step, account, noise)
+        training.step(noise)
         seconds += time.process_time() - began
         if step + 1 in stops:
-            generator = run.result()
+            generator = training.outcome().model
             if not isinstance(generator, Generator):
                 raise TypeError("voting makes a generator")
             scores = accuracies(generator, data, options.images, options.epochs, options.seed)

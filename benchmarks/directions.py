@@ -26,8 +26,11 @@ from benchmarks.environment import dataset, provenance, without_test_images
 from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
-from datalens_service.methods import DpSgd, ExecutionOptions, Plan
+from datalens_service.mechanisms.private_records import PrivateRecords
+from datalens_service.methods import DpSgd, Plan
 from datalens_service.methods.descent.noisy_directions import PartitionedRun, mean_cosine
+from datalens_service.methods.script import RunInputs
+from datalens_service.methods.training import Training
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.classifiers.sizes import num_weights
@@ -128,11 +131,14 @@ def directions(method: DpSgd, schema: Schema) -> VonMisesFisherSum:
 def train_without_books(method: DpSgd, data: Dataset, seed: int, noise: NoiseSource) -> Classifier:
     """A classifier of public records, whatever it would cost."""
     plan = Plan(releases=(PlannedRelease(mechanism=directions(method, data.schema), count=method.steps),))
-    training: Any = method.create_run(plan, data, TrainingRandomness(seed), ExecutionOptions())
-    account = UnchargedAccount()
-    for step in range(method.steps):
-        training.step(step, account, noise)
-    return training.result()
+    inputs = RunInputs(TrainingRandomness(seed))
+    training = Training(method, plan, PrivateRecords.from_dataset(data), UnchargedAccount(), inputs)
+    for _ in range(method.steps):
+        training.step(noise)
+    model = training.outcome().model
+    if not isinstance(model, Classifier):
+        raise TypeError("DP-SGD makes a classifier")
+    return model
 
 
 def _accuracy(model: Classifier, data: Dataset) -> float:

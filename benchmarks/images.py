@@ -32,9 +32,10 @@ from benchmarks.environment import PARTITION_KEY, provenance
 from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods import DataLens, ExecutionOptions, Guided, Method, Mixture, Moments
-from datalens_service.methods.last_layer.guided import GuidedRun
-from datalens_service.methods.voting.training_run import DataLensRun
+from datalens_service.methods.script import RunInputs
+from datalens_service.methods.training import Training
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -80,18 +81,20 @@ def measured(method: Method, data: Dataset, clock: Clock, votes: int) -> dict[st
         plan = method.plan(data.schema, units)
     except InvalidSpec as error:
         return {"refused": error.detail}
-    began = clock.now()
-    training_run = method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions(clock.device))
-    started, account, noise = clock.now() - began, MemoryAccount(units), NoiseSource()
+    began, noise = clock.now(), NoiseSource()
+    inputs = RunInputs(TrainingRandomness(0), ExecutionOptions(clock.device))
+    training = Training(method, plan, PrivateRecords.from_dataset(data), MemoryAccount(units), inputs)
+    training.look()
+    started = clock.now() - began
     # What is timed follows a start: votes a warm start, gradients the training of their classifier.
-    follows = isinstance(training_run, (DataLensRun, GuidedRun))
-    uncounted = range(training_run.steps - plan.releases[-1].count + 1 if follows else 0)
-    for step in uncounted:
-        training_run.step(step, account, noise)
-    counted = range(uncounted.stop, min(training_run.steps, uncounted.stop + votes))
+    follows = isinstance(method, (DataLens, Guided))
+    uncounted = range(plan.steps - plan.releases[-1].count + 1 if follows else 0)
+    for _ in uncounted:
+        training.step(noise)
+    counted = range(uncounted.stop, min(plan.steps, uncounted.stop + votes))
     began = clock.now()
-    for step in counted:
-        training_run.step(step, account, noise)
+    for _ in counted:
+        training.step(noise)
     return {
         "steps": len(counted),
         "start_seconds": started,

@@ -14,7 +14,10 @@ import numpy as np
 from benchmarks.utility import trained_on
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
+from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods import DataLens, ExecutionOptions
+from datalens_service.methods.script import RunInputs
+from datalens_service.methods.training import Training
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
@@ -76,15 +79,16 @@ def curve(
     plan = method.plan(data.schema, units)
     account: Account = MemoryAccount(units)
     noise: Any = NoiseSource() if epsilon else Silence()
-    training_run = method.create_run(plan, data, TrainingRandomness(seed), ExecutionOptions(DEVICE))
-    stops = {max(1, round(share * training_run.steps)) for share in at}
+    inputs = RunInputs(TrainingRandomness(seed), ExecutionOptions(DEVICE))
+    training = Training(method, plan, PrivateRecords.from_dataset(data), account, inputs)
+    stops = {max(1, round(share * plan.steps)) for share in at}
     points, seconds = [], 0.0
-    for step in range(training_run.steps):
+    for step in range(plan.steps):
         began = time.monotonic()
-        training_run.step(step, account, noise)
+        training.step(noise)
         seconds += time.monotonic() - began
         if step + 1 in stops:
-            model = training_run.result()
+            model = training.outcome().model
             if not isinstance(model, Generator):
                 raise TypeError("voting makes a generator")
             images, labels = model.sample(judged.images, seed=seed)

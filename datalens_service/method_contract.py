@@ -20,7 +20,10 @@ from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import AnyMechanism, VoteMechanism
-from datalens_service.methods.base import BranchingRun, ExecutionOptions, Method, Plan, TrainingRun
+from datalens_service.mechanisms.private_records import PrivateRecords
+from datalens_service.methods.base import Method, Plan
+from datalens_service.methods.script import RunInputs
+from datalens_service.methods.training import Training
 from datalens_service.privacy.accounting import NeighboringRelation, limit_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
@@ -105,15 +108,15 @@ def check_method(method: Method, steps: int = 4) -> Iterator[Finding]:
     plan = method.plan_within(dataset.schema, EPSILON, _DELTA)
     yield judge("A plan fits into its budget", plan.cost() <= limit, f"{plan.cost()} of {limit} units")
     account = _Rehearsal({})
-    training = _create(method, plan, dataset)
-    _advance(training, training.steps, account)
-    path = training.followed_plan if isinstance(training, BranchingRun) else plan
+    training = _create(method, plan, dataset, account)
+    _advance(training, plan.steps)
+    path = training.plan
     same = (account.units, len(account.labels)) == (path.cost(), path.steps) and path in plan.paths()
     yield judge("A run charges what was planned", same, f"planned {path.cost()}, charged {account.units} units")
-    model = training.result()
+    model = training.outcome().model
     yield judge("The result is of the stated kind", model.result == method.result, f"it is a {model.result}")
     mechanisms = [release.mechanism for release in path.releases for _ in range(release.count)]
-    for step, mechanism in enumerate(mechanisms[: min(steps, training.steps)]):
+    for step, mechanism in enumerate(mechanisms[:steps]):
         yield from _compare(method, plan, account.sums, step, mechanism)
 
 
@@ -136,7 +139,7 @@ def _compare(method: Method, plan: Plan, sums: Sums, step: int, mechanism: AnyMe
 def _compute_sum(method: Method, plan: Plan, dataset: Dataset, sums: Sums, step: int) -> NDArray[Any]:
     """The exact sum of a step over a data set, after the earlier sums of the first run; Python integers."""
     account = _Rehearsal({number: stored for number, stored in sums.items() if number < step})
-    _advance(_create(method, plan, dataset), step + 1, account)
+    _advance(_create(method, plan, dataset, account), step + 1)
     return account.sums[step].astype(object)
 
 
@@ -145,13 +148,13 @@ def judge(point: str, holds: bool, complaint: str) -> Finding:
     return Finding(point, None if holds else complaint)
 
 
-def _create(method: Method, plan: Plan, dataset: Dataset) -> TrainingRun:
-    return method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+def _create(method: Method, plan: Plan, dataset: Dataset, account: _Rehearsal) -> Training:
+    return Training(method, plan, PrivateRecords.from_dataset(dataset), account, RunInputs(TrainingRandomness(0)))
 
 
-def _advance(training: TrainingRun, steps: int, account: _Rehearsal) -> None:
-    for step in range(steps):
-        training.step(step, account, cast(NoiseSource, _NoNoise()))
+def _advance(training: Training, steps: int) -> None:
+    while training.made < steps and training.look() is not None:
+        training.step(cast(NoiseSource, _NoNoise()))
 
 
 def _squared_length(difference: NDArray[Any]) -> int:

@@ -1,7 +1,7 @@
 """The whole job: plan, then one charged release after the other, then a released model.
 
-This is the file to read first. Everything private stays in `training`; everything that leaves it went through a
-mechanism's `release`, which charged `account` before it drew noise.
+This is the file to read first. A method asks for releases, and `training` makes them; everything that leaves it went
+through a mechanism's `release`, which charged `account` before anything was summed or drawn.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset, Upload
 from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec, JobStopped
 from datalens_service.mechanisms import Account
-from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
+from datalens_service.mechanisms.private_records import PrivateRecords
+from datalens_service.methods import ExecutionOptions, Method, Plan
 from datalens_service.methods.appearance import describe_images
-from datalens_service.methods.base import BranchingRun, Extras, step_lengths
 from datalens_service.methods.public_start import PublicImages, describe_source
+from datalens_service.methods.script import Extras, Resumed, RunInputs
+from datalens_service.methods.training import Training
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.public_source import PublicSource
 from datalens_service.phases import Phase
@@ -28,14 +30,6 @@ from datalens_service.spec import PlanSummary, TrainingSpec
 
 if TYPE_CHECKING:
     from datalens_service.models.released import ReleasedModel
-
-
-@runtime_checkable
-class StartsFromPublic(Protocol):
-    """A run that can begin with what public images teach."""
-
-    def start_from(self, public: PublicImages) -> None:
-        """Before any step."""
 
 
 Observer = Callable[[Phase, int, int], None]
@@ -126,27 +120,25 @@ def run(
         BudgetExceeded: The account does not pay for the releases without which there is no result.
     """
     plan = plan or spec.plan(dataset.schema)
+    method, cost = spec.method, spec.summarize(plan, dataset.schema)
+    _check_public(spec, public)
     progress = _Progress(observe or _silent)
-    told = replace(options, tell=progress)
-    training = spec.method.create_run(plan, dataset, TrainingRandomness(spec.seed), told)
-    progress.enter(training, 0)
-    source = _start_from(public, training, spec)
-    steps_made = _train(training, account, progress, checkpoints, previews)
-    progress.fit()
-    cost = spec.summarize(plan, dataset.schema)
-    extras = training.extras(cost.epsilon_at_plan, cost.delta)
-    followed, decided = _followed(training, plan)
-    looks = describe_images(spec.method, plan, dataset.schema, pool=source is not None)
-    rationale = f"{looks} {decided}".strip()
-    model, start = training.result(), training.initial_generator()
-    if steps_made < followed.steps:
-        rationale = _describe_early_end(rationale, steps_made, followed.steps, model is start)
-    return Result(model, start, followed, cost, rationale, steps_made, extras, source)
-
-
-def _followed(training: TrainingRun, plan: Plan) -> tuple[Plan, str]:
-    """A plan without branches, and which branch was taken if there was a choice."""
-    return (training.followed_plan, training.rationale()) if isinstance(training, BranchingRun) else (plan, "")
+    inputs = RunInputs(
+        TrainingRandomness(spec.seed),
+        replace(options, tell=progress),
+        (cost.epsilon_at_plan, cost.delta),
+        None if public is None else public_images(public),
+        _load(checkpoints),
+    )
+    training = Training(method, plan, PrivateRecords.from_dataset(dataset), account, inputs)
+    _train(training, progress, checkpoints, previews)
+    model, start, extras = training.outcome()
+    source = _describe_source(method, inputs.public)
+    looks = describe_images(method, plan, dataset.schema, pool=source is not None)
+    rationale = f"{looks} {method.describe_branch(training.branch) if training.branch else ''}".strip()
+    if training.made < training.plan.steps:
+        rationale = _describe_early_end(rationale, training.made, training.plan.steps, model is start)
+    return Result(model, start, training.plan, cost, rationale, training.made, extras, source)
 
 
 def _describe_early_end(rationale: str, made: int, planned: int, is_start: bool) -> str:
@@ -161,17 +153,20 @@ def public_images(upload: Upload | Dataset) -> PublicImages:
     return PublicImages(upload.schema, upload.train.images, upload.train.labels)
 
 
-def _start_from(public: Upload | None, training: TrainingRun, spec: TrainingSpec) -> PublicSource | None:
-    if public is None:
-        if spec.method.needs_public_images:
-            raise InvalidSpec(f"{spec.method.name} makes its images of public ones, and was given none.")
-        return None
-    if not isinstance(training, StartsFromPublic):
-        raise InvalidSpec(f"{spec.method.name} does not start from public images.")
-    images = public_images(public)
-    training.start_from(images)
+def _check_public(spec: TrainingSpec, public: Upload | None) -> None:
     method = spec.method
-    return describe_source(images, verbatim=method.releases_public_images, held=method.needs_public_images)
+    if public is None and method.needs_public_images:
+        raise InvalidSpec(f"{method.name} makes its images of public ones, and was given none.")
+    if public is not None and not method.starts_from_public_data:
+        raise InvalidSpec(f"{method.name} does not start from public images.")
+    if public is not None and (refusal := method.refusal_of_public_data()):
+        raise InvalidSpec(refusal)
+
+
+def _describe_source(method: Method, public: PublicImages | None) -> PublicSource | None:
+    if public is None:
+        return None
+    return describe_source(public, verbatim=method.releases_public_images, held=method.needs_public_images)
 
 
 class _Progress:
@@ -179,10 +174,10 @@ class _Progress:
 
     def __init__(self, observe: Observer) -> None:
         self._observe = observe
-        self._training: TrainingRun | None = None
+        self._training: Training | None = None
         self._step, self._reached = 0, 0
 
-    def enter(self, training: TrainingRun, step: int) -> None:
+    def enter(self, training: Training, step: int) -> None:
         """A step begins; behind the last one, training has ended."""
         self._training, self._step = training, step
         self(0.0)
@@ -199,49 +194,37 @@ class _Progress:
             with suppress(JobStopped):
                 self._observe(Phase.FITTING, math.floor(99 * share), 100)
             return
-        lengths, step = step_lengths(self._training), self._step
+        lengths, step = self._training.lengths(), self._step
         before = step + sum(length - 1 for one, length in lengths.items() if one < step)
-        maximum = self._training.steps + sum(length - 1 for length in lengths.values())
+        maximum = self._training.plan.steps + sum(length - 1 for length in lengths.values())
         # Only behind the last release is all of it done: then a request to cancel comes too late.
         self._reached = max(self._reached, before + math.floor(share * (lengths.get(step, 1) - 1)))
         self._observe(Phase.TRAINING, self._reached, maximum)
 
 
-def _train(
-    training: TrainingRun,
-    account: Account,
-    progress: _Progress,
-    checkpoints: Checkpoints | None,
-    previews: Previews | None,
-) -> int:
-    step = _resume(training, checkpoints)
+def _train(training: Training, progress: _Progress, checkpoints: Checkpoints | None, previews: Previews | None) -> None:
     noise = NoiseSource()
-    while step < training.steps:
-        progress.enter(training, step)
+    progress.enter(training, training.made)
+    while training.made < training.plan.steps and (ask := training.look()) is not None:
+        if checkpoints is not None and ask.checkpoint is not None and checkpoints.due():
+            checkpoints.save(training.made, ask.checkpoint())
+        if previews is not None and training.can_stop and previews.due():
+            previews.show(training.outcome().model)
         try:
-            training.step(step, account, noise)
+            training.step(noise)
         except BudgetExceeded:
-            if not training.may_stop_before(step):
+            if not training.can_stop:
                 raise
             break
-        step += 1
-        if checkpoints is not None and checkpoints.due():
-            checkpoints.save(step, training.state())
-        if previews is not None and step < training.steps and training.may_stop_before(step) and previews.due():
-            previews.show(training.result())
-    progress.enter(training, training.steps)
-    return step
+        progress.enter(training, training.made)
+    progress.enter(training, training.plan.steps)
+    progress.fit()
 
 
-def _resume(training: TrainingRun, checkpoints: Checkpoints | None) -> int:
+def _load(checkpoints: Checkpoints | None) -> Resumed | None:
+    """Where a checkpoint was written, if anything is in it."""
     saved = checkpoints.load() if checkpoints is not None else None
-    if saved is None:
-        return 0
-    step, state = saved
-    if not state:
-        return 0
-    training.restore(state)
-    return step
+    return Resumed(*saved) if saved is not None and saved[1] else None
 
 
 def _silent(phase: Phase, value: int, maximum: int) -> None:

@@ -81,7 +81,7 @@ def shards(dealing: Dealing = DEALING, place: Place = HERE, maker: Any = make) -
 
 def asked(of: PrivateShards, voting: Any = vote, mechanism: TopAgg = VOTES, step: int = 0) -> MemoryAccount:
     account = MemoryAccount(10**30)
-    of.release(mechanism, voting, None, step=step, account=account, noise=NoiseSource())
+    of._release(mechanism, voting, None, step=step, account=account, noise=NoiseSource())
     return account
 
 
@@ -89,7 +89,7 @@ def test_votes_are_charged_and_handed_out_with_noise() -> None:
     teachers = shards()
     teachers.learn(learn, RELEASED, times=2)
     account = MemoryAccount(10**30)
-    answer = teachers.release(VOTES, vote, None, step=0, account=account, noise=NoiseSource())
+    answer = teachers._release(VOTES, vote, None, step=0, account=account, noise=NoiseSource())
     assert account.charged_units == VOTES.cost()
     np.testing.assert_array_equal(answer, VOTES.decode(account.replay(0)))
 
@@ -97,12 +97,12 @@ def test_votes_are_charged_and_handed_out_with_noise() -> None:
 def test_a_stored_vote_asks_no_teacher() -> None:
     teachers, account = shards(), MemoryAccount(10**30)
     for voting in (vote, vote_without_one):
-        teachers.release(VOTES, voting, None, step=0, account=account, noise=NoiseSource())
+        teachers._release(VOTES, voting, None, step=0, account=account, noise=NoiseSource())
     assert len(account.charges) == 1
 
 
 def test_the_capability_has_no_way_to_a_teacher() -> None:
-    assert {name for name in dir(shards()) if not name.startswith("_")} == {"learn", "release", "state", "restore"}
+    assert {name for name in dir(shards()) if not name.startswith("_")} == {"learn", "state", "restore"}
 
 
 def test_teachers_are_sealed_but_for_an_open_question() -> None:
@@ -160,7 +160,7 @@ def test_what_teachers_raise_is_charged_and_carries_nothing(maker: Any, lesson: 
     teachers, account = shards(maker=maker), MemoryAccount(10**30)
     teachers.learn(lesson, RELEASED, times=1)
     with pytest.raises(ContributionFailed) as raised:
-        teachers.release(VOTES, voting, None, step=0, account=account, noise=NoiseSource())
+        teachers._release(VOTES, voting, None, step=0, account=account, noise=NoiseSource())
     assert account.charged_units == VOTES.cost()
     assert (raised.value.__cause__, raised.value.__context__) == (None, None)
 

@@ -17,7 +17,7 @@ from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows, WallBroken
 from datalens_service.mechanisms.private_shards import PrivateShards
 from datalens_service.mechanisms.unit_records import UnitRecords, UnitRows
-from datalens_service.methods.base import WalledMethod
+from datalens_service.methods.base import Method
 from datalens_service.methods.registered import AnyMethod
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -40,6 +40,9 @@ FIRST_ARGUMENTS = {"Rows", "UnitRows", "Shards", "TeacherBackend"}
 """By which what the wall calls is known."""
 PARTS_OF_THE_DOOR = {"exact_sum", "noisy_sum", "discrete_gaussian"}
 """Of mechanisms and of noise: one of a method's own would be handed what others contribute, or add nothing to it."""
+MODULES_OF_THE_DRIVER = {"datalens_service.privacy.budget", "datalens_service.methods.training"}
+NAMES_OF_THE_DRIVER = {"Account", "NoiseSource"}
+"""With which a script could make a release itself."""
 WAYS_AROUND = {"getattr", "setattr", "vars", "globals", "locals", "eval", "exec", "open", "__import__"}
 
 
@@ -57,8 +60,12 @@ def complaints(tree: ast.Module) -> Iterator[str]:
             if not names <= PUBLIC_NAMES.get((node.module or "").rpartition(".")[2], set()):
                 yield f"imports {sorted(names)} of {node.module}"
         if isinstance(node, ast.ImportFrom):
-            own_books = node.module == "datalens_service.privacy.budget"
-            yield from (f"imports {name.name}" for name in node.names if own_books or name.name.startswith("_"))
+            all_of_it = node.module in MODULES_OF_THE_DRIVER
+            refused = [name.name for name in node.names if all_of_it or name.name in NAMES_OF_THE_DRIVER]
+            yield from (f"imports {name}" for name in refused)
+            yield from (f"imports {name.name}" for name in node.names if name.name.startswith("_"))
+        if isinstance(node, ast.Try | ast.With) and any(isinstance(part, ast.Yield) for part in ast.walk(node)):
+            yield "asks where it could catch an error"
         if isinstance(node, ast.FunctionDef) and node.name in PARTS_OF_THE_DOOR:
             yield f"defines {node.name}"
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not _is_own(node.value):
@@ -102,6 +109,10 @@ def test_no_module_behind_the_wall_names_what_holds_records() -> None:
         "rows = records._vault.rows()",
         "vars(records)",
         "from datalens_service.privacy.budget import UnchargedAccount",
+        "from datalens_service.privacy.randomness import NoiseSource",
+        "from datalens_service.methods.training import Training",
+        "records._release(mechanism, contribution, None, step=0, account=account, noise=noise)",
+        "try:\n    released = yield ask\nexcept Exception:\n    released = 0",
         "def exact_sum(self, contributions): kept.append(contributions)",
     ],
 )
@@ -128,29 +139,38 @@ def test_what_a_run_asks_is_among_the_contributions_of_its_module() -> None:
         ast.unparse(argument)
         for _, tree in trees()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        for argument in node.args[:1]
-        if node.func.attr in {"map", "learn"} and isinstance(argument, ast.Name)
+        for argument in _functions(node)
+        if isinstance(argument, ast.Name)
     }
     known = {function.name for _, tree in trees() for function in contributions(tree)}
-    assert asked
-    assert asked <= known
+    # `choose_question` says which of two it is.
+    assert asked - {"contribution"} <= known
+    assert len(asked) >= 20
     assert len(known) >= 20
+
+
+def _functions(node: ast.AST) -> list[ast.expr]:
+    """What a call hands to the wall to be called with records."""
+    if not isinstance(node, ast.Call):
+        return []
+    if isinstance(node.func, ast.Name) and node.func.id == "Ask":
+        return node.args[2:3]
+    return node.args[:1] if isinstance(node.func, ast.Attribute) and node.func.attr in {"map", "learn"} else []
 
 
 def test_every_method_of_the_package_is_behind_the_wall() -> None:
     for kind in AnyMethod.__args__:
-        assert issubclass(kind, WalledMethod)
+        assert issubclass(kind, Method)
         assert Path(inspect.getfile(kind)) in WALLED
 
 
-def test_the_capability_answers_one_question() -> None:
+def test_the_capability_shows_the_schema_alone() -> None:
     public = {name for name in dir(records()) if not name.startswith("_")}
-    assert public == {"schema", "from_dataset", "map", "release"}
+    assert public == {"schema", "from_dataset", "map"}
 
 
-def test_the_capability_for_units_answers_one_question() -> None:
-    assert {name for name in dir(UnitRecords(records(), "cpu")) if not name.startswith("_")} == {"release"}
+def test_the_capability_for_units_shows_nothing() -> None:
+    assert [name for name in dir(UnitRecords(records(), "cpu")) if not name.startswith("_")] == []
 
 
 COUNT = VectorSum(num_groups=1, dimensions=1, count_weight=64, noise_stddev=20_000)
@@ -195,14 +215,14 @@ def asked(
     contribution: object, longest: dict[str, float] | None = None, of: PrivateRecords | None = None
 ) -> np.ndarray:
     released = longest or {"is": 255.0}
-    return (of or records()).release(
+    return (of or records())._release(
         COUNT, contribution, released, step=0, account=MemoryAccount(10**30), noise=NoiseSource()
     )
 
 
 def test_a_question_is_answered_with_a_charged_noisy_sum() -> None:
     account = MemoryAccount(10**30)
-    answer = records().release(COUNT, brightness, {"is": 255.0}, step=0, account=account, noise=NoiseSource())
+    answer = records()._release(COUNT, brightness, {"is": 255.0}, step=0, account=account, noise=NoiseSource())
     assert account.charged_units == COUNT.cost()
     np.testing.assert_array_equal(answer, COUNT.decode(account.replay(0)))
 
@@ -284,7 +304,7 @@ def failure(private: PrivateRecords | UnitRecords, mechanism: Mechanism, contrib
     """What comes out of a question whose contribution fails; it was charged."""
     account = MemoryAccount(10**30)
     with pytest.raises((ContributionFailed, MemoryError)) as raised:
-        private.release(mechanism, contribution, {"is": 1.0}, step=0, account=account, noise=NoiseSource())
+        private._release(mechanism, contribution, {"is": 1.0}, step=0, account=account, noise=NoiseSource())
     assert account.charged_units == mechanism.cost()
     assert account.replay(0) is None
     assert (raised.value.__cause__, raised.value.__context__) == (None, None)
@@ -306,7 +326,7 @@ def test_what_a_contribution_raises_is_charged_and_carries_nothing() -> None:
 def test_a_question_that_is_not_paid_for_is_not_computed() -> None:
     KEPT.clear()
     with pytest.raises(BudgetExceeded):
-        records().release(COUNT, halved, None, step=0, account=MemoryAccount(1), noise=NoiseSource())
+        records()._release(COUNT, halved, None, step=0, account=MemoryAccount(1), noise=NoiseSource())
     assert KEPT == []
 
 
@@ -329,7 +349,7 @@ def unit_overwritten(rows: UnitRows, step: dict[str, float]) -> Iterator[torch.T
 
 
 def released_brightness(private: UnitRecords, contribution: object, step: dict[str, float]) -> np.ndarray:
-    return private.release(SUM, contribution, step, step=0, account=MemoryAccount(10**30), noise=NoiseSource())
+    return private._release(SUM, contribution, step, step=0, account=MemoryAccount(10**30), noise=NoiseSource())
 
 
 def test_units_are_summed_and_sealed_but_for_an_open_question() -> None:
@@ -386,7 +406,7 @@ ELSEWHERE = {
 
 def test_the_lines_that_can_break_it_are_few_and_all_named() -> None:
     always, *kinds, directions = lines_to_read()
-    assert count_code(always.union(*kinds)) < 1_550
+    assert count_code(always.union(*kinds)) < 1_600
     for files in [*kinds, kinds[-1] | directions]:
         assert count_code(always | files) < 1_100
         for path in always | files:

@@ -1,7 +1,7 @@
 """The wall: a run sees private records through charged sums of contributions, and in no other way.
 
-A run holds `PrivateRecords`. It has the public schema, and answers one question: the sum over units of
-`contribution(rows, released)`, through the door of `base`. A contribution is a function of a module, so it takes
+A run holds `PrivateRecords`. It has the public schema, and a driver answers one question about it: the sum over units
+of `contribution(rows, released)`, through the door of `base`. A contribution is a function of a module, so it takes
 nothing along but its two arguments; what it gets of `released` is a copy, so it leaves nothing behind; its rows are
 each a function of one record (a test tries every contribution on parts of its rows). docs/mechanisms/wall.md says what
 is left to read.
@@ -97,7 +97,7 @@ class PrivateRecords:
         vault = _mapped(self._vault, function, copy.deepcopy(released), lambda read: told(min(1.0, read / most)))
         return PrivateRecords(self.schema, vault)
 
-    def release(
+    def _release(
         self,
         mechanism: Mechanism[Any, Released],
         contribution: Contribution,
@@ -117,7 +117,7 @@ class PrivateRecords:
             WallBroken: The contribution could take more along than its arguments.
         """
         check_function(contribution)
-        answer = partial(self._vault.answer, contribution, copy.deepcopy(released))
+        answer: Callable[..., Any] = partial(self._vault.answer, contribution, copy.deepcopy(released))
         if account.replay(step) is None:
             answer = prepared(self._vault.prepare, answer)
         return mechanism.release(answer, step=step, account=account, noise=noise)

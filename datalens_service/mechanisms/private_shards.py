@@ -25,7 +25,7 @@ from datalens_service.data.dataset import Dataset, Schema, Upload
 from datalens_service.data.partition import assign_shards, members
 from datalens_service.data.shard_batches import ShardBatch, ShardSampler
 from datalens_service.errors import CheckpointMismatch, InvalidInput
-from datalens_service.mechanisms.base import Account
+from datalens_service.mechanisms.base import Account, Mechanism
 from datalens_service.mechanisms.confined import confined, confined_items, prepared
 from datalens_service.mechanisms.private_records import PrivateRecords, WallBroken, check_function
 from datalens_service.mechanisms.votes import (
@@ -127,8 +127,15 @@ class PrivateShards:
         check_function(update)
         self._lessons.append(_Learn(update, copy.deepcopy(released), times))
 
-    def release(
-        self, mechanism: VoteMechanism, vote: Vote, released: object, *, step: int, account: Account, noise: NoiseSource
+    def _release(
+        self,
+        mechanism: Mechanism[Any, Directions],
+        vote: Vote,
+        released: object,
+        *,
+        step: int,
+        account: Account,
+        noise: NoiseSource,
     ) -> Directions:
         """The charged, noisy sum over teachers of `vote(teachers, released)`, decoded.
 
@@ -141,7 +148,7 @@ class PrivateShards:
             WallBroken: The price is that of other shards, or a function could take more along than its arguments.
         """
         check_function(vote)
-        if mechanism.classes_voted_apart != self._dealing.class_groups:
+        if not isinstance(mechanism, VoteMechanism) or mechanism.classes_voted_apart != self._dealing.class_groups:
             raise WallBroken("Votes have the price of the shards that records were dealt to.")
         command = _Vote(mechanism, vote, copy.deepcopy(released))
         # Teachers learn although the vote is stored already: later ones are theirs, too.
@@ -174,9 +181,10 @@ class PrivateShards:
     def _teach(self) -> None:
         teachers = self._teachers()
         while self._lessons:
-            lesson = self._lessons.pop(0)
-            self._group.broadcast(lesson)
-            lesson.obey(teachers)
+            self._group.broadcast(self._lessons[0])
+            self._lessons[0].obey(teachers)
+            # One that failed stays: so does the next vote.
+            del self._lessons[0]
         # One that is gone, or reads other records, is missed before the vote is charged.
         self._group.broadcast(_Meet())
         _Meet().obey(teachers)

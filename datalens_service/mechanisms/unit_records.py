@@ -53,7 +53,7 @@ class UnitRecords:
     def __init__(self, records: PrivateRecords, device: str) -> None:
         self._vault = _UnitVault(records, device)
 
-    def release(
+    def _release(
         self,
         mechanism: Mechanism[Any, Released],
         contribution: UnitContribution,
@@ -63,7 +63,7 @@ class UnitRecords:
         account: Account,
         noise: NoiseSource,
     ) -> Released:
-        """As `PrivateRecords.release`, over the units of a batch if the mechanism draws one.
+        """As `PrivateRecords._release`, over the units of a batch if the mechanism draws one.
 
         Raises:
             InvalidSpec: It draws batches by position, and units have none.

@@ -1,6 +1,6 @@
 """The methods; this union is the registry that REST, CLI, contract tests and documentation walk through."""
 
-from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun
+from datalens_service.methods.base import Method, Plan
 from datalens_service.methods.descent.diffusion import Diffusion
 from datalens_service.methods.descent.dp_gan import DpGan
 from datalens_service.methods.descent.dp_sgd import DpSgd
@@ -12,6 +12,7 @@ from datalens_service.methods.last_layer.scattering import Scattering
 from datalens_service.methods.private_evolution import PrivateEvolution
 from datalens_service.methods.public_votes import PublicVotes
 from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusion
+from datalens_service.methods.script import ExecutionOptions
 from datalens_service.methods.sums.mixture import Mixture
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.methods.sums.pooled_moments import PooledMoments
@@ -61,5 +62,4 @@ __all__ = [
     "RejectionOrDiffusion",
     "Scattering",
     "Shapes",
-    "TrainingRun",
 ]

@@ -1,53 +1,20 @@
-"""What a method is: a plan that says what will be charged, and a run that does exactly that."""
+"""What a method is: a plan that says what will be charged, and a run that asks for exactly that."""
 
 from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, final, runtime_checkable
+from typing import Any, ClassVar, Self
 
 from pydantic import Field
 
 from datalens_service.data.dataset import Schema
-from datalens_service.mechanisms import Account, PlannedRelease
-from datalens_service.mechanisms.individual_histogram import IndividualFigures
+from datalens_service.mechanisms import AnyMechanism, PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.models.generators.generator import Generator
+from datalens_service.methods.script import RunInputs, Script
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator
-from datalens_service.phases import Tell, be_silent
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.strict import Frozen
-
-if TYPE_CHECKING:
-    from datalens_service.checkpoint import State
-    from datalens_service.data.dataset import Dataset
-    from datalens_service.models.released import ReleasedFile, ReleasedModel
-
-
-@dataclass(frozen=True)
-class ExecutionOptions:
-    """Where a run computes: it changes speed, not results.
-
-    Attributes:
-        device: "cpu", "cuda", "cuda:1", …
-        folder: Private to the job and on a disk, for what does not fit into memory; None takes the system's folder for
-            temporary files.
-        group: Processes that share its teachers; this one is rank 0.
-        public_models: Where what was learned from public images alone is kept for later runs; None keeps nothing.
-        encoder: File of the owner's own encoder, if the method names one by its SHA-256.
-        tell: Told of the share of a long step that is done, or of what comes behind the last step.
-    """
-
-    device: str = "cpu"
-    folder: Path | None = None
-    group: ProcessGroup = SINGLE_PROCESS
-    public_models: Path | None = None
-    encoder: Path | None = None
-    tell: Tell = be_silent
 
 
 class Plan(Frozen):
@@ -86,6 +53,14 @@ class Plan(Frozen):
         """What a run may turn out to follow: one plan without branches for each of them."""
         return tuple(map(self.along, self.branches)) if self.branches else (self,)
 
+    def mechanism_at(self, step: int) -> AnyMechanism | None:
+        """Of release number `step` of a plan without branches; None behind the last one."""
+        for release in self.releases:
+            if step < release.count:
+                return release.mechanism
+            step -= release.count
+        return None
+
     def all_releases(self) -> tuple[PlannedRelease, ...]:
         """Those of every branch."""
         return (*self.releases, *(release for branch in self.branches.values() for release in branch))
@@ -106,77 +81,6 @@ class Plan(Frozen):
         return Charge(self.cost(relation), self.slack)
 
 
-class Extras(NamedTuple):
-    """What a run releases beside its model.
-
-    Attributes:
-        files: Each of which anybody may get.
-        individual: Statistics about individual ε, if they were released.
-    """
-
-    files: tuple[ReleasedFile, ...] = ()
-    individual: IndividualFigures | None = None
-
-
-class TrainingRun(Protocol):
-    """A run in progress. Its state is private until `result` hands out the released part."""
-
-    @property
-    def steps(self) -> int:
-        """Number of releases this run will make."""
-
-    def may_stop_before(self, step: int) -> bool:
-        """Whether there is a result without `step` and all later ones."""
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """Make release number `step` and learn from it."""
-
-    def result(self) -> ReleasedModel:
-        """The released model after the steps made so far."""
-
-    def initial_generator(self) -> Generator | None:
-        """The released model that training started from; None without a warm start."""
-
-    def extras(self, epsilon: float, delta: float) -> Extras:
-        """What is released beside the model, after the last step.
-
-        Args:
-            epsilon: What the plan costs.
-            delta: At this δ.
-        """
-
-    def state(self) -> State:
-        """Everything the next step needs; private, may be empty if replaying is cheap."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from `state`."""
-
-
-@runtime_checkable
-class UnevenRun(Protocol):
-    """A run some steps of which take far longer than others."""
-
-    def lengths(self) -> dict[int, int]:
-        """By their number, how many of the others they take about as long as; from public numbers."""
-
-
-def step_lengths(run: TrainingRun) -> dict[int, int]:
-    """Of those steps that are longer than others."""
-    return run.lengths() if isinstance(run, UnevenRun) else {}
-
-
-@runtime_checkable
-class BranchingRun(Protocol):
-    """A run whose plan has branches, once it has taken one."""
-
-    @property
-    def followed_plan(self) -> Plan:
-        """Without branches: what the run turned out to follow."""
-
-    def rationale(self) -> str:
-        """Which branch was taken, in one sentence; from released values."""
-
-
 def named(value: Any) -> Any:
     """`"moments"` is short for `{"name": "moments"}`."""
     return {"name": value} if isinstance(value, str) else value
@@ -187,7 +91,7 @@ class Method(Frozen, ABC):
 
     Attributes:
         result: Kind of released model that it makes: "generator" or "classifier".
-        starts_from_public_data: Whether its runs have `StartsFromPublic.start_from`, for images declared public.
+        starts_from_public_data: Whether its runs may be given images that were declared public.
         needs_public_images: Whether it makes nothing without them.
     """
 
@@ -246,25 +150,23 @@ class Method(Frozen, ABC):
         """Processes among which a run shares its work out at most; 1: it does not."""
         return 1
 
-    @abstractmethod
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> TrainingRun:
-        """A run that makes the releases of `plan` on `dataset`."""
+    def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
+        """By the number of a release that takes far longer than others: about how many of them it takes as long as.
 
+        Args:
+            plan: Without branches, once one was taken.
+            schema: As all of it from public numbers.
+            public: Whether the run starts from public images.
+        """
+        return {}
 
-class WalledMethod(Method):
-    """Parameters of a method whose runs see private records through charged sums alone (docs/mechanisms/wall.md)."""
-
-    @final
-    def create_run(
-        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> TrainingRun:
-        """A run that gets the records behind the wall."""
-        return self.start_run(plan, PrivateRecords.from_dataset(dataset), randomness, options)
+    def describe_branch(self, branch: str) -> str:
+        """Why a run took a branch of its plan, in one sentence; empty where plans have none."""
+        return ""
 
     @abstractmethod
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> TrainingRun:
-        """A run that makes the releases of `plan` on `records`."""
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """A generator function that asks for the releases of `plan`, one after the other, and returns the outcome.
+
+        It sees private records through what it is sent alone (docs/mechanisms/wall.md).
+        """

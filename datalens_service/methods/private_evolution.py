@@ -8,24 +8,26 @@ images. The generator is one that the operator installed; it sees labels, and im
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.mechanisms import Account, CellVotes
+from datalens_service.mechanisms import CellVotes
 from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
-from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, named
+from datalens_service.methods.base import Method, Plan, named
 from datalens_service.methods.public_votes import capped_shares, plan_cells
-from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
+from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
+from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.installed import InstalledGenerator, find_installed
 from datalens_service.models.generators.pool import PublicCells, choose
 from datalens_service.models.public_source import PublicEncoder, PublicGenerator
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
 from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 _DIMENSIONS: Final = 64
 
 
-class PrivateEvolution(WalledMethod):
+class PrivateEvolution(Method):
     """Parameters of rounds of votes for the images of a generator."""
 
     name: Literal["private_evolution"] = "private_evolution"
@@ -85,11 +87,64 @@ class PrivateEvolution(WalledMethod):
         """The one that was named, with its package."""
         return find_installed(self.generator)
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> PrivateEvolutionRun:
-        """A run of the rounds."""
-        return PrivateEvolutionRun(self, plan, records, randomness, options)
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for votes on the generator's own images, then on variations of those that were voted for."""
+        votes, rounds, schema = plan.releases[0].mechanism, plan.releases[0].count, records.schema
+        if not isinstance(votes, CellVotes):
+            raise TypeError("the releases of an evolution are of votes")
+        population = _Population(InstalledGenerator(self.generator, schema), schema, inputs.randomness)
+        images = population.draw(votes.cells)
+        view = self._fit_view(images, schema, inputs)
+
+        def outcome() -> Outcome:
+            weights = np.eye(schema.num_classes, dtype=np.float32).repeat(self.images, axis=0)
+            tensors: dict[str, NDArray[Any]] = {"images": population.vary(self.images, rounds), "weights": weights}
+            return Outcome(Generator("evolved", schema, {}, tensors))
+
+        for round_ in range(rounds):
+            if round_:
+                images = population.vary(votes.cells, round_)
+            features = np.split(view.features(images), schema.num_classes)
+            candidates = Candidates(view, tuple(map(PublicCells, features)))
+            released = yield Ask(records, votes, nearest_candidates, candidates, outcome)
+            shares = capped_shares(released, self.threshold * votes.noise_stddev / votes.grid, self.cap)
+            of_class = np.eye(len(shares)).repeat(votes.cells, axis=0)
+            population.replace(images, (of_class * shares.reshape(-1, 1)).astype(np.float32))
+        return outcome()
+
+    def _fit_view(self, images: Images, schema: Schema, inputs: RunInputs) -> FeatureBasis:
+        """Features along the leading directions of the generator's first images."""
+        from datalens_service.models.classifiers.encoded_features import FeatureBasis
+
+        dimensions = min(_DIMENSIONS, len(images), self.encoder.dimensions(schema))
+        options = inputs.options
+        view = FeatureBasis.from_encoder(self.encoder, schema, options.device, dimensions, options.encoder)
+        view.fit(images, 0.0, inputs.randomness.seed("basis"))
+        return view
+
+
+class _Population:
+    """Released: images of every class that a generator made, and how often each of them is varied."""
+
+    def __init__(self, generator: InstalledGenerator, schema: Schema, randomness: TrainingRandomness) -> None:
+        self._generator, self._schema, self._randomness = generator, schema, randomness
+
+    def draw(self, count: int) -> Images:
+        """So many of the generator's images of each class, to begin with."""
+        seed, classes = self._randomness.seed("random images"), range(self._schema.num_classes)
+        return np.concatenate([self._generator.random(count, label, seed) for label in classes])
+
+    def replace(self, images: Images, weights: NDArray[np.float32]) -> None:
+        """Take images that were voted on, with their votes, in the place of those before."""
+        self._images, self._weights = images, weights
+
+    def vary(self, count: int, round_: int) -> Images:
+        """So many variations of each class, of images in proportion to their votes."""
+        labels: Labels = np.arange(self._schema.num_classes).repeat(count)
+        chosen = choose({"weights": self._weights}, labels, self._randomness.numpy("chosen images", round_))
+        parents = np.split(self._images[chosen], self._schema.num_classes)
+        seed = self._randomness.seed("variations", round_)
+        return np.concatenate([self._generator.variations(own, label, seed) for label, own in enumerate(parents)])
 
 
 class Candidates(NamedTuple):
@@ -104,78 +159,3 @@ def nearest_candidates(rows: Rows, candidates: Candidates) -> Votes:
     features = candidates.view.features(rows.values)
     nearest = np.stack([images.nearest(features) for images in candidates.of_class])
     return Votes(nearest[rows.labels, np.arange(len(features))], rows.labels, rows.units)
-
-
-class PrivateEvolutionRun(StatelessRun):
-    """One release per round."""
-
-    def __init__(
-        self,
-        parameters: PrivateEvolution,
-        plan: Plan,
-        records: PrivateRecords,
-        randomness: TrainingRandomness,
-        options: ExecutionOptions,
-    ) -> None:
-        self._parameters, self._records, self._randomness = parameters, records, randomness
-        self._options = options
-        mechanism, self._rounds = plan.releases[0].mechanism, plan.releases[0].count
-        if not isinstance(mechanism, CellVotes):
-            raise TypeError("the releases of an evolution are of votes")
-        self._mechanism = mechanism
-        self._generator = InstalledGenerator(parameters.generator, records.schema)
-        self._view: FeatureBasis | None = None
-
-    @property
-    def steps(self) -> int:
-        """One for each round."""
-        return self._rounds
-
-    def may_stop_before(self, step: int) -> bool:
-        """After the first round there are images that were voted for."""
-        return step > 0
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """Votes for the images of this round: the generator's own at first, then variations of those with votes."""
-        count = self._mechanism.cells
-        self._images = self._vary(count, step) if step else self._draw(count)
-        features = np.split(self._seen().features(self._images), self._records.schema.num_classes)
-        candidates = Candidates(self._seen(), tuple(map(PublicCells, features)))
-        votes = self._records.release(
-            self._mechanism, nearest_candidates, candidates, step=step, account=account, noise=noise
-        )
-        noise_in_votes = self._mechanism.noise_stddev / self._mechanism.grid
-        shares = capped_shares(votes, self._parameters.threshold * noise_in_votes, self._parameters.cap)
-        of_class = np.eye(len(shares)).repeat(count, axis=0)
-        self._weights = (of_class * shares.reshape(-1, 1)).astype(np.float32)
-
-    def result(self) -> Generator:
-        """Variations of the images that were voted for last."""
-        count, schema = self._parameters.images, self._records.schema
-        weights = np.eye(schema.num_classes, dtype=np.float32).repeat(count, axis=0)
-        return Generator("evolved", schema, {}, {"images": self._vary(count, self._rounds), "weights": weights})
-
-    def _draw(self, count: int) -> Images:
-        """The generator's images of every class."""
-        seed, classes = self._randomness.seed("random images"), range(self._records.schema.num_classes)
-        return np.concatenate([self._generator.random(count, label, seed) for label in classes])
-
-    def _vary(self, count: int, round_: int) -> Images:
-        """So many variations of each class, of images in proportion to their votes."""
-        labels: Labels = np.arange(self._records.schema.num_classes).repeat(count)
-        chosen = choose({"weights": self._weights}, labels, self._randomness.numpy("chosen images", round_))
-        parents = np.split(self._images[chosen], self._records.schema.num_classes)
-        seed = self._randomness.seed("variations", round_)
-        return np.concatenate([self._generator.variations(own, label, seed) for label, own in enumerate(parents)])
-
-    def _seen(self) -> FeatureBasis:
-        """Features along the leading directions of the generator's first images."""
-        from datalens_service.models.classifiers.encoded_features import FeatureBasis
-
-        if self._view is None:
-            encoder, schema = self._parameters.encoder, self._records.schema
-            dimensions = min(_DIMENSIONS, len(self._images), encoder.dimensions(schema))
-            view = FeatureBasis.from_encoder(encoder, schema, self._options.device, dimensions, self._options.encoder)
-            view.fit(self._images, 0.0, self._randomness.seed("basis"))
-            self._view = view
-        return self._view

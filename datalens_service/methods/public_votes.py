@@ -14,20 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from datalens_service.data.dataset import Schema
-from datalens_service.mechanisms import Account, CellVotes
+from datalens_service.data.dataset import Images, Schema
+from datalens_service.mechanisms import CellVotes
 from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
-from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, named
-from datalens_service.methods.public_start import PublicImages, check_same_size, describe_source, spread_over
-from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
+from datalens_service.methods.base import Method, Plan, named
+from datalens_service.methods.public_start import describe_source, spread_over
+from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
+from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.pool import PublicCells, pack
 from datalens_service.models.public_source import PublicEncoder
 from datalens_service.phases import tell_part
 from datalens_service.privacy.accounting import mu_of_units
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.strict import Flag, Integer, Number
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _HIDING_STDDEV: Final = 1.0
 """Noise on pixels from −1 to 1."""
 
 
-class PublicVotes(WalledMethod):
+class PublicVotes(Method):
     """Parameters of votes for public images."""
 
     starts_from_public_data: ClassVar[bool] = True
@@ -101,11 +102,69 @@ class PublicVotes(WalledMethod):
         """The encoder, if it has weights."""
         return self.encoder.source()
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> PublicVotesRun:
-        """A run of the one release."""
-        return PublicVotesRun(self, plan, records, randomness, options)
+    def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
+        """The pool is embedded first."""
+        return {0: _LENGTH}
+
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Cut the pool into cells, ask for the votes, and hand out the pool with what they say of its cells."""
+        from datalens_service.models.vote_labels import label_softly
+
+        votes = plan.releases[0].mechanism
+        if not isinstance(votes, CellVotes):
+            raise TypeError("the release of public votes is one of votes")
+        pool = self._cut_pool(records.schema, votes.cells, inputs)
+        denoiser = None if self.verbatim else _fit_denoiser(records.schema, inputs)
+        released = yield Ask(records, votes, nearest_cells, Cells(pool.view, pool.cells))
+        released = released[:, : len(pool.cells.centres)]
+        soft = label_softly(pool.features, pool.cells.centres, released)
+        shares = capped_shares(released, self.threshold * votes.noise_stddev / votes.grid, self.cap).T
+        sizes = np.bincount(pool.members, minlength=len(shares))
+        # An image that could be of many classes tells little of any.
+        weights = soft * (shares / np.maximum(sizes, 1)[:, None])[pool.members]
+        tensors = pack(pool.images, weights.astype(np.float32), soft)
+        if denoiser is None:
+            return Outcome(Generator("pool", records.schema, {}, tensors))
+        from datalens_service.models.generators.denoiser.diffusion import Start
+
+        finished = denoiser.finish(Start("pool", {}, tensors), _HIDING_STDDEV)
+        return Outcome(Generator("diffusion", records.schema, *finished))
+
+    def _cut_pool(self, schema: Schema, cells: int, inputs: RunInputs) -> _Pool:
+        """The public images in cells; their labels are not looked at."""
+        from datalens_service.models.classifiers.encoded_features import FeatureBasis
+        from datalens_service.models.generators.augmentation import with_crops
+
+        randomness, options = inputs.randomness, inputs.options
+        images = np.asarray(inputs.pool.images)
+        if self.crops:
+            images = with_crops(images, randomness.numpy("crops"))
+        seen = spread_over(inputs.pool, _FITTED).images
+        dimensions = min(_DIMENSIONS, len(seen), self.encoder.dimensions(schema))
+        view = FeatureBasis.from_encoder(self.encoder, schema, options.device, dimensions, options.encoder)
+        view.fit(seen, 0.0, randomness.seed("basis"))
+        features = view.features(images, tell_part(options.tell, 0.0, _EMBEDDING))
+        fitted = PublicCells.fit(features, cells, randomness.seed("cells"))
+        return _Pool(images, view, features, fitted, fitted.nearest(features))
+
+
+class _Pool(NamedTuple):
+    """Public images, and the cells that they are cut into."""
+
+    images: Images
+    view: FeatureBasis
+    features: NDArray[np.float32]
+    cells: PublicCells
+    members: NDArray[np.int64]
+    """(images,) the cell of each."""
+
+
+def _fit_denoiser(schema: Schema, inputs: RunInputs) -> PublicDenoiser:
+    from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
+
+    told = tell_part(inputs.options.tell, _EMBEDDING, 1.0)
+    learned, digest = spread_over(inputs.pool, _LEARNED).images, describe_source(inputs.pool).sha256
+    return PublicDenoiser.from_images(schema, learned, digest, inputs.options.public_models, told)
 
 
 def plan_cells(schema: Schema, units: int) -> int:
@@ -124,83 +183,6 @@ class Cells(NamedTuple):
 def nearest_cells(rows: Rows, cells: Cells) -> Votes:
     """Contribution: one vote per record, for the cell that its own image is next to."""
     return Votes(cells.cells.nearest(cells.view.features(rows.values)), rows.labels, rows.units)
-
-
-class PublicVotesRun(StatelessRun):
-    """The one release."""
-
-    steps = 1
-
-    def __init__(
-        self,
-        parameters: PublicVotes,
-        plan: Plan,
-        records: PrivateRecords,
-        randomness: TrainingRandomness,
-        options: ExecutionOptions,
-    ) -> None:
-        self._parameters, self._records, self._randomness = parameters, records, randomness
-        self._options = options
-        self._denoiser: PublicDenoiser | None = None
-        mechanism = plan.releases[0].mechanism
-        if not isinstance(mechanism, CellVotes):
-            raise TypeError("the release of public votes is one of votes")
-        self._mechanism = mechanism
-
-    def start_from(self, public: PublicImages) -> None:
-        """Cut the pool into cells; labels of it are not looked at."""
-        from datalens_service.models.classifiers.encoded_features import FeatureBasis
-        from datalens_service.models.generators.augmentation import with_crops
-
-        schema = self._records.schema
-        check_same_size(schema, public.schema)
-        self._pool = np.asarray(public.images)
-        if self._parameters.crops:
-            self._pool = with_crops(self._pool, self._randomness.numpy("crops"))
-        seen = spread_over(public, _FITTED).images
-        encoder, options = self._parameters.encoder, self._options
-        dimensions = min(_DIMENSIONS, len(seen), encoder.dimensions(schema))
-        self._view = FeatureBasis.from_encoder(encoder, schema, options.device, dimensions, options.encoder)
-        self._view.fit(seen, 0.0, self._randomness.seed("basis"))
-        features = self._view.features(self._pool, tell_part(options.tell, 0.0, _EMBEDDING))
-        self._cells = PublicCells.fit(features, self._mechanism.cells, self._randomness.seed("cells"))
-        self._features, self._members = features, self._cells.nearest(features)
-        if not self._parameters.verbatim:
-            from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
-
-            told = tell_part(options.tell, _EMBEDDING, 1.0)
-            learned, digest = spread_over(public, _LEARNED).images, describe_source(public).sha256
-            self._denoiser = PublicDenoiser.from_images(schema, learned, digest, options.public_models, told)
-
-    def lengths(self) -> dict[int, int]:
-        """The pool is embedded first."""
-        return {0: _LENGTH}
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """The votes."""
-        cells = Cells(self._view, self._cells)
-        self._votes = self._records.release(
-            self._mechanism, nearest_cells, cells, step=step, account=account, noise=noise
-        )
-
-    def result(self) -> Generator:
-        """The pool, with what the votes say of its cells; if not verbatim, a denoiser behind it."""
-        from datalens_service.models.vote_labels import label_softly
-
-        noise = self._mechanism.noise_stddev / self._mechanism.grid
-        votes = self._votes[:, : len(self._cells.centres)]
-        soft = label_softly(self._features, self._cells.centres, votes)
-        shares = capped_shares(votes, self._parameters.threshold * noise, self._parameters.cap).T
-        sizes = np.bincount(self._members, minlength=len(shares))
-        # An image that could be of many classes tells little of any.
-        weights = soft * (shares / np.maximum(sizes, 1)[:, None])[self._members]
-        tensors = pack(self._pool, weights.astype(np.float32), soft)
-        if self._denoiser is None:
-            return Generator("pool", self._records.schema, {}, tensors)
-        from datalens_service.models.generators.denoiser.diffusion import Start
-
-        finished = self._denoiser.finish(Start("pool", {}, tensors), _HIDING_STDDEV)
-        return Generator("diffusion", self._records.schema, *finished)
 
 
 def capped_shares(votes: Floats, least: float, cap: float) -> Floats:

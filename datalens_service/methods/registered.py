@@ -5,6 +5,7 @@ A module of its own, because the module of a plug-in imports `methods.base` and 
 
 from __future__ import annotations
 
+import inspect
 import typing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,13 +22,19 @@ def check_plugin(name: str, kind: Any) -> type[Method]:
     """The class of a plug-in, if it can be told apart from every other method.
 
     Raises:
-        StateConflict: It is no method, has another name, or the name of a method of this product.
+        StateConflict: It is no method, has another name, or the name of a method of this product, or it was written for
+            version 1.0.
     """
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise StateConflict(f"The plug-in {name} is no subclass of datalens_service.methods.base.Method.")
     field = kind.model_fields.get("name")
     if field is None or typing.get_args(field.annotation) != (name,) or field.default != name:
         raise StateConflict(f'The plug-in {name} needs the attribute: name: Literal["{name}"] = "{name}".')
+    if hasattr(kind, "create_run") or inspect.isabstract(kind):
+        raise StateConflict(
+            f"The plug-in {name} needs the generator function run(plan, records, inputs) in the place of create_run, "
+            "which version 1.0 called (docs/integrations.md)."
+        )
     if name in BUILT_IN:
         raise StateConflict(f"The plug-in {name} has the name of a method of this product.")
     return kind

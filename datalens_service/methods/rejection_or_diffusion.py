@@ -10,82 +10,32 @@ of the released count, so it is covered by adaptive composition (docs/mechanisms
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec, StateConflict
-from datalens_service.mechanisms import Account, PlannedRelease, VectorSum
+from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms import GradientSum, PlannedRelease, VectorSum
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Extras, Plan, TrainingRun, WalledMethod, step_lengths
+from datalens_service.methods.base import Method, Plan
 from datalens_service.methods.descent.diffusion import Diffusion
 from datalens_service.methods.last_layer.rejection import Rejection
-from datalens_service.methods.public_start import PublicImages, check_same_size
+from datalens_service.methods.script import Ask, RunInputs, Script
 from datalens_service.methods.sums.content_count import count_drawings, plan_count, read_count
-from datalens_service.methods.sums.record_sums import StatelessRun
-from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.outlines.level_sets import Content
 from datalens_service.privacy.accounting import compute_slack, delta_beside, limit_units
-from datalens_service.privacy.partitioned_passes import Block
-from datalens_service.privacy.randomness import Integers, NoiseSource, TrainingRandomness
 from datalens_service.voices import speak
 
-
-class LaterSteps:
-    """An account whose steps are counted from `first`; it books and keeps whatever the account does.
-
-    Args:
-        beside: Released values that every kept state gets as well, because sums of earlier steps are dropped for it.
-    """
-
-    def __init__(self, account: Account, first: int, beside: dict[str, NDArray[Any]]) -> None:
-        self._account, self._first, self._beside = account, first, beside
-
-    def replay(self, step: int) -> Integers | None:
-        """The noisy sum stored under that step."""
-        return self._account.replay(self._first + step)
-
-    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
-        """Book a release."""
-        self._account.charge(self._first + step, label, units, slack)
-
-    def charge_draw(self, step: int, label: str, block: Block) -> int:
-        """Book a draw of a block."""
-        return self._account.charge_draw(self._first + step, label, block)
-
-    def store(self, step: int, noisy: Integers) -> None:
-        """Keep a noisy sum."""
-        self._account.store(self._first + step, noisy)
-
-    def advance(self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None) -> None:
-        """Keep a state in the place of all sums before `step`, those of earlier releases included."""
-        self._account.advance(self._first + step, state | self._beside, iterates)
-
-    def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
-        """The state kept last, as it was given."""
-        kept = self._account.latest()
-        if kept is None:
-            return None
-        step, state = kept
-        return step - self._first, {name: value for name, value in state.items() if name not in self._beside}
-
-    def iterates(self) -> list[NDArray[np.float32]]:
-        """Of all states."""
-        return self._account.iterates()
-
-
-_CONTENT: Final = "content"
 _LONG_MINUTES: Final = 5
-_REASONS: Final[dict[Content, str]] = {
+_REASONS: Final[dict[str, str]] = {
     "drawings": "outlines were modelled instead of pixels",
     "objects": "a network learned by noisy gradients to turn noise into images",
 }
 
 
-class RejectionOrDiffusion(WalledMethod):
+class RejectionOrDiffusion(Method):
     """Parameters of both methods (docs/methods.md)."""
 
     starts_from_public_data: ClassVar[bool] = True
@@ -139,109 +89,29 @@ class RejectionOrDiffusion(WalledMethod):
         said = [*time, *self._denoiser().warnings(plan.along("objects"), schema)]
         return tuple(f"If the images show objects: {sentence}" for sentence in said)
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> RejectionOrDiffusionRun:
-        """A run of the count, and of the branch that it decides for."""
-        return RejectionOrDiffusionRun(self, plan, records, randomness, options)
-
-
-class RejectionOrDiffusionRun(StatelessRun):
-    """The count, then the run of one method, one step later than it would be by itself."""
-
-    def __init__(
-        self,
-        parameters: RejectionOrDiffusion,
-        plan: Plan,
-        records: PrivateRecords,
-        randomness: TrainingRandomness,
-        options: ExecutionOptions,
-    ) -> None:
-        count = plan.releases[0].mechanism
-        if not isinstance(count, VectorSum):
-            raise TypeError("the first release of this plan is a count")
-        self._parameters, self._plan, self._count = parameters, plan, count
-        self._records, self._randomness, self._options = records, randomness, options
-        self._public: PublicImages | None = None
-        self._content: Content | None = None
-        self._run: TrainingRun | None = None
-
-    def start_from(self, public: PublicImages) -> None:
-        """Let the classifier of either method begin with public images."""
-        check_same_size(self._records.schema, public.schema)
-        self._public = public
-
-    @property
-    def steps(self) -> int:
-        """The count and the branch; before the count, the longest that it may decide for."""
-        return self._plan.steps if self._run is None else 1 + self._run.steps
-
-    @property
-    def followed_plan(self) -> Plan:
-        """The count and the releases of the branch."""
-        return self._plan.along(self._decided())
-
-    def rationale(self) -> str:
-        """What the count decided."""
-        content = self._decided()
-        return f"By a noisy count, most records are {content}: {_REASONS[content]}."
-
-    def lengths(self) -> dict[int, int]:
+    def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
         """Of the chosen method, once it is known."""
-        return {} if self._run is None else {step + 1: long for step, long in step_lengths(self._run).items()}
+        if plan.branches:
+            return {}
+        branch = Plan(releases=plan.releases[1:])
+        content: Content = "objects" if isinstance(branch.releases[-1].mechanism, GradientSum) else "drawings"
+        lengths = self.choose_method(content).lengths(branch, schema, public=public)
+        return {step + 1: length for step, length in lengths.items()}
 
-    def may_stop_before(self, step: int) -> bool:
-        """Where the chosen method may."""
-        return step > 0 and self._chosen().may_stop_before(step - 1)
+    def describe_branch(self, branch: str) -> str:
+        """What the count decided."""
+        return f"By a noisy count, most records are {branch}: {_REASONS[branch]}."
 
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """The count, or a step of the chosen method."""
-        if step == 0:
-            self._choose(self._measure_content(account, noise))
-            return
-        later = LaterSteps(account, 1, {_CONTENT: np.frombuffer(self._decided().encode(), dtype=np.uint8)})
-        self._chosen().step(step - 1, later, noise)
-
-    def result(self) -> Generator:
-        """Of the chosen method."""
-        model = self._chosen().result()
-        if not isinstance(model, Generator):
-            raise TypeError("both methods make generators")
-        return model
-
-    def initial_generator(self) -> Generator | None:
-        """Of the chosen method."""
-        return self._chosen().initial_generator()
-
-    def extras(self, epsilon: float, delta: float) -> Extras:
-        """Of the chosen method."""
-        return self._chosen().extras(epsilon, delta)
-
-    def _measure_content(self, account: Account, noise: NoiseSource) -> Content:
-        """What the count says, or what it said before its sum was dropped for a later state."""
-        latest = account.latest()
-        if latest is not None:
-            return _read_content(latest[1])
-        count = self._records.release(self._count, count_drawings, None, step=0, account=account, noise=noise)
-        return read_count(count)
-
-    def _choose(self, content: Content) -> None:
-        method = self._parameters.choose_method(content)
-        branch = Plan(releases=self._plan.branches[content])
-        run: Any = method.start_run(branch, self._records, self._randomness, self._options)
-        if self._public is not None:
-            run.start_from(self._public)
-        self._content, self._run = content, run
-
-    def _decided(self) -> Content:
-        if self._content is None:
-            raise RuntimeError("the count comes first")
-        return self._content
-
-    def _chosen(self) -> TrainingRun:
-        if self._run is None:
-            raise RuntimeError("the count comes first")
-        return self._run
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the count, then for what the method asks for that it decides for."""
+        resumed, count = inputs.resumed, plan.releases[0].mechanism
+        if resumed is not None:
+            content: Any = resumed.branch
+            inputs = replace(inputs, resumed=resumed._replace(step=resumed.step - 1))
+        else:
+            content = read_count((yield Ask(records, count, count_drawings, None)))
+        branch = Plan(releases=plan.branches[content])
+        return (yield from self.choose_method(content).run(branch, records, inputs))
 
 
 def _with_slack(plan: Plan, slack: int) -> tuple[PlannedRelease, ...]:
@@ -251,10 +121,3 @@ def _with_slack(plan: Plan, slack: int) -> tuple[PlannedRelease, ...]:
         raise TypeError("a plan of rejection begins with a sum of vectors")
     mechanism = first.mechanism.model_copy(update={"slack": slack})
     return (first.model_copy(update={"mechanism": mechanism}), *plan.releases[1:])
-
-
-def _read_content(state: dict[str, NDArray[Any]]) -> Content:
-    name = state[_CONTENT].tobytes().decode()
-    if name not in _REASONS:
-        raise StateConflict("The state of this job is not one of this method.")
-    return name

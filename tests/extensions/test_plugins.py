@@ -22,7 +22,7 @@ from tests.extensions.installed import Installed
 METHODS = """
 from typing import Literal
 
-from datalens_service.methods.sums.moments import Moments, MomentsRun, class_vectors
+from datalens_service.methods.sums.moments import Moments, class_vectors
 
 
 class Tilted(Moments):
@@ -34,17 +34,26 @@ def centred_vectors(rows, measured):
     return grouped._replace(values=grouped.values - grouped.values.mean(axis=0))
 
 
-class CentredRun(MomentsRun):
-    def _question(self, step):
-        contribution, released = super()._question(step)
-        return (centred_vectors if step == 1 else contribution), released
-
-
 class Centred(Moments):
     name: Literal["centred"] = "centred"
 
-    def start_run(self, plan, records, randomness, options):
-        return CentredRun(self, plan, records)
+    def run(self, plan, records, inputs):
+        script, released = super().run(plan, records, inputs), None
+        while True:
+            try:
+                ask = script.send(released)
+            except StopIteration as ended:
+                return ended.value
+            if ask.contribution is class_vectors:
+                ask = ask._replace(contribution=centred_vectors)
+            released = yield ask
+
+
+class Earlier(Moments):
+    name: Literal["earlier"] = "earlier"
+
+    def create_run(self, plan, dataset, randomness, options):
+        raise NotImplementedError
 
 
 class Second(Moments):
@@ -100,6 +109,13 @@ def test_a_method_of_the_product_is_not_replaced(installed: Installed) -> None:
     refused = installed.run("-m", "datalens_service.cli", *check("moments"))
     assert refused.returncode != 0
     assert "has the name of a method of this product" in refused.stderr
+
+
+def test_a_method_written_for_version_1_0_is_refused(installed: Installed) -> None:
+    installed.offer("methods", earlier="Earlier")
+    refused = installed.run("-m", "datalens_service.cli", *check("earlier"))
+    assert refused.returncode != 0
+    assert "in the place of create_run" in " ".join(refused.stderr.split())
 
 
 def test_the_verifier_says_what_rests_on_the_package() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
-from datalens_service.methods import ExecutionOptions, Method, Plan
+from datalens_service.methods import Method, Plan
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from tests.stepped_runs import SteppedRun
 
 
 class NoNoise:
@@ -70,23 +70,23 @@ def share_bright_right(images: np.ndarray, labels: np.ndarray) -> float:
     return float(np.mean((above > below) == (labels == 0)))
 
 
-def start(method: Method, data: Dataset, plan: Plan | int) -> Any:
+def start(method: Method, data: Dataset, plan: Plan | int, **inputs: Any) -> SteppedRun:
     """A run that has made no step yet.
 
     Args:
         plan: Or ledger units to plan for.
+        inputs: As of `SteppedRun`.
     """
-    planned = method.plan(data.schema, plan) if isinstance(plan, int) else plan
-    return method.create_run(planned, data, TrainingRandomness(0), ExecutionOptions())
+    return SteppedRun(method, method.plan(data.schema, plan) if isinstance(plan, int) else plan, data, **inputs)
 
 
-def advance(run: Any, account: MemoryAccount, last: int | None = None, first: int = 0, noise: Any = None) -> Any:
-    """The run after its steps from `first` up to `last`, or to the end."""
-    step = first
+def advance(run: SteppedRun, account: Any, last: int | None = None, noise: Any = None) -> Any:
+    """The run after its steps up to `last`, or to the end."""
+    training = run.begin(account)
     # How many there are may be decided on the way.
-    while step < (run.steps if last is None else last):
-        run.step(step, account, noise or NoiseSource())
-        step += 1
+    while training.made < (training.plan.steps if last is None else last):
+        run.step(training.made, account, noise)
+        training.look()
     return run
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from datalens_service.mechanisms import GradientChunk
 from datalens_service.methods import DpSgd
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent.dp_sgd_run import Descent
 from datalens_service.methods.descent.unit_gradients import compress, keep_energy, keep_largest
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
@@ -26,13 +26,13 @@ DIMENSIONS = 2 * (SIDE**2 + 1)
 KEEP = 0.6
 
 
-def started(keep: float, clip_norm: float) -> DpSgdRun:
+def started(keep: float, clip_norm: float) -> Descent:
     method = DpSgd(architecture="linear", steps=1, clip_norm=clip_norm, compression="normtopk", keep=keep)
     data = dataset(np.zeros((2, SIDE, SIDE, 1)), np.zeros(2, dtype=np.int64))
-    return start(method, data, limit_units(8.0, 1e-4))
+    return start(method, data, limit_units(8.0, 1e-4)).local("descent")
 
 
-def contributed(training_run: DpSgdRun, rows: torch.Tensor) -> np.ndarray:
+def contributed(training_run: Descent, rows: torch.Tensor) -> np.ndarray:
     """int64 rows on the grid, one for each gradient."""
     compressed = compress(rows, training_run._parameters)
     return training_run.mechanism.on_grid(compressed).numpy().astype(np.int64)

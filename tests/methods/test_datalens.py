@@ -7,11 +7,12 @@ from pydantic import ValidationError
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import BudgetExceeded, CheckpointMismatch, InfeasiblePlan, InvalidSpec
 from datalens_service.methods import DataLens
-from datalens_service.methods.voting.shard_teachers import Question, image_votes, train_teachers
-from datalens_service.methods.voting.training_run import DataLensRun
+from datalens_service.methods.script import Resumed
+from datalens_service.methods.voting.shard_teachers import Question, image_votes
 from datalens_service.privacy.accounting import cost_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
+from tests.stepped_runs import SteppedRun
 
 from . import builders
 from .builders import NoNoise, advance
@@ -32,13 +33,18 @@ def method(**changes: object) -> DataLens:
     return DataLens(**(defaults | changes))
 
 
-def start(chosen: DataLens, epsilon: float = 8.0) -> tuple[DataLensRun, MemoryAccount]:
+def start(chosen: DataLens, epsilon: float = 8.0, resumed: Resumed | None = None) -> tuple[SteppedRun, MemoryAccount]:
     units = limit_units(epsilon, 1e-3)
-    return builders.start(chosen, stripes(), units), MemoryAccount(units)
+    return builders.start(chosen, stripes(), units, resumed=resumed), MemoryAccount(units)
 
 
-def finish(training_run: DataLensRun, account: MemoryAccount, noise: object = None, first: int = 0) -> np.ndarray:
-    return advance(training_run, account, first=first, noise=noise).result().sample(20, seed=1)[0]
+def finish(training_run: SteppedRun, account: MemoryAccount, noise: object = None) -> np.ndarray:
+    return advance(training_run, account, noise=noise).result().sample(20, seed=1)[0]
+
+
+def state(training_run: SteppedRun) -> dict:
+    """Of a checkpoint before the next release."""
+    return dict(training_run.local("student").state())
 
 
 @pytest.mark.parametrize(
@@ -70,20 +76,20 @@ def test_both_named_is_the_smaller_run():
 def test_resume_from_a_checkpoint_repeats_the_run(changes):
     chosen = method(**changes, student_averaging=0.5)
     training_run, account = start(chosen)
-    middle = training_run.steps - 2
-    advance(training_run, account, middle, noise=NoNoise())
-    state = training_run.state()
-    whole = finish(training_run, account, NoNoise(), middle)
-    resumed, fresh = start(chosen)
-    resumed.restore(state)
-    np.testing.assert_array_equal(whole, finish(resumed, fresh, NoNoise(), middle))
+    advance(training_run, account, noise=NoNoise(), last=training_run.begin(account).plan.steps - 2)
+    resumed, fresh = start(chosen, resumed=Resumed(training_run.steps - 2, state(training_run)))
+    whole = finish(training_run, account, NoNoise())
+    np.testing.assert_array_equal(whole, finish(resumed, fresh, NoNoise()))
+    if chosen.warm_start is not None:
+        began, went_on = (one.outcome().start.tensors for one in (training_run, resumed))
+        assert all(np.array_equal(began[name], went_on[name]) for name in began)
 
 
 def test_teachers_in_closed_form_have_no_state_and_replay_the_stored_sums():
     chosen = method(teacher="kernel", student="class_networks")
     training_run, account = start(chosen)
     whole = finish(training_run, account)
-    assert training_run.state() == {}
+    assert state(training_run) == {}
     charges = list(account.charges)
     again, _ = start(chosen)
     np.testing.assert_array_equal(whole, finish(again, account))
@@ -91,37 +97,38 @@ def test_teachers_in_closed_form_have_no_state_and_replay_the_stored_sums():
     trained, other = start(method())
     trained.step(0, other, NoNoise())
     with pytest.raises(CheckpointMismatch, match="trained"):
-        again.restore(trained.state())
+        advance(start(chosen, resumed=Resumed(1, state(trained)))[0], account)
 
 
 def test_state_is_empty_while_replaying_is_cheap():
     training_run, account = start(method(warm_start="moments"))
-    training_run.step(0, account, NoNoise())
-    assert training_run.state() == {}
+    advance(training_run, account, 3, noise=NoNoise())
+    assert state(training_run) == {}
 
 
 def test_votes_may_stop_early_a_warm_start_may_not():
-    training_run, _ = start(method(warm_start="moments"))
-    assert [training_run.may_stop_before(step) for step in range(training_run.steps)] == [False] * 3 + [True] * 5
-    training_run, _ = start(method())
-    assert [training_run.may_stop_before(step) for step in range(training_run.steps)] == [False] + [True] * 4
+    for chosen, needed in ((method(warm_start="moments"), 3), (method(), 1)):
+        training_run, account = start(chosen)
+        training = training_run.begin(account)
+        stops = [advance(training_run, account, step).begin().can_stop for step in range(training.plan.steps)]
+        assert stops == [False] * needed + [True] * (training.plan.steps - needed)
 
 
 def test_a_warm_start_is_where_the_votes_begin():
     training_run, account = start(method(warm_start="moments"), epsilon=50.0)
     advance(training_run, account, 3)
-    before = training_run.initial_generator().sample(400, seed=2)[0].astype(int)
+    before = training_run.outcome().start.sample(400, seed=2)[0].astype(int)
     student = training_run.result().sample(400, seed=2)[0].astype(int)
     assert np.abs(before.mean(axis=0) - student.mean(axis=0)).max() < 20, "the same distribution"
-    finish(training_run, account, first=3)
-    np.testing.assert_array_equal(before, training_run.initial_generator().sample(400, seed=2)[0])
+    finish(training_run, account)
+    np.testing.assert_array_equal(before, training_run.outcome().start.sample(400, seed=2)[0])
 
 
 def test_class_pure_teachers_vote_on_their_class_only():
     training_run, _ = start(method(shards="class_pure"))
-    question = Question(*training_run._student.propose(0, 4, balanced=True), 2, False, None)
-    training_run._shards.learn(train_teachers, question, times=1)
-    blocks = list(training_run._shards._vault.votes(image_votes, question).blocks)
+    student = training_run.local("student")
+    question = Question(*student.propose("latent", 0), 2, False, None)
+    blocks = list(student._shards._teachers().votes(image_votes, question).blocks)
     assert sum(len(block.gradients) for block in blocks) == 12
     assert question.labels.tolist() == [0, 0, 1, 1]
     teachers = 0
@@ -135,11 +142,12 @@ def test_class_pure_teachers_vote_on_their_class_only():
 def test_the_budget_ends_the_votes_not_the_job():
     training_run, account = start(method())
     account.limit_units = method().plan(stripes().schema, account.limit_units).cost() // 2
-    affordable = account.limit_units // (account.limit_units * 2 // training_run.steps)
+    steps = training_run.begin(account).plan.steps
+    affordable = account.limit_units // (account.limit_units * 2 // steps)
     advance(training_run, account, affordable)
     with pytest.raises(BudgetExceeded):
         training_run.step(affordable, account, NoiseSource())
-    assert 0 < affordable < training_run.steps
+    assert 0 < affordable < steps
     assert training_run.result().sample(2)[0].shape == (2, SIDE, SIDE, 1)
 
 

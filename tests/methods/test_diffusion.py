@@ -14,12 +14,12 @@ from datalens_service.errors import InvalidSpec
 from datalens_service.methods import Diffusion
 from datalens_service.methods.descent import diffusion_run
 from datalens_service.methods.descent.denoiser_gradients import NoiseBank, denoiser_gradients, hash_images
-from datalens_service.methods.descent.diffusion_run import DiffusionRun
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_charge, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from tests.stepped_runs import SteppedRun
 
 from . import builders
 from .builders import advance, stripes
@@ -36,18 +36,16 @@ def bars(**changes: int) -> Dataset:
     return stripes(count=200, side=SIDE, **changes)
 
 
-def start(dataset: Dataset, **changes: Any) -> DiffusionRun:
+def start(dataset: Dataset, **changes: Any) -> SteppedRun:
     method = Diffusion.model_validate({**SMALL, "noise_multiplier": 8.0, **changes})
-    run = builders.start(method, dataset, method.plan_within(dataset.schema, EPSILON, DELTA))
-    assert isinstance(run, DiffusionRun)
-    return run
+    return builders.start(method, dataset, method.plan_within(dataset.schema, EPSILON, DELTA))
 
 
 def account() -> MemoryAccount:
     return MemoryAccount(limit_units(EPSILON, DELTA), (EPSILON, DELTA))
 
 
-def train(run: DiffusionRun, books: MemoryAccount, last: int | None = None) -> Generator:
+def train(run: SteppedRun, books: MemoryAccount, last: int | None = None) -> Generator:
     return advance(run, books, last).result()
 
 
@@ -62,7 +60,7 @@ def test_a_plan_uses_the_budget_and_no_more() -> None:
 def test_a_run_goes_on_from_its_state_without_a_second_charge() -> None:
     books = account()
     interrupted = start(bars())
-    steps = interrupted.steps
+    steps = interrupted.begin(books).plan.steps
     train(interrupted, books, steps - 2)
     charges = list(books.charges)
     again = start(bars())
@@ -76,7 +74,7 @@ def test_a_run_goes_on_from_its_state_without_a_second_charge() -> None:
 def test_a_run_killed_after_its_first_gradient_is_not_pretrained_again() -> None:
     books = account()
     killed = start(bars())
-    train(killed, books, killed.steps - SMALL["steps"] + 1)
+    train(killed, books, killed.begin(books).plan.steps - SMALL["steps"] + 1)
     resumed = start(bars())
     with mock.patch.object(diffusion_run, "fit_denoiser", side_effect=AssertionError("pretrained again")):
         train(resumed, books)
@@ -102,10 +100,10 @@ def test_gradients_move_images_towards_records() -> None:
     """Sums without noise, after a start that knows nothing."""
     run = start(bars(), pretraining_steps=0, steps=150, path=8)
     train(run, account(), 4)
+    denoiser, units, mechanism = run.local("denoiser"), run.local("units"), run.local("gradients").mechanism
     for step in range(3, 103):
-        mechanism = run._mechanism
-        gradients = run._records._vault.answer(denoiser_gradients, run._copies._replace(seed=step))
-        run._follow(mechanism.decode(mechanism.exact_sum(gradients)), step)
+        gradients = units._vault.answer(denoiser_gradients, denoiser.copies._replace(seed=step))
+        denoiser.follow(mechanism.decode(mechanism.exact_sum(gradients)), step - 3)
     images, _ = run.result().sample(100)
     halves = images[:, :4].mean(axis=(1, 2, 3)), images[:, 4:].mean(axis=(1, 2, 3))
     assert (np.abs(halves[0] - halves[1]) > 75).mean() > 0.8, "one half is bright, the other one dark"

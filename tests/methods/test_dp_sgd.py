@@ -15,7 +15,6 @@ from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
@@ -47,9 +46,9 @@ def test_a_linear_schedule_rises_for_a_sixth_and_falls_to_nothing(monkeypatch: p
     monkeypatch.setattr(GradientSum, "release", lambda *_args, **_settings: ones)
     moved = []
     for step in range(12):
-        before = training_run.iterate()
-        training_run.step(step, account, NoiseSource())
-        moved.append(float((before - training_run.iterate()).mean()))
+        before = training_run.local("descent").iterate()
+        advance(training_run, account, step + 1)
+        moved.append(float((before - training_run.local("descent").iterate()).mean()))
     expected = [3.0, 6.0, 6.0, *(6.0 * (12 - step) / 10 for step in range(3, 12))]
     assert moved == pytest.approx(expected, rel=1e-4)
 
@@ -68,7 +67,7 @@ def test_a_resumed_run_is_the_same_and_charges_nothing_twice(schedule: str) -> N
     whole, account = start(method, dataset, UNITS), MemoryAccount(UNITS)
     advance(whole, account, 4)
     resumed = train(method, dataset, UNITS, account)
-    advance(whole, account, first=4)
+    advance(whole, account)
     assert len(account.charges) == 6
     for name, value in whole.result().tensors.items():
         np.testing.assert_array_equal(resumed.result().tensors[name], value)
@@ -109,10 +108,11 @@ def test_compressed_gradients_learn_and_are_no_longer_than_charged(compression: 
     dataset = stripes(records_per_unit=2)
     method = DpSgd(architecture="linear", steps=20, compression=compression, keep=0.6)
     training_run = start(method, dataset, UNITS)
-    chunks = training_run._records._vault.answer(*choose_question(training_run.gradients, method))
+    descent, units = training_run.local("descent"), training_run.local("units")
+    chunks = units._vault.answer(*choose_question(descent.gradients, method))
     rows = torch.cat([chunk.gradients for chunk in chunks])
     longest = method.clip_norm * (0.6**0.5 if compression == "normtopk" else 1)
-    assert training_run._mechanism.clip_norm == pytest.approx(longest)
+    assert descent.mechanism.clip_norm == pytest.approx(longest)
     if compression == "normtopk":
         assert float(rows.norm(dim=1).max()) <= longest * (1 + 1e-6)
     assert float((rows == 0).float().mean()) > 0.3

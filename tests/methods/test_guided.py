@@ -5,10 +5,9 @@ import pytest
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan
-from datalens_service.mechanisms.private_records import PrivateRecords, Rows
+from datalens_service.mechanisms.private_records import Rows
 from datalens_service.methods import Guided, Mixture, Moments
 from datalens_service.methods.last_layer.guided import (
-    GuidedRun,
     Layer,
     NoisyGradientDescent,
     classifier_features,
@@ -17,8 +16,9 @@ from datalens_service.methods.last_layer.guided import (
 from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.generators.gaussian.guided import propose
 from datalens_service.privacy.accounting import limit_units
-from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
+from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
+from tests.stepped_runs import SteppedRun
 
 from .builders import advance, dataset, start, train
 
@@ -45,33 +45,41 @@ def crosses(seed: int = 0) -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def trained() -> GuidedRun:
+def trained() -> SteppedRun:
     return train(METHOD, crosses(), UNITS)
 
 
-def unpack_classifier(training_run: GuidedRun) -> LastLayerClassifier:
-    return LastLayerClassifier.from_tensors(crosses().schema, training_run._gradient_descent().tensors())
+def unpack_classifier(training_run: SteppedRun) -> LastLayerClassifier:
+    return as_classifier(training_run, training_run.local("descent").average)
 
 
-def test_gradients_over_records_correct_the_classifier(trained: GuidedRun):
+def as_classifier(training_run: SteppedRun, head: np.ndarray) -> LastLayerClassifier:
+    tensors = training_run.local("classifier").tensors() | {"head": head.astype(np.float32)}
+    return LastLayerClassifier.from_tensors(crosses().schema, tensors)
+
+
+def test_gradients_over_records_correct_the_classifier(trained: SteppedRun):
     """A last layer that knows nothing learns the classes from sums over records alone."""
     data = crosses()
-    classifier, weights = trained._pretrained_classifier()
-    descent = NoisyGradientDescent(METHOD, PrivateRecords.from_dataset(data), classifier, np.zeros_like(weights))
+    classifier, weights = trained.local("classifier"), trained.local("weights")
+    descent = NoisyGradientDescent(METHOD, data.schema, np.zeros_like(weights))
+    train = Rows(data.train.images, data.train.labels, data.train.unit_ids)
+    features = train._replace(values=classifier_features(train, classifier))
     layer_sum = METHOD.plan(data.schema, UNITS).releases[-1].mechanism
     pixels = crosses(1).train.images.transpose(0, 3, 1, 2).reshape(COUNT, -1).astype(np.float32) / 255
     truth = crosses(1).train.labels
 
     def right() -> float:
-        return (LastLayerClassifier.from_tensors(data.schema, descent.tensors()).predict(pixels) == truth).mean()
+        return (as_classifier(trained, descent.average).predict(pixels) == truth).mean()
 
     assert right() < 0.6
-    for step in range(METHOD.steps):
-        descent.step(layer_sum, step=step, account=UnchargedAccount(), noise=NoiseSource())
+    for _ in range(METHOD.steps):
+        gradients = layer_gradients(features, Layer(descent.weights, METHOD.error_norm))
+        descent.follow(layer_sum.decode(layer_sum.exact_sum(gradients)))
     assert right() > 0.95
 
 
-def test_samples_carry_the_labels_that_were_asked_for(trained: GuidedRun):
+def test_samples_carry_the_labels_that_were_asked_for(trained: SteppedRun):
     wanted = np.array([1] * 30 + [0] * 10)
     images, labels = trained.result().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(labels, wanted)
@@ -81,7 +89,7 @@ def test_samples_carry_the_labels_that_were_asked_for(trained: GuidedRun):
     np.testing.assert_array_equal(images, again)
 
 
-def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(trained: GuidedRun, monkeypatch):
+def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(trained: SteppedRun, monkeypatch):
     generator, wanted = trained.result(), np.ones(400, dtype=np.int64)
 
     def corners(seed: int) -> np.ndarray:
@@ -100,29 +108,29 @@ def test_a_budget_that_ends_early_leaves_the_classifier_of_the_last_gradient():
     plan = METHOD.plan(crosses().schema, UNITS)
     training_run = start(METHOD, crosses(), plan)
     poor = MemoryAccount(plan.cost() - plan.releases[-1].mechanism.cost())
-    advance(training_run, poor, training_run.steps - 1)
+    assert not advance(training_run, poor, 2).begin().can_stop
+    advance(training_run, poor, plan.steps - 1)
     with pytest.raises(BudgetExceeded):
-        training_run.step(training_run.steps - 1, poor, NoiseSource())
-    assert training_run.may_stop_before(training_run.steps - 1)
-    assert not training_run.may_stop_before(2)
+        training_run.step(plan.steps - 1, poor, NoiseSource())
+    assert training_run.begin().can_stop
     assert training_run.result().sample(4)[0].shape == (4, SIDE, SIDE, 1)
 
 
 def test_a_mixture_may_be_the_start():
     mixture = Mixture(components=2, iterations=2, subspace_dimensions=6)
     training_run = train(METHOD.model_copy(update={"warm_start": mixture}), crosses(), UNITS)
-    assert training_run.initial_generator().kind == "mixture"
+    assert training_run.outcome().start.kind == "mixture"
     assert training_run.result().sample(20)[0].shape == (20, SIDE, SIDE, 1)
 
 
-def proposed(trained: GuidedRun, **settings: object) -> np.ndarray:
+def proposed(trained: SteppedRun, **settings: object) -> np.ndarray:
     """Samples of class 0 that are not relabelled yet."""
-    model, labels = trained.initial_generator(), np.zeros(400, dtype=np.int64)
+    model, labels = trained.outcome().start, np.zeros(400, dtype=np.int64)
     stated = {"start": "gaussian", "spread": 1.0, "poses": False} | settings
     return propose(model.tensors, stated, model.schema, labels, np.random.default_rng(0))
 
 
-def test_samples_lie_between_the_least_and_the_largest_spread(trained: GuidedRun):
+def test_samples_lie_between_the_least_and_the_largest_spread(trained: SteppedRun):
     def width(**settings: float) -> float:
         return proposed(trained, **settings).std(axis=0).mean()
 
@@ -137,7 +145,7 @@ def test_a_spread_below_the_least_one_counts_for_all():
     assert (settings["least_spread"], settings["spread"]) == (1.0, 1.0)
 
 
-def test_surfaces_change_samples_and_generators_saved_without_them_draw_what_they_drew(trained: GuidedRun):
+def test_surfaces_change_samples_and_generators_saved_without_them_draw_what_they_drew(trained: SteppedRun):
     old, off, on = (proposed(trained, poses=True, **added) for added in ({}, {"surfaces": False}, {"surfaces": True}))
     np.testing.assert_array_equal(old, off)
     assert 0.05 < np.abs(on - off).mean() < 0.3

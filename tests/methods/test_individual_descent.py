@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.methods import DpSgd, Plan
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
 from datalens_service.methods.descent.individual_norms import build_accountant
 from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.methods.descent.unit_gradients import keep_energy
@@ -21,6 +20,7 @@ from datalens_service.privacy.individual import norm_levels, realised_epsilons
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from tests.stepped_runs import SteppedRun
 
 from . import builders
 from .builders import advance
@@ -38,16 +38,16 @@ def plan_of(method: DpSgd) -> Plan:
     return method.plan_within(records().schema, EPSILON, DELTA)
 
 
-def start(method: DpSgd) -> DpSgdRun:
-    return builders.start(method, records(), plan_of(method))
+def start(method: DpSgd) -> SteppedRun:
+    return builders.start(method, records(), plan_of(method), price=(EPSILON, DELTA))
 
 
 def account() -> MemoryAccount:
     return MemoryAccount(limit_units(EPSILON, DELTA), (EPSILON, DELTA))
 
 
-def kept(training_run: DpSgdRun, folder: Path) -> tuple[np.ndarray, dict[str, object]]:
-    (file,) = training_run.extras(EPSILON, DELTA).files
+def kept(training_run: SteppedRun, folder: Path) -> tuple[np.ndarray, dict[str, object]]:
+    (file,) = training_run.extras.files
     file.write(folder / file.name)
     return read_iterates(folder / file.name)
 
@@ -79,9 +79,9 @@ def test_a_resumed_run_keeps_the_iterates_of_the_first_one(method: DpSgd, killed
     whole = start(method)
     advance(whole, books, method.steps)
     (values, _), (again, _) = kept(resumed, tmp_path), kept(whole, tmp_path)
-    assert values.shape == (method.steps, resumed.mechanism.dimensions)
+    assert values.shape == (method.steps, resumed.local("descent").mechanism.dimensions)
     np.testing.assert_array_equal(values, again)
-    np.testing.assert_array_equal(values[0], start(method).iterate())
+    np.testing.assert_array_equal(values[0], start(method).local("descent").iterate())
     assert len(np.unique(values, axis=0)) == method.steps
 
 
@@ -91,23 +91,25 @@ def test_a_histogram_that_was_drawn_is_replayed_and_not_charged_again() -> None:
     charges = list(books.charges)
     advance(again, books, FULL.steps + 1)
     assert books.charges == charges
-    assert first.extras(EPSILON, DELTA).individual == again.extras(EPSILON, DELTA).individual
+    assert first.extras.individual == again.extras.individual
 
 
 def test_the_histogram_counts_each_unit_at_its_realised_epsilon() -> None:
     method = FULL.model_copy(update={"clip_norm": 3.0})
     training_run = start(method)
     advance(training_run, account(), method.steps)
-    iterates, seen = training_run._kept.stacked(), []
+    iterates, seen = training_run.local("kept").stacked(), []
     exact_sum = IndividualHistogram.exact_sum
     with mock.patch.object(
         IndividualHistogram, "exact_sum", lambda self, given: (seen.append(given), exact_sum(self, given))[1]
     ):
         training_run.step(method.steps, account(), NoiseSource())
     (contributions,) = seen
-    levels = norm_levels(norms_of(method, records(), iterates), training_run.mechanism.radius)
+    levels = norm_levels(norms_of(method, records(), iterates), training_run.local("descent").mechanism.radius)
     histogram = plan_of(method).releases[-1].mechanism
-    exact = realised_epsilons(levels, build_accountant(training_run.mechanism, EPSILON, histogram.cost()), DELTA)
+    exact = realised_epsilons(
+        levels, build_accountant(training_run.local("descent").mechanism, EPSILON, histogram.cost()), DELTA
+    )
     assert contributions.units.tolist() == list(range(COUNT))
     assert (contributions.epsilons >= exact * (1 - 1e-12)).all()
     assert (contributions.epsilons <= exact * 1.01).all()
@@ -117,9 +119,9 @@ def test_the_histogram_counts_each_unit_at_its_realised_epsilon() -> None:
 def test_what_follows_the_histogram_is_the_classifier_of_before() -> None:
     training_run, books = start(FULL), account()
     advance(training_run, books, FULL.steps)
-    before, iterate = training_run.result().tensors, training_run.iterate()
+    before, iterate = training_run.result().tensors, training_run.local("descent").iterate()
     training_run.step(FULL.steps, books, NoiseSource())
-    np.testing.assert_array_equal(training_run.iterate(), iterate)
+    np.testing.assert_array_equal(training_run.local("descent").iterate(), iterate)
     for name, value in training_run.result().tensors.items():
         np.testing.assert_array_equal(value, before[name])
 

@@ -41,14 +41,14 @@ def norms_of(method: DpSgd, data: Dataset, iterates: Iterable[Iterates], at_once
 
 def trained(method: DpSgd) -> list[Iterates]:
     descent, account, iterates = start(method, records(), UNITS), MemoryAccount(UNITS), []
-    for step in range(descent.steps):
-        iterates.append(descent.iterate())
+    for step in range(descent.begin(account).plan.steps):
+        iterates.append(descent.local("descent").iterate())
         descent.step(step, account, NoiseSource())
     return iterates
 
 
 def individual_epsilons(method: DpSgd, norms: np.ndarray) -> np.ndarray:
-    mechanism = start(method, records(), UNITS).mechanism
+    mechanism = start(method, records(), UNITS).local("descent").mechanism
     accountant = FullBatchAccountant(mechanism.radius, mechanism.noise_stddev)
     return realised_epsilons(norm_levels(norms, mechanism.radius), accountant, DELTA)
 
@@ -89,10 +89,10 @@ def test_the_margin_of_a_record_alone_covers_its_norm_among_others(architecture:
         # A schema of one unit alone would be refused.
         schema = whole.schema.model_copy(update={"num_units": len(labels[chosen])})
         part = replace(whole, schema=schema, train=Split(images[chosen], labels[chosen]))
-        return norms_of(method, part, [start(method, part, UNITS).iterate()], at_once)[0]
+        return norms_of(method, part, [start(method, part, UNITS).local("descent").iterate()], at_once)[0]
 
     among_others = norms(slice(None), None)
-    radius = start(method, whole, UNITS).mechanism.radius
+    radius = start(method, whole, UNITS).local("descent").mechanism.radius
     for record in range(5):
         alone = norms(slice(record, record + 1), 1)
         assert with_margin(alone, radius)[0] >= among_others[record] > 0
@@ -104,8 +104,8 @@ def test_a_gradient_that_is_not_finite_has_the_largest_norm():
     """Added up it is 0, but among others, by other kernels, it may have been finite and clipped."""
     method = DpSgd(architecture="linear", steps=1)
     descent = start(method, records(), UNITS)
-    norms = norms_of(method, records(), [np.full_like(descent.iterate(), np.inf)])
-    assert (norms == descent.mechanism.radius**2).all()
+    norms = norms_of(method, records(), [np.full_like(descent.local("descent").iterate(), np.inf)])
+    assert (norms == descent.local("descent").mechanism.radius ** 2).all()
 
 
 def test_every_step_has_the_norms_of_its_own_weights():

@@ -14,7 +14,7 @@ from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.spec import TrainingSpec
 
-from .builders import NoNoise, dataset, start, train
+from .builders import NoNoise, advance, dataset, start, train
 
 CLASSES, SIDE, COUNT = 3, 6, 600
 
@@ -54,8 +54,9 @@ each_method = pytest.mark.parametrize("method", SUMS, ids=lambda one: one.name)
 @each_method
 def test_there_is_no_generator_before_the_last_release(method: Method):
     units = limit_units(20.0, 1e-4)
-    training_run = start(method, blobs(), units)
-    assert not any(training_run.may_stop_before(step) for step in range(training_run.steps))
+    training_run, account = start(method, blobs(), units), MemoryAccount(units)
+    steps = range(training_run.begin(account).plan.steps)
+    assert not any(advance(training_run, account, step).begin().can_stop for step in steps)
     with pytest.raises(BudgetExceeded):
         train(method, blobs(), units, MemoryAccount(units // 2))
 
@@ -113,7 +114,7 @@ def test_units_of_several_records_get_more_noise_for_the_same_price():
 def test_units_of_several_records_lose_none_of_them():
     method, units = Moments(subspace_dimensions=4), limit_units(5.0, 1e-4)
     together, alone = (train(method, data, units, noise=NoNoise()) for data in (patients(4), blobs()))
-    np.testing.assert_allclose(together.fit.means, alone.fit.means, atol=1e-6)
+    np.testing.assert_allclose(together.local("fit").means, alone.local("fit").means, atol=1e-6)
 
 
 def test_a_coarser_grid_makes_room_for_louder_noise():

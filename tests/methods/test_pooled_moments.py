@@ -8,17 +8,18 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.methods import PooledMoments
-from datalens_service.methods.sums.pooled_moments import PooledMomentsRun, plan_frequencies
+from datalens_service.methods.sums.pooled_moments import plan_frequencies
 from datalens_service.models.generators.dct import count_planes
 from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit, shrink_bands
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.spec import TrainingSpec
+from tests.stepped_runs import SteppedRun
 
 from .builders import NoNoise, dataset, train
 from .test_moments import CLASSES, COUNT, SIDE, blobs
 
 
-def fitted(data: Dataset, epsilon: float, noise: NoNoise | None = None, **changes: Any) -> PooledMomentsRun:
+def fitted(data: Dataset, epsilon: float, noise: NoNoise | None = None, **changes: Any) -> SteppedRun:
     return train(PooledMoments(**changes), data, limit_units(epsilon, 1e-4), noise=noise)
 
 
@@ -100,14 +101,15 @@ def test_the_covariance_is_of_the_lowest_frequencies_that_the_budget_pays_for():
     images = np.broadcast_to(brightness, (400, 16, 16, 3))
     data = dataset(images, labels)
     run, schema = fitted(data, 5.0, NoNoise()), data.schema
-    summed, varying = plan_frequencies(schema, limit_units(5.0, 1e-4)), len(run._varying)
-    assert varying < summed == len(run.fit.center)
+    fit, varied = run.local("fit"), run.local("varying")
+    summed, varying = plan_frequencies(schema, limit_units(5.0, 1e-4)), len(varied)
+    assert varying < summed == len(fit.center)
     luma, varying_luma = count_planes(schema, summed)[0], count_planes(schema, varying)[0]
-    assert run._varying.tolist()[:varying_luma] == list(range(varying_luma))
-    assert run._varying[varying_luma] == luma
-    variances = np.square(run.fit.factor).sum(axis=1)
-    assert not np.delete(variances, run._varying).any()
-    assert variances[run._varying].any()
+    assert varied.tolist()[:varying_luma] == list(range(varying_luma))
+    assert varied[varying_luma] == luma
+    variances = np.square(fit.factor).sum(axis=1)
+    assert not np.delete(variances, varied).any()
+    assert variances[varied].any()
 
 
 def test_a_plan_says_how_much_detail_is_modelled():
@@ -131,17 +133,17 @@ def test_what_no_direction_holds_varies_as_much_as_its_band():
 
 def test_texture_draws_the_variance_that_no_direction_holds():
     run, smooth = (fitted(blobs(), 3.0, texture=texture) for texture in (0.5, 0.0))
-    directions = run.fit.factor.shape[1]
+    directions, rest = run.local("fit").factor.shape[1], run.local("fit").rest
     factors = run.result().tensors["factors"][0]
-    lengths = np.square(factors[:, directions:].sum(axis=1)) / run.view.clip_norm**2
-    np.testing.assert_allclose(lengths[: len(run.fit.rest)], 0.5 * run.fit.rest, rtol=1e-3)
-    assert smooth.result().tensors["factors"].shape[2] == smooth.fit.factor.shape[1] + 1, "one for the center"
+    lengths = np.square(factors[:, directions:].sum(axis=1)) / run.local("view").clip_norm ** 2
+    np.testing.assert_allclose(lengths[: len(rest)], 0.5 * rest, rtol=1e-3)
+    assert smooth.result().tensors["factors"].shape[2] == smooth.local("fit").factor.shape[1] + 1, "one for the center"
 
 
 def test_a_class_without_records_gets_the_common_mean():
     schema = blobs().schema.model_copy(update={"class_names": ("a", "b", "c", "nobody")})
     run = fitted(replace(blobs(), schema=schema), 8.0)
-    offsets = np.linalg.norm(run.fit.offsets, axis=1)
+    offsets = np.linalg.norm(run.local("fit").offsets, axis=1)
     assert offsets[3] < 0.5 * offsets[:3].min()
 
 

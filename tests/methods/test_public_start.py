@@ -98,10 +98,8 @@ STARTS = [
 
 
 def trained(method: Scattering | Rejection, private: Dataset, public: Dataset | None, account: MemoryAccount):
-    training_run = start(method, private, UNITS)
-    if public is not None:
-        training_run.start_from(public_images(public))
-    return advance(training_run, account).result()
+    shown = None if public is None else public_images(public)
+    return advance(start(method, private, UNITS, public=shown), account).result()
 
 
 def test_public_images_are_spread_over_all_classes() -> None:
@@ -142,18 +140,16 @@ def test_labels_of_public_images_count_where_their_classes_are_the_private_ones(
         Upload(public.schema.model_copy(update={"class_names": ("a", "b")}), public.train, None),
         Upload(other, turned.train, None),
     ):
-        training_run = start(method, private, UNITS)
-        training_run.start_from(public_images(source))
-        advance(training_run, account, training_run.steps - 2)
-        training_run._fit_basis()
-        first.append(training_run._weights)
+        training_run = start(method, private, UNITS, public=public_images(source))
+        advance(training_run, account, training_run.begin(account).plan.steps - 2)
+        first.append(training_run.local("layer")._weights)
     assert not np.array_equal(first[0], first[1])
     np.testing.assert_array_equal(first[2], first[3])
 
 
 def test_public_images_of_another_size_are_refused() -> None:
     with pytest.raises(InvalidSpec, match="prepared to the same size"):
-        start(*STARTS[0], UNITS).start_from(public_images(part(slice(0, 20))))
+        start(*STARTS[0], UNITS, public=public_images(part(slice(0, 20)))).begin()
 
 
 def test_iterates_that_are_kept_do_not_start_from_public_images() -> None:

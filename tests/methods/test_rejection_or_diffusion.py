@@ -9,13 +9,13 @@ from pydantic import ValidationError
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import Diffusion, Plan, RejectionOrDiffusion
-from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusionRun
+from datalens_service.methods.public_start import PublicImages
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, compute_slack, delta_beside, limit_units
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
-from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import public_images, run
 from datalens_service.spec import TrainingSpec
+from tests.stepped_runs import SteppedRun
 
 from . import builders
 from .builders import advance
@@ -41,7 +41,7 @@ def plan() -> Plan:
 class Trained(NamedTuple):
     """A run after its last step, and its account."""
 
-    run: RejectionOrDiffusionRun
+    run: SteppedRun
     books: MemoryAccount
 
 
@@ -49,8 +49,8 @@ def account() -> MemoryAccount:
     return MemoryAccount(limit_units(EPSILON, DELTA), (EPSILON, DELTA))
 
 
-def start(plan: Plan, dataset: Dataset) -> RejectionOrDiffusionRun:
-    return builders.start(METHOD, dataset, plan)
+def start(plan: Plan, dataset: Dataset, public: PublicImages | None = None) -> SteppedRun:
+    return builders.start(METHOD, dataset, plan, public=public)
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,8 @@ def test_the_branch_of_the_content_is_charged_and_nothing_else(
     assert [label for _, label, _ in books.charges] == planned
     assert [step for step, _, _ in books.charges] == list(range(path.steps)) == list(range(training.steps))
     assert Charge(books.charged_units, books.slack) == path.charge()
-    assert training.followed_plan == path
-    assert content in training.rationale()
+    assert training.begin().plan == path
+    assert training.begin().branch == content
     assert training.result().kind == {"drawings": "rejection", "objects": "diffusion"}[content]
 
 
@@ -103,9 +103,9 @@ def test_the_count_that_was_released_decides_and_not_the_records(content: str, d
     books = account()
     advance(start(plan, dataset), books, 1)
     others = start(plan, OBJECTS if content == "drawings" else DRAWINGS)
-    others.step(0, books, NoiseSource())
+    advance(others, books, 1)
     assert len(books.charges) == 1
-    assert others.followed_plan == plan.along(content)
+    assert others.begin().plan == plan.along(content)
 
 
 @CONTENTS
@@ -120,7 +120,7 @@ def test_a_killed_run_goes_on_without_a_second_charge(content: str, dataset: Dat
         assert books.charges == charges, killed_before
         advance(again, books)
         assert len(books.charges) == steps
-        assert again.followed_plan == plan.along(content)
+        assert again.begin().plan == plan.along(content)
 
 
 def test_the_content_outlives_the_sums_that_a_state_replaces(plan: Plan, trained: dict[str, Trained]) -> None:
@@ -130,7 +130,7 @@ def test_the_content_outlives_the_sums_that_a_state_replaces(plan: Plan, trained
     assert books.replay(0) is None
     resumed = start(plan, DRAWINGS)
     advance(resumed, books)
-    assert resumed.followed_plan == plan.along("objects")
+    assert resumed.begin().plan == plan.along("objects")
     assert len(books.charges) == plan.along("objects").steps
     for name, value in uninterrupted.result().tensors.items():
         np.testing.assert_array_equal(resumed.result().tensors[name], value)
@@ -150,11 +150,10 @@ def test_images_begin_at_samples_before_any_is_rejected_where_noise_hides_it(
 def test_nothing_is_known_before_the_count(plan: Plan) -> None:
     training = start(plan, DRAWINGS)
     assert training.steps == plan.steps
-    assert not training.may_stop_before(0)
-    with pytest.raises(RuntimeError, match="count"):
+    assert not training.begin().can_stop
+    assert training.begin().branch == ""
+    with pytest.raises(RuntimeError, match="nothing to hand out"):
         training.result()
-    with pytest.raises(RuntimeError, match="count"):
-        _ = training.followed_plan
 
 
 @CONTENTS
@@ -175,8 +174,7 @@ def test_public_images_help_the_classifier_of_either_branch(
 ) -> None:
     noise = np.random.default_rng(0).integers(0, 255, dataset.train.images.shape).astype(np.uint8)
     public = Upload(dataset.schema, Split(noise, dataset.train.labels, dataset.train.unit_ids), None)
-    training = start(plan, dataset)
-    training.start_from(public_images(public))
+    training = start(plan, dataset, public_images(public))
     advance(training, account())
     bases = [
         next(value for name, value in each.result().tensors.items() if name.endswith("0.basis"))
@@ -188,7 +186,7 @@ def test_public_images_help_the_classifier_of_either_branch(
 def test_public_images_of_another_size_are_refused_before_anything_is_charged(plan: Plan) -> None:
     public = builders.dataset(DRAWINGS.train.images[:, :7, :7], DRAWINGS.train.labels)
     with pytest.raises(InvalidSpec, match="7x7"):
-        start(plan, DRAWINGS).start_from(public_images(public))
+        start(plan, DRAWINGS, public_images(public)).begin()
 
 
 @pytest.mark.parametrize(

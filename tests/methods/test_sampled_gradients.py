@@ -13,7 +13,6 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec, StateConflict
 from datalens_service.mechanisms import GradientChunk
 from datalens_service.methods import DpSgd
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
 from datalens_service.methods.descent.sampled_gradients import smallest_stddev
 from datalens_service.methods.descent.unit_gradients import unit_gradients
 from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
@@ -23,6 +22,7 @@ from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import Booleans, NoiseSource
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from tests.stepped_runs import SteppedRun
 
 from . import builders
 from .builders import advance, share_right
@@ -44,12 +44,13 @@ def job(method: DpSgd) -> TrainingSpec:
     return TrainingSpec(method=method, epsilon=EPSILON, delta=DELTA)
 
 
-def start(method: DpSgd, data: Dataset) -> DpSgdRun:
+def start(method: DpSgd, data: Dataset) -> SteppedRun:
     return builders.start(method, data, method.plan_within(data.schema, EPSILON, DELTA))
 
 
-def contributions(training_run: DpSgdRun, coins: Booleans | None = None) -> list[GradientChunk]:
-    return list(training_run._records._vault.answer(unit_gradients, training_run.gradients, coins))
+def contributions(training_run: SteppedRun, coins: Booleans | None = None) -> list[GradientChunk]:
+    descent, units = training_run.local("descent"), training_run.local("units")
+    return list(units._vault.answer(unit_gradients, descent.gradients, coins))
 
 
 def account() -> MemoryAccount:
@@ -180,10 +181,10 @@ def test_sums_are_divided_by_the_expected_batch_however_many_came() -> None:
     steps = []
     for count in (0, 1, 7, 60):
         training_run = start(sampled(optimizer="sgd", momentum=0.0), dataset)
-        before = torch.cat([weight.detach().flatten().clone() for weight in training_run._weights()])
+        before = torch.cat([weight.detach().flatten().clone() for weight in training_run.local("descent")._weights()])
         coins = np.arange(dataset.schema.num_units) < count
         training_run.step(0, account(), Coins(coins))
-        after = torch.cat([weight.detach().flatten() for weight in training_run._weights()])
+        after = torch.cat([weight.detach().flatten() for weight in training_run.local("descent")._weights()])
         rows = [chunk.gradients for chunk in contributions(start(sampled(), dataset), coins)]
         clipped = [row * (1 / row.norm(dim=1, keepdim=True).clamp(min=1)) for row in rows]
         expected = torch.cat(clipped).sum(0) / 40 if clipped else torch.zeros_like(before)
@@ -195,12 +196,15 @@ def test_sums_are_divided_by_the_expected_batch_however_many_came() -> None:
 def test_an_empty_batch_gets_its_noise() -> None:
     data = builders.dataset(np.random.default_rng(0).integers(0, 9, (3, 12, 12, 1)), np.arange(3) % 2)
     training_run, books = start(sampled(batch=1, steps=4, noise_multiplier=9.0), data), account()
-    rare = training_run._mechanism.sampling.model_copy(update={"numerator": 2**20})
-    training_run._mechanism = training_run._mechanism.model_copy(update={"sampling": rare})
-    training_run.step(0, books, NoiseSource())
+    (release,) = training_run.begin(books).plan.releases
+    rare = release.mechanism.sampling.model_copy(update={"numerator": 2**20})
+    mechanism = release.mechanism.model_copy(update={"sampling": rare})
+    training = training_run.begin()
+    training._ask = training.look()._replace(mechanism=mechanism)
+    training.step(NoiseSource())
     stored = books.replay(0)
     assert stored is not None
-    assert np.abs(stored).max() > training_run._mechanism.noise_stddev / 10
+    assert np.abs(stored).max() > mechanism.noise_stddev / 10
 
 
 @pytest.mark.parametrize("changes", [{}, {"architecture": "mlp", "optimizer": "adam", "learning_rate": 0.02}])
@@ -217,7 +221,7 @@ def test_a_run_goes_on_where_it_was_and_keeps_few_sums(changes: dict[str, Any]) 
         np.testing.assert_array_equal(resumed.result().tensors[name], value)
     for training_run in (whole, resumed):
         training_run.step(111, books, Coins(np.zeros(dataset.schema.num_units, dtype=bool)))
-    for first, second in zip(whole._weights(), resumed._weights(), strict=True):
+    for first, second in zip(*(one.local("descent")._weights() for one in (whole, resumed)), strict=True):
         torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 

@@ -75,7 +75,7 @@ def test_a_resumed_run_is_the_same_and_charges_nothing_twice(method: Scattering)
     whole, account = start(method, dataset, UNITS), MemoryAccount(UNITS)
     advance(whole, account, 9)
     resumed = train(method, dataset, UNITS, account)
-    advance(whole, account, first=9)
+    advance(whole, account)
     assert len(account.charges) == whole.steps
     for name, value in whole.result().tensors.items():
         np.testing.assert_array_equal(resumed.result().tensors[name], value)
@@ -93,8 +93,8 @@ def test_a_resumed_run_is_the_same_and_charges_nothing_twice(method: Scattering)
 def test_the_released_network_gives_the_scores_that_training_followed(method: Scattering, records: int) -> None:
     dataset = shortened(stripes(), records)
     training_run = train(method, dataset, UNITS)
-    basis = training_run._fit_basis()
-    scores = torch.from_numpy(basis.features(dataset.train.images) @ training_run._average)
+    layer = training_run.local("layer")
+    scores = torch.from_numpy(layer.basis.features(dataset.train.images) @ layer._average)
     probabilities = training_run.result().predict(dataset.train.images)
     np.testing.assert_allclose(probabilities, scores.softmax(dim=1).numpy(), atol=1e-5)
 
@@ -120,7 +120,7 @@ def test_a_request_of_wavelets_says_and_means_what_it_did() -> None:
 def test_drawings_cost_nothing_and_are_the_same_for_every_data_set() -> None:
     (release,) = DRAWINGS.plan(stripes().schema, UNITS).releases
     assert 0.99 * UNITS < release.cost() <= UNITS
-    one, other = (start(DRAWINGS, stripes(seed), UNITS)._fit_basis().network.basis for seed in (0, 1))
+    one, other = (start(DRAWINGS, stripes(seed), UNITS).local("layer").basis.network.basis for seed in (0, 1))
     assert torch.equal(one, other)
 
 

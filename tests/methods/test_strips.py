@@ -14,7 +14,6 @@ from pydantic_core import PydanticUndefined
 
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import Method
-from datalens_service.methods.base import BranchingRun
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.budget import MemoryAccount
@@ -117,12 +116,10 @@ def test_a_method_takes_strips_or_its_plan_refuses_them(method: Method, shape: t
         plan = method.plan_within(data.schema, EPSILON, DELTA)
     except InvalidSpec:
         return
-    training = start(method, data, plan)
-    if method.needs_public_images:
-        training.start_from(public_images(data))
+    training = start(method, data, plan, public=public_images(data) if method.needs_public_images else None)
     account = MemoryAccount(10**19, (EPSILON, DELTA))
     advance(training, account, noise=QuickNoise())
-    path = training.followed_plan if isinstance(training, BranchingRun) else plan
+    path = training.begin().plan
     planned = [release.mechanism.label() for release in path.releases for _ in range(release.count)]
     assert [label for _, label, _ in account.charges] == planned
     assert Charge(account.charged_units, account.slack) == path.charge()

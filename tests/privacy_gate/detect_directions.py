@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Schema, Split
 from datalens_service.mechanisms import GradientChunk, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import GRID
-from datalens_service.methods import DpSgd, ExecutionOptions
+from datalens_service.methods import DpSgd
 from datalens_service.methods.descent import noisy_directions
 from datalens_service.methods.descent.noisy_directions import PartitionedRun
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, mu_of_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
-from datalens_service.privacy.randomness import Booleans, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import Booleans, NoiseSource
+from tests.stepped_runs import SteppedRun
 
 from .alarm import expect
 from .detect_noise import _frozen_entropy, gdp_lower_bound
@@ -169,7 +170,7 @@ def _batches(present: Iterable[int]) -> list[list[int]]:
     schema = Schema(channels=1, height=6, width=6, class_names=("a", "b"), num_units=_UNITS)
     data = neighbor(schema, Split(images, np.zeros(len(units), dtype=np.int64), units), b"k" * 32)
     plan = _METHOD.plan_within(schema, 20.0, 1e-4)
-    training_run = _METHOD.create_run(plan, data, TrainingRandomness(0), ExecutionOptions())
+    training_run = SteppedRun(_METHOD, plan, data)
     batches: list[list[int]] = []
     noisy_sum = VonMisesFisherSum.noisy_sum
 

@@ -13,17 +13,17 @@ from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.mechanisms.individual_histogram import IndividualEpsilons
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.mechanisms.unit_records import as_tensors
-from datalens_service.methods import DpSgd, ExecutionOptions
-from datalens_service.methods.base import Extras
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.individual_norms import squared_norms
 from datalens_service.methods.descent.iterates import read_iterates
+from datalens_service.methods.script import Extras
 from datalens_service.privacy import individual
 from datalens_service.privacy.accounting import cost_units, epsilon_of_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
 from datalens_service.programs.individual_epsilon import Descent
+from tests.stepped_runs import SteppedRun
 
 from .alarm import expect
 from .cases import REPLACE_ONE, ZERO_OUT, distances_squared
@@ -93,7 +93,7 @@ def what_a_job_hands_out_with_its_iterates_is_released(rng: np.random.Generator)
     """
     account = MemoryAccount(limit_units(_EPSILON, _DELTA))
     first, second = (_trained(_records(rng), account) for _ in range(2))
-    initial = _run(_records(rng)).iterate()
+    initial = _run(_records(rng)).local("descent").iterate()
     with tempfile.TemporaryDirectory(prefix="gate") as folder:
         one, two = (_written(extras, Path(folder) / str(n)) for n, extras in enumerate((first, second)))
         values, _ = read_iterates(one)
@@ -106,16 +106,16 @@ def a_record_that_is_sent_costs_no_less_than_it_contributed(rng: np.random.Gener
     """The answer on one record covers the norms that it has among all records, and no step is left out."""
     dataset = _records(rng)
     training_run, account = _run(dataset), MemoryAccount(limit_units(_EPSILON, _DELTA))
-    for step in range(training_run.steps):
-        training_run.step(step, account, NoiseSource())
+    for step in range(training_run.begin(account).plan.steps):
+        training_run.step(step, account)
     with tempfile.TemporaryDirectory(prefix="gate") as folder:
-        path = _written(training_run.extras(_EPSILON, _DELTA), Path(folder) / "iterates")
+        path = _written(training_run.extras, Path(folder) / "iterates")
         values, _ = read_iterates(path)
-        train, mechanism = dataset.train, training_run.mechanism
+        train, descent = dataset.train, training_run.local("descent")
         rows = as_tensors(Rows(train.images, train.labels, train.unit_ids), "cpu")
-        norms = squared_norms(rows, training_run.gradients, mechanism, values)
+        norms = squared_norms(rows, descent.gradients, descent.mechanism, values)
         for record in range(3):
-            paid = sum(cost_units(int(norm), mechanism.noise_stddev) for norm in norms[:, record])
+            paid = sum(cost_units(int(norm), descent.mechanism.noise_stddev) for norm in norms[:, record])
             sent = dataset.train.images[record : record + 1]
             answer = Descent(path).realise_epsilon(sent, int(dataset.train.labels[record]))
             expect(answer.epsilon >= epsilon_of_units(paid, _DELTA), "a record costs what it contributed")
@@ -127,16 +127,16 @@ def _records(rng: np.random.Generator) -> Dataset:
     return Dataset(schema, Split(images, rng.integers(2, size=_UNITS)), None, b"k" * 32)
 
 
-def _run(dataset: Dataset) -> DpSgdRun:
+def _run(dataset: Dataset) -> SteppedRun:
     plan = _METHOD.plan_within(dataset.schema, _EPSILON, _DELTA)
-    return _METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+    return SteppedRun(_METHOD, plan, dataset, price=(_EPSILON, _DELTA))
 
 
 def _trained(dataset: Dataset, account: MemoryAccount) -> Extras:
     training_run = _run(dataset)
-    for step in range(training_run.steps):
-        training_run.step(step, account, NoiseSource())
-    return training_run.extras(_EPSILON, _DELTA)
+    for step in range(training_run.begin(account).plan.steps):
+        training_run.step(step, account)
+    return training_run.extras
 
 
 def _written(extras: Extras, path: Path) -> Path:

@@ -16,7 +16,6 @@ import torch
 from datalens_service.mechanisms.private_records import Rows, _Vault
 from datalens_service.mechanisms.unit_records import UnitRows, _UnitVault, as_tensors
 from datalens_service.methods import DpSgd
-from datalens_service.methods.base import WalledMethod
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 
@@ -101,8 +100,8 @@ def questions(rng: np.random.Generator) -> dict[tuple[str, str], Question]:
 
 
 def asking_cases() -> list[ContributionCase]:
-    """Of every method behind the wall, with units of one record where there is such a case; of `dp_sgd`, all kinds."""
-    first = {_kind(case): case for case in reversed(CASES) if isinstance(case.method, WalledMethod)}
+    """Of every method, with units of one record where there is such a case; of `dp_sgd`, all kinds."""
+    first = {_kind(case): case for case in reversed(CASES)}
     return list(first.values())
 
 

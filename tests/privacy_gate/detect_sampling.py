@@ -14,19 +14,19 @@ from scipy import stats
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded
 from datalens_service.mechanisms import GradientSum
-from datalens_service.methods import DpSgd, ExecutionOptions, Plan
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods import DpSgd, Plan
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
 from datalens_service.privacy.poisson_sampling import PoissonSampling, choose_numerator
-from datalens_service.privacy.randomness import Integers, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import Integers, NoiseSource
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import released_states
 from store.books import DELTA, EPSILON, claimed, new_dataset, new_job, read_account, state_of, verified
+from tests.stepped_runs import SteppedRun
 
 from .alarm import expect, refused
 from .detect_ledger import _database
@@ -183,7 +183,9 @@ def sums_stay_until_the_state_is_durable(_rng: np.random.Generator) -> None:
         expect(account.latest() is None, "and a state that was not written is none")
 
 
-def _started(alike: bool = False, events: list[str] | None = None) -> tuple[DpSgdRun, Plan]:
+def _started(
+    alike: bool = False, events: list[str] | None = None, steps: int = _METHOD.steps
+) -> tuple[SteppedRun, Plan]:
     """A run on eight units, all alike or each with an image of its own; gradients that are asked for are noted."""
     images = np.zeros((_UNITS, _SIDE, _SIDE, 1), dtype=np.uint8)
     if not alike:
@@ -191,9 +193,11 @@ def _started(alike: bool = False, events: list[str] | None = None) -> tuple[DpSg
     schema = Schema(channels=1, height=_SIDE, width=_SIDE, class_names=("a", "b"), num_units=_UNITS)
     dataset = Dataset(schema, Split(images, np.zeros(_UNITS, dtype=np.int64)), None, b"k" * 32)
     plan = _METHOD.plan_within(schema, 20.0, 1e-4)
-    training_run = _METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+    (release,) = plan.releases
+    longer = Plan(releases=(release.model_copy(update={"count": steps}),))
+    training_run = SteppedRun(_METHOD, longer, dataset)
     if events is not None:
-        vault = training_run._records._vault
+        vault = training_run.local("units")._vault
         answer = vault.answer
 
         def noted(*question: Any) -> Any:
@@ -206,7 +210,7 @@ def _started(alike: bool = False, events: list[str] | None = None) -> tuple[DpSg
 
 def _batches(steps: int) -> list[list[int]]:
     """Units whose gradients were added up, step by step."""
-    training_run, _ = _started()
+    training_run, _ = _started(steps=steps)
     batches: list[list[int]] = []
     with _exact_sum_noted(batches):
         for step in range(steps):
@@ -239,8 +243,8 @@ def _exact_sum_noted(batches: list[list[int]]) -> Iterator[None]:
         yield
 
 
-def _flat(training_run: DpSgdRun) -> torch.Tensor:
-    return torch.cat([weight.detach().flatten().clone() for weight in training_run._weights()])
+def _flat(training_run: SteppedRun) -> torch.Tensor:
+    return torch.cat([weight.detach().flatten().clone() for weight in training_run.local("descent")._weights()])
 
 
 def _plan_of(block: PoissonSampling) -> Plan:

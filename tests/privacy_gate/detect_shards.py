@@ -13,10 +13,11 @@ from datalens_service.data import privacy_units as unit_names
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.shard_batches import ShardSampler
 from datalens_service.mechanisms import private_shards
-from datalens_service.methods import DataLens, ExecutionOptions
+from datalens_service.methods import DataLens
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import Dense
-from datalens_service.privacy.randomness import TrainingRandomness
+from datalens_service.privacy.budget import UnchargedAccount
+from tests.stepped_runs import SteppedRun
 
 from .alarm import expect
 
@@ -120,7 +121,7 @@ def _dealt_by_a_run(units: NDArray[np.int64], labels: NDArray[np.int64], kind: s
     plan = method.plan(schema, 10**15)
     with mock.patch.object(private_shards, "ShardSampler", wraps=ShardSampler) as sampler:
         dataset = Dataset(schema, Split(images, labels, units), None, b"k" * 32)
-        method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+        SteppedRun(method, plan, dataset).step(0, UnchargedAccount())
     rows: list[NDArray[np.int64]] = sampler.call_args.args[2]
     return rows
 

@@ -10,6 +10,7 @@ from . import (
     detect_audits,
     detect_contributions,
     detect_directions,
+    detect_failures,
     detect_individual,
     detect_jobs,
     detect_ledger,
@@ -47,8 +48,8 @@ COMPARISONS: tuple[Detector, ...] = (
 """Of two runs bit by bit: nothing in them is random but the records, so few clean runs repeat them."""
 
 _BY_COST = (
-    detect_price, detect_votes, detect_shards, detect_individual, detect_ledger, detect_sampling, detect_directions,
-    detect_jobs, detect_logs, detect_audits, detect_release, detect_contributions, detect_noise,
+    detect_price, detect_votes, detect_shards, detect_failures, detect_individual, detect_ledger, detect_sampling,
+    detect_directions, detect_jobs, detect_logs, detect_audits, detect_release, detect_contributions, detect_noise,
 )  # fmt: skip
 _ALONE = [detector for module in _BY_COST for detector in _public(module) if detector not in COMPARISONS]
 

@@ -80,11 +80,11 @@ def hard_gradients(rows, layer):
     return made._replace(right=made.right * (lengths >= np.median(lengths))[:, None].astype(np.float32))
 
 
-@around("gradients divided by the private number of records", "R4", guided.NoisyGradientDescent, "__init__")
-def gradients_are_divided_by_the_private_count(start, self, parameters, records, *others):
+@around("gradients divided by the private number of records", "R4", guided.Guided, "run")
+def gradients_are_divided_by_the_private_count(run, self, plan, records, inputs):
     """The number of records that are there, instead of the declared one."""
-    start(self, parameters, records, *others)
-    self._divisor = len(records._vault.rows().labels)
+    share = len(records._vault.rows().labels) / records.schema.num_units
+    return run(self.model_copy(update={"learning_rate": self.learning_rate / share}), plan, records, inputs)
 
 
 LOSSES: list[float] = []
@@ -98,12 +98,10 @@ def watched_gradients(rows, layer):
     return made
 
 
-@around(
-    "steps shrink with the private loss", "R4", guided.NoisyGradientDescent, "apply_gradient", beside=watched_gradients
-)
-def steps_shrink_with_the_private_loss(apply_gradient, self, released):
+@around("steps shrink with the private loss", "R4", guided.NoisyGradientDescent, "follow", beside=watched_gradients)
+def steps_shrink_with_the_private_loss(follow, self, released):
     """A schedule that looks at the training loss."""
-    apply_gradient(self, released * (LOSSES[-1] if LOSSES else 1.0))
+    follow(self, released * (LOSSES[-1] if LOSSES else 1.0))
 
 
 @replaces("components dealt evenly among the records of a class", "R6", mixture, "nearest")
@@ -113,14 +111,23 @@ def components_are_dealt_evenly(points, labels, centres):
     return labels * centres.shape[1] + turns % centres.shape[1]
 
 
-@around("first centres lie at private records", "R4", mixture.MixtureRun, "_components")
-def centres_start_at_records(components, self):
+RECORDS: list[np.ndarray] = []
+"""Coordinates of those that were summed last."""
+
+
+@change(moments, "class_vectors")
+def remembered_records(rows, measured):
+    """As the product, and not forgotten."""
+    made = class_vectors(rows, measured)
+    RECORDS[:] = [made.values]
+    return made
+
+
+@around("first centres lie at private records", "R4", mixture.MixtureFit, "__init__", beside=remembered_records)
+def centres_start_at_records(start, self, *arguments):
     """As k-means usually starts."""
-    first, fit = self._fit is None, components(self)
-    if first:
-        images = self._records._vault.rows().values
-        fit.centres = fit.centres + self._start.view.coordinates(images, self._start.fit.basis)[-1]
-    return fit
+    start(self, *arguments)
+    self.centres = self.centres + RECORDS[-1][-1]
 
 
 @replaces("residuals from exact private class means", "R6", moments, "class_residuals")

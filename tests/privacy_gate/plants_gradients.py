@@ -14,6 +14,7 @@ from datalens_service.methods.descent import unit_gradients
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 
 from .plant import around, plant, replaces
+from .plants_wall import VAULTS, remembered_units
 
 gradients_of_units = unit_gradients.unit_gradients
 
@@ -69,10 +70,13 @@ def layers_are_clipped_one_by_one(on_grid, self, gradients):
     return on_grid(self, torch.where(first, gradients, 0)) + on_grid(self, torch.where(first, 0, gradients))
 
 
-@around("a released gradient divided by the private count", "R4", dp_sgd.DpSgdRun, "_apply_gradient")
+@around(
+    "a released gradient divided by the private count", "R4", dp_sgd.Descent, "_apply_gradient",
+    beside=remembered_units,
+)  # fmt: skip
 def gradients_are_divided_by_the_private_count(apply_gradient, self, gradient):
     """What is done with a released sum depends on how many records there are."""
-    count = len(np.unique(self._records._vault._source._read().units))
+    count = len(np.unique(VAULTS[-1]._source._read().units))
     apply_gradient(self, gradient * self._schema.num_units / count)
 
 
@@ -101,9 +105,8 @@ def _adds(
     def of_all(self: Mechanism, contributions: Any, step: int, account: Any, noise: NoiseSource) -> Integers:
         if not isinstance(self, GradientSum) or self.block() is not None:
             return charge_and_draw(self, contributions, step, account, noise)
-        chunks = list(contributions())
         account.charge(step, self.label(), self.cost())
-        return noisy(self, chunks, noise)
+        return noisy(self, list(contributions()), noise)
 
     def of_batch(self: Mechanism, contributions: Any, batch: Booleans, noise: NoiseSource) -> Integers:
         if not isinstance(self, GradientSum):

@@ -1,21 +1,23 @@
 """Bugs of individual ε and of its histogram (specification of private classifiers, section 8.4)."""
 
 import copy
+import functools
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from datalens_service.mechanisms import IndividualHistogram, Mechanism
 from datalens_service.mechanisms.individual_histogram import IndividualEpsilons, IndividualFigures
-from datalens_service.methods.base import Extras
 from datalens_service.methods.descent import dp_sgd_run, individual_norms
 from datalens_service.methods.descent.iterates import Iterates, KeptIterates
 from datalens_service.privacy import individual
 from datalens_service.programs import individual_epsilon
 
 from .plant import around, plant, replaces
+from .plants_wall import VAULTS, remembered_units
 
 
 @around("levels of norms are rounded down", "R12", individual, "norm_levels")
@@ -52,36 +54,50 @@ def histograms_are_free(release, self, contributions, *, step, account, noise):
     return self.decode(exact + noise.discrete_gaussian(exact.shape, self.noise_stddev))
 
 
+LOOKING: list[individual_norms.Looking] = []
+"""What a histogram was made with last."""
+
+
+def _exact_epsilons() -> IndividualEpsilons:
+    return VAULTS[-1].answer(individual_norms.individual_epsilons, copy.deepcopy(LOOKING[-1]))
+
+
+def _remembered(patch: pytest.MonkeyPatch) -> None:
+    look = dp_sgd_run.Looking
+
+    def remembered(*arguments: Any) -> individual_norms.Looking:
+        LOOKING[:] = [look(*arguments)]
+        return LOOKING[-1]
+
+    patch.setattr(dp_sgd_run, "Looking", remembered)
+    patch.setattr(*remembered_units)
+
+
 @plant("individual epsilons in the file of iterates", "R17")
 def epsilons_of_all_units_go_into_the_file(patch):
     """The file of iterates lists the ε of every unit, for convenience."""
     write = dp_sgd_run.write_iterates
-    extras = dp_sgd_run.DpSgdRun.extras
+    _remembered(patch)
 
-    def with_list(self: dp_sgd_run.DpSgdRun, epsilon: float, delta: float) -> Extras:
-        epsilons = _exact_epsilons(self).epsilons.tolist()
+    def listed(path: Path, *, values: Iterates, description: dict[str, Any], epsilons: list[float]) -> None:
+        write(path, values=values, description={**description, "individual": epsilons})
 
-        def listed(path: Path, *, values: Iterates, description: dict[str, Any]) -> None:
-            write(path, values=values, description={**description, "individual": epsilons})
+    def bound(_write: Any, **named: Any) -> Any:
+        return functools.partial(listed, epsilons=_exact_epsilons().epsilons.tolist(), **named)
 
-        patch.setattr(dp_sgd_run, "write_iterates", listed)
-        return extras(self, epsilon, delta)
-
-    patch.setattr(dp_sgd_run.DpSgdRun, "extras", with_list)
+    patch.setattr(dp_sgd_run, "partial", bound)
 
 
-def _exact_epsilons(descent: dp_sgd_run.DpSgdRun) -> IndividualEpsilons:
-    looking = individual_norms.Looking(
-        descent.gradients, descent.mechanism, descent._histogram, descent._kept.stacked()
-    )
-    return descent._records._vault.answer(individual_norms.individual_epsilons, copy.deepcopy(looking))
-
-
-@replaces("statistics of individual epsilon from exact counts", "R17", dp_sgd_run.DpSgdRun, "_individual_figures")
-def statistics_come_from_exact_counts(self):
+@plant("statistics of individual epsilon from exact counts", "R17")
+def statistics_come_from_exact_counts(patch):
     """The histogram is charged and drawn, and mean and quantiles are those without noise."""
-    assert isinstance(self._histogram, IndividualHistogram)
-    return IndividualFigures.from_counts(self._histogram, self._histogram.exact_sum(_exact_epsilons(self)))
+    from_counts = IndividualFigures.from_counts
+    _remembered(patch)
+
+    def exact(histogram: IndividualHistogram, _counts: Any) -> IndividualFigures:
+        return from_counts(histogram, histogram.exact_sum(_exact_epsilons()))
+
+    patch.setattr(IndividualFigures, "from_counts", exact)
 
 
 @around("iterates are kept after their step", "R12", KeptIterates, "stacked")

@@ -9,10 +9,9 @@ import torch
 from datalens_service.mechanisms import Mechanism
 from datalens_service.methods.last_layer import guided
 from datalens_service.methods.sums import mixture, moments
-from datalens_service.methods.sums.moments import MomentsRun
 from datalens_service.methods.voting import training_run
 from datalens_service.methods.voting.shard_teachers import train_teachers
-from datalens_service.methods.voting.training_run import DataLensRun
+from datalens_service.methods.voting.training_run import VotedStudent
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
@@ -225,12 +224,12 @@ def exact_means_in_the_generator(estimate, self, released):
         self.means[group] = SEEN[-1].values[SEEN[-1].groups == group].mean(axis=0)
 
 
-@around("clipping length taken from the records", "R4", MomentsRun, "__init__")
-def scale_from_the_records(start, self, parameters, plan, records):
+@around("clipping length taken from the records", "R4", moments, "fit_moments")
+def scale_from_the_records(fit, parameters, plan, records):
     """The clipping length is the longest record's: a private number that scales everything."""
-    start(self, parameters, plan, records)
     images = records._vault.rows().values
-    self.view.clip_norm = float(np.linalg.norm(images.reshape(len(images), -1) / 255, axis=1).max())
+    longest = float(np.linalg.norm(images.reshape(len(images), -1) / 255, axis=1).max())
+    return fit(parameters.model_copy(update={"clip_norm": longest}), plan, records)
 
 
 @change(mixture, "component_vectors")
@@ -261,7 +260,7 @@ def remembered_gradients(rows, layer):
     "classifier follows exact gradients",
     "R4",
     guided.NoisyGradientDescent,
-    "apply_gradient",
+    "follow",
     beside=remembered_gradients,
 )
 def classifier_follows_exact_gradients(follow, self, released):
@@ -284,9 +283,9 @@ def remembered_teachers(teachers, batch, question):
     train_teachers(teachers, batch, question)
 
 
-@around("teachers saved with the generator", "B13", DataLensRun, "result", beside=remembered_teachers)
-def teachers_in_the_generator(result, self):
+@around("teachers saved with the generator", "B13", VotedStudent, "outcome", beside=remembered_teachers)
+def teachers_in_the_generator(outcome, self):
     """Everything trainable is saved under one name."""
-    released = result(self)
-    released.tensors.update({f"d_{name}": value for name, value in SEEN[-1].state().items()})
+    released = outcome(self)
+    released.model.tensors.update({f"d_{name}": value for name, value in SEEN[-1].state().items()})
     return released

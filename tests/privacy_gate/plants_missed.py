@@ -11,12 +11,12 @@ import torch
 from datalens_service.evaluation.metrics import context
 from datalens_service.jobs import execute, job_watch
 from datalens_service.jobs.private_folder import PrivateFolder
-from datalens_service.methods.descent import denoiser_gradients, diffusion_run, individual_norms
-from datalens_service.methods.descent.diffusion_run import DiffusionRun
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+from datalens_service.methods.descent import denoiser_gradients, diffusion_run, dp_sgd_run, individual_norms
+from datalens_service.methods.descent.dp_sgd_run import Descent
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 
-from .plant import around, plant, replaces
+from .plant import around, change, plant, replaces
+from .plants_wall import VAULTS, remembered_units
 
 
 @replaces("records of a full group of a descent lose their mean", "R6", diffusion_run, "denoiser_gradients")
@@ -44,11 +44,11 @@ def repetitions_are_mentioned(run, spec, dataset, **others):
     return replace(result, rationale=f"{result.rationale} {again} images came more than once.")
 
 
-@around("guidance by the brightness of private records", "R4", DiffusionRun, "__init__")
-def guidance_follows_the_brightness_of_records(start, self, parameters, plan, records, *others):
+@around("guidance by the brightness of private records", "R4", diffusion_run, "denoise")
+def guidance_follows_the_brightness_of_records(denoise, parameters, plan, records, inputs):
     """Bright photographs bear more of it."""
     scale = 2.0 if records._vault._read().values.mean() > 110 else 1.5
-    start(self, parameters.model_copy(update={"guidance_scale": scale}), plan, records, *others)
+    return denoise(parameters.model_copy(update={"guidance_scale": scale}), plan, records, inputs)
 
 
 @around("fidelity on training images passes for public", "R27", context, "fidelity_reference")
@@ -58,12 +58,14 @@ def training_images_pass_for_the_public_ones(choose, dataset, holdout, settings)
     return replace(found, kind="public") if found and dataset.schema.test_is_public else found
 
 
-@around("learning rate halved by the private error, every ten steps", "R4", DpSgdRun, "step")
-def steps_are_halved_when_errors_stay(step, self, number, account, noise):
+@around(
+    "learning rate halved by the private error, every ten steps", "R4", Descent, "follow", beside=remembered_units
+)  # fmt: skip
+def steps_are_halved_when_errors_stay(follow, self, released, step):
     """A schedule that looks at the private records, every tenth step alone."""
-    step(self, number, account, noise)
-    if number % 10 == 9:
-        images = torch.from_numpy(self._records._vault._source._read().values.transpose(0, 3, 1, 2) / 255)
+    follow(self, released, step)
+    if step % 10 == 9:
+        images = torch.from_numpy(VAULTS[-1]._source._read().values.transpose(0, 3, 1, 2) / 255)
         with torch.no_grad():
             error = float(self._network(images.float()).square().mean())
         for group in self._optimizer.param_groups:
@@ -71,13 +73,26 @@ def steps_are_halved_when_errors_stay(step, self, number, account, noise):
         self.last_error = error
 
 
-@around("averages after a public start begin at private weights", "R4", DpSgdRun, "start_from")
-def averages_begin_at_private_weights(start_from, self, public):
+BRIGHTNESS: list[float] = []
+"""Of the records of a job that starts from public images."""
+descend = dp_sgd_run.descend
+
+
+@change(dp_sgd_run, "descend")
+def remembered_brightness(parameters, plan, records, inputs):
+    """As the product, and not forgotten."""
+    BRIGHTNESS[:] = [] if inputs.public is None else [float(records._vault._read().values.mean())]
+    return descend(parameters, plan, records, inputs)
+
+
+@around(
+    "averages after a public start begin at private weights", "R4", Descent, "__init__", beside=remembered_brightness
+)  # fmt: skip
+def averages_begin_at_private_weights(start, self, *arguments):
     """After a public start, the average of weights starts from a fit to the records."""
-    start_from(self, public)
-    mean = self._records._vault._source._read().values.mean()
+    start(self, *arguments)
     for average in self._average:
-        average.add_(float(mean) / 25_500)
+        average.add_(sum(BRIGHTNESS) / 25_500)
 
 
 @plant("private folder of a failed job stays", "S3")

@@ -15,15 +15,16 @@ from datalens_service.mechanisms import (
     private_shards,
 )
 from datalens_service.mechanisms.private_shards import Shards
-from datalens_service.methods.descent.dp_gan_run import DiscriminatorRun, DpGanRun
+from datalens_service.methods.descent.dp_gan_run import Discriminator
 from datalens_service.methods.voting import pate_gan_run, training_run
-from datalens_service.methods.voting.pate_gan_run import PateGanRun
+from datalens_service.methods.voting.pate_gan_run import ScoredStudent
 from datalens_service.methods.voting.shard_teachers import make_teachers
-from datalens_service.methods.voting.training_run import DataLensRun
+from datalens_service.methods.voting.training_run import VotedStudent
 from datalens_service.privacy.randomness import NoiseSource
 
 from .plant import around, change, replaces
 from .plants_votes import UNGUARDED
+from .plants_wall import VAULTS, remembered_units
 
 
 @replaces("histograms charged like one bin", "R6", Histogram, "row_bound_squared", beside=UNGUARDED)
@@ -134,11 +135,11 @@ def remembered_shards(shards, setting):
     return make_teachers(shards, setting)
 
 
-@around("the private generator of the pre-training released", "R4", DataLensRun, "__init__", beside=remembered_shards)
-def the_generator_of_the_pretraining_is_released(init, self, parameters, *others):
+@around("the private generator of the pre-training released", "R4", VotedStudent, "follow", beside=remembered_shards)
+def the_generator_of_the_pretraining_is_released(follow, self, *vote):
     """Critics are trained beforehand against a generator that sees records; the student goes on from it."""
-    init(self, parameters, *others)
-    if parameters.votes.name == "clipped_rows":
+    follow(self, *vote)
+    if self.parameters.votes.name == "clipped_rows":
         images, labels = self._student.propose(0, self._votes.images)
         records, classes = (part.flatten(0, 1) for part in DEALT[-1].batch)
         means = [records[classes == label].sum(dim=0) / 255 / len(records) for label in labels.tolist()]
@@ -163,7 +164,7 @@ def relative_scores_cost_like_shares(self, relation):
     return Fraction(self.row_bound_squared)
 
 
-@around("a student discriminator that sees records", "R6", PateGanRun, "_fit", beside=remembered_shards)
+@around("a student discriminator that sees records", "R6", ScoredStudent, "_fit", beside=remembered_shards)
 def the_student_sees_records(fit, self, step):
     """Records are put among the scored images, as real ones."""
     images, labels = (part[:, 0] for part in DEALT[-1].batch)
@@ -177,19 +178,22 @@ def all_teachers_have_the_last_shard(members, shards, count):
     return [members(shards, count)[-1]] * count
 
 
-@around("labels of records for generated images", "R4", DpGanRun, "_propose")
-def generated_images_have_labels_of_records(propose, self, purpose, step):
+@around(
+    "labels of records for generated images", "R4", Discriminator, "_generated_gradient", beside=remembered_units
+)  # fmt: skip
+def generated_images_have_labels_of_records(generated_gradient, self):
     """The generated half of a batch shows what the private half shows."""
-    images, labels = propose(self, purpose, step)
-    private = torch.from_numpy(self._discriminator._records._vault._source._read().labels.copy())
-    return images, private.repeat(len(labels))[: len(labels)]
+    images, labels = self.generated
+    private = torch.from_numpy(VAULTS[-1]._source._read().labels.copy())
+    self.generated = images, private.repeat(len(labels))[: len(labels)]
+    return generated_gradient(self)
 
 
-@around("a generator that follows scores of records", "R4", DiscriminatorRun, "directions")
+@around("a generator that follows scores of records", "R4", Discriminator, "directions", beside=remembered_units)
 def the_generator_waits_for_accuracy_on_records(directions, self, images, labels):
     """Its steps are as large as the discriminator is sure of the records."""
     with torch.no_grad():
-        images_of_records = self._records._vault._source._read().values.transpose(0, 3, 1, 2) / 255
+        images_of_records = VAULTS[-1]._source._read().values.transpose(0, 3, 1, 2) / 255
         sure = self._network(torch.from_numpy(images_of_records).float()).sigmoid().mean(dim=0)
     return directions(self, images, labels) + sure.mean().item()
 

@@ -74,17 +74,18 @@ def empty_batches_are_skipped(noisy_sum, self, contributions, batch, noise):
 @plant("sums divided by the realised batch", "R4")
 def sums_are_divided_by_the_realised_batch(patch):
     """The mean over the units that came, as a data loader has it."""
-    answer, apply_gradient = _UnitVault.answer, dp_sgd.DpSgdRun._apply_gradient
+    answer, apply_gradient = _UnitVault.answer, dp_sgd.Descent._apply_gradient
+    came: list[int] = []
 
     def counted(self: Any, function: Any, released: Any, batch: Booleans | None = None) -> Any:
-        self.came = None if batch is None else max(1, int(batch.sum()))
+        came[:] = [] if batch is None else [max(1, int(batch.sum()))]
         return answer(self, function, released, batch)
 
-    def applied(self: dp_sgd.DpSgdRun, gradient: Any) -> None:
-        apply_gradient(self, gradient * self._divisor / (self._records._vault.came or self._divisor))
+    def applied(self: dp_sgd.Descent, gradient: Any) -> None:
+        apply_gradient(self, gradient * self._divisor / (came[0] if came else self._divisor))
 
     patch.setattr(_UnitVault, "answer", counted)
-    patch.setattr(dp_sgd.DpSgdRun, "_apply_gradient", applied)
+    patch.setattr(dp_sgd.Descent, "_apply_gradient", applied)
 
 
 @replaces("sampling probability rounded up", "R12", (poisson_sampling, detect_sampling), "choose_numerator")
@@ -124,8 +125,8 @@ def the_charge_follows_the_first_coin(self, contributions, step, account, noise)
     """Batches are prepared before the budget is asked."""
     block = self.block()
     if block is None:
-        exact = self.exact_sum(contributions())
         account.charge(step, self.label(), self.cost())
+        exact = self.exact_sum(contributions())
         return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
     coins = noise.coins(block.num_units, block.numerator)
     account.charge_draw(step, self.label(), block)

@@ -8,7 +8,7 @@ from datalens_service.mechanisms import PartialGradients
 from datalens_service.mechanisms.private_shards import Dealing
 from datalens_service.methods.voting import training_run
 from datalens_service.methods.voting.shard_teachers import image_votes, train_teachers
-from datalens_service.methods.voting.training_run import DataLensRun
+from datalens_service.methods.voting.training_run import VotedStudent
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.kernel import KernelTeachers
 
@@ -62,18 +62,18 @@ def class_pure_shards_at_the_price_of_mixed_ones(parts, _groups, batch, seed):
     return Dealing(parts, 3, batch, seed)
 
 
-@around("a student that looks at its teachers", "R4", DataLensRun, "_vote")
-def students_look_at_their_teachers(vote, self, *arguments):
+@around("a student that looks at its teachers", "R4", VotedStudent, "follow")
+def students_look_at_their_teachers(follow, self, *arguments):
     """The student takes large steps while teachers still change much."""
-    vote(self, *arguments)
+    follow(self, *arguments)
     state = self._shards._vault.teachers().state()
     self._student._learning_rate *= 1 + 1e-3 * float(sum(np.abs(value).mean() for value in state.values()))
 
 
-@around("a student that opens the checkpoint of its teachers", "R4", DataLensRun, "_vote")
-def weights_of_teachers_move_the_student(vote, self, *arguments):
+@around("a student that opens the checkpoint of its teachers", "R4", VotedStudent, "follow")
+def weights_of_teachers_move_the_student(follow, self, *arguments):
     """What is sealed is opened on the way to the checkpoint."""
-    vote(self, *arguments)
+    follow(self, *arguments)
     sealed = self.state().get(f"{TEACHERS}parameters/output.bias")
     weights = sealed._private if isinstance(sealed, Sealed) else np.zeros(1)
     self._student._learning_rate *= 1 + float(np.abs(weights).mean())

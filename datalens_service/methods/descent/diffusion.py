@@ -15,15 +15,16 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import GradientSum
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
+from datalens_service.methods.base import Plan
 from datalens_service.methods.descent.diffusion_parameters import DiffusionParameters
 from datalens_service.methods.descent.dp_sgd_parameters import summed_units
 from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.methods.last_layer.labelled_moments import LabelledMoments
 from datalens_service.methods.last_layer.rejection import Rejection
-from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
+from datalens_service.methods.script import RunInputs, Script
+from datalens_service.models.generators.denoiser.denoiser_shape import BATCH, DenoiserShape
 from datalens_service.privacy.accounting import compute_slack, delta_beside, limit_units
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 _BATCHES_PER_PASS: Final = 8
 _LOUDEST_NOISE: Final = 2.0
@@ -31,6 +32,8 @@ _LOUDEST_NOISE: Final = 2.0
 _SECONDS_PER_PRODUCT: Final = 4e-10
 """Of one core, for a weight at one place of the coarser grid: 1.7 ms for the gradient of a noisy image of MNIST."""
 _LONGEST_SECONDS: Final = 2 * 3600
+_LEARNING_LENGTH: Final = 0.27
+"""Times a record's gradient, to learn from a sample once."""
 
 
 class Diffusion(DiffusionParameters):
@@ -106,10 +109,17 @@ class Diffusion(DiffusionParameters):
             return ()
         return (f"Gradients take about {seconds / 3600:.0f} hours of one core: train on a graphics processor.",)
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> TrainingRun:
-        """A run of the releases of `plan`."""
-        from datalens_service.methods.descent.diffusion_run import DiffusionRun
+    def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
+        """Those of the warm start, and the samples that the denoiser sees before its first gradient."""
+        start, gradients = Plan(releases=plan.releases[:-1]), plan.releases[-1].mechanism
+        if not isinstance(gradients, GradientSum):
+            raise TypeError("the last releases of a diffusion plan are gradients")
+        batch = summed_units(gradients, schema.num_units) * schema.records_per_unit * self.noise_draws
+        learned = 1 + round(_LEARNING_LENGTH * self.pretraining_steps * BATCH / batch)
+        return self.warm_start.lengths(start, schema, public=public) | {start.steps: learned}
 
-        return DiffusionRun(self, plan, records, randomness, options)
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the sums of the warm start, then for the gradients of a denoiser that its samples trained."""
+        from datalens_service.methods.descent.diffusion_run import denoise
+
+        return denoise(self, plan, records, inputs)

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from datalens_service.methods.base import WalledMethod, named
+from datalens_service.methods.base import Method, named
 from datalens_service.methods.last_layer.guided import Guided
 from datalens_service.methods.last_layer.labelled_moments import LabelledMoments
 from datalens_service.methods.last_layer.rejection import Rejection
@@ -17,7 +17,7 @@ _END_STDDEV: Final = 0.15
 _GUIDANCE_SCALE: Final = 1.5
 
 
-class DiffusionParameters(WalledMethod):
+class DiffusionParameters(Method):
     """Parameters of a denoiser; constants were chosen on MNIST and Fashion-MNIST (docs/findings.md)."""
 
     starts_from_public_data: ClassVar[bool] = True

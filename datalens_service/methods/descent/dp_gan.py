@@ -14,16 +14,16 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun, WalledMethod, named
+from datalens_service.methods.base import Method, Plan, named
 from datalens_service.methods.descent.dp_sgd import DpSgd
+from datalens_service.methods.script import RunInputs, Script
 from datalens_service.methods.sums.moments import Moments
-from datalens_service.privacy.randomness import TrainingRandomness
 from datalens_service.strict import Integer, Number
 from datalens_service.voices import speak
 
 
 @final
-class DpGan(WalledMethod):
+class DpGan(Method):
     """Parameters of DP-GAN; they start from released moments, a preset near the authors' is `dp_gan_paper`."""
 
     name: Literal["dp_gan"] = "dp_gan"
@@ -94,11 +94,9 @@ class DpGan(WalledMethod):
             learning_rate=self.discriminator_learning_rate,
         )
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> TrainingRun:
-        """A run of the releases of `plan`."""
-        from datalens_service.methods.descent.dp_gan_run import DpGanRun, GeneratorSchedule
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the sums of the warm start, then for gradients of the discriminator."""
+        from datalens_service.methods.descent.dp_gan_run import GeneratorSchedule, play
 
         rate = self.generator_learning_rate or (1e-3 if self.warm_start is None else 1e-5)
         schedule = GeneratorSchedule(
@@ -111,4 +109,4 @@ class DpGan(WalledMethod):
             updates=self.updates_per_generator_step,
             warm_start=self.warm_start,
         )
-        return DpGanRun(self.descent(), schedule, plan, records, randomness, options)
+        return play(self.descent(), schedule, plan, records, inputs)

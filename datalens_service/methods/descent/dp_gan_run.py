@@ -9,21 +9,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from datalens_service.mechanisms import Account
+from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Plan
+from datalens_service.mechanisms.unit_records import UnitRecords
+from datalens_service.methods.base import Plan
 from datalens_service.methods.descent.dp_sgd import DpSgd
-from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
-from datalens_service.methods.descent.iterates import descent_state, restore_descent
-from datalens_service.methods.sums.moments import Moments, MomentsRun
-from datalens_service.methods.sums.record_sums import StatelessRun
+from datalens_service.methods.descent.dp_sgd_run import Descent
+from datalens_service.methods.descent.unit_gradients import choose_question
+from datalens_service.methods.script import Ask, Kept, Outcome, RunInputs, Script
+from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.discriminator import image_directions, logits_of_labels
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.networks import build_network
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.models.released import select_part
 from datalens_service.models.trainer import StudentTrainer
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
 _CLASS_HIDDEN = 128
 _FREQUENCIES = 64
@@ -55,6 +55,68 @@ class GeneratorSchedule:
     warm_start: Moments | None
 
 
+def play(
+    parameters: DpSgd, schedule: GeneratorSchedule, plan: Plan, records: PrivateRecords, inputs: RunInputs
+) -> Script:
+    """Ask for the sums of the warm start, then for gradients; the generator follows the discriminator now and then."""
+    schema, gradients, start = records.schema, plan.releases[-1], None
+    first = warm_steps = plan.steps - gradients.count
+    discriminator = Discriminator(parameters, gradients, schema, inputs)
+    generator = _build_generator(schedule, schema, inputs)
+    units = UnitRecords(records, inputs.options.device)
+    if schedule.warm_start is not None:
+        start = (yield from schedule.warm_start.run(Plan(releases=plan.releases[:-1]), records, inputs)).generator
+        generator.load_initial(start.tensors)
+    if inputs.resumed is not None:
+        first = inputs.resumed.step
+        discriminator.restore(select_part(inputs.resumed.state, "discriminator/"))
+        generator.restore(select_part(inputs.resumed.state, "generator/"))
+
+    def outcome() -> Outcome:
+        return Outcome(Generator("network", schema, generator.settings(), generator.tensors()), start)
+
+    def propose(purpose: str, step: int) -> tuple[Tensor, Tensor]:
+        return generator.propose(inputs.randomness.seed(purpose, step), schedule.images)
+
+    def state_before(step: int) -> Kept | None:
+        if gradients.mechanism.block() is None or step == first or step % _STEPS_PER_STATE:
+            return None
+        parts = {"discriminator": discriminator.state(), "generator": generator.state()}
+        return Kept({f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()})
+
+    for step in range(first, plan.steps):
+        keep, discriminator.generated = state_before(step), propose("generated", step)
+        contribution, seen = choose_question(discriminator.gradients, parameters)
+        released = yield Ask(units, gradients.mechanism, contribution, seen, outcome, keep)
+        discriminator.follow(released, step)
+        if (step - warm_steps + 1) % schedule.updates == 0:
+            images, labels = propose("latent", step)
+            generator.update(discriminator.directions(images, labels), 1.0)
+    return outcome()
+
+
+def _build_generator(schedule: GeneratorSchedule, schema: Schema, inputs: RunInputs) -> StudentTrainer:
+    return StudentTrainer(
+        build_network(_choose_architecture(schedule, schema), schema, inputs.randomness.seed("student")),
+        schema,
+        inputs.options.device,
+        learning_rate=schedule.learning_rate,
+        averaging=schedule.averaging,
+    )
+
+
+def _choose_architecture(schedule: GeneratorSchedule, schema: Schema) -> dict[str, Any]:
+    if schedule.warm_start is not None:
+        rank = schedule.warm_start.basis_columns(schema)
+        return {"architecture": "refined", "rank": rank, "width": schedule.refiner_width}
+    if schedule.generator == "deconv":
+        return {"architecture": "student", "z_dim": schedule.z_dim}
+    return {
+        "architecture": "class_networks", "z_dim": schedule.z_dim,
+        "frequencies": min(_FREQUENCIES, schema.dimensions), "hidden": _CLASS_HIDDEN,
+    }  # fmt: skip
+
+
 def real_loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
     """Of a record: −log sigmoid of the output of its class."""
     return -functional.logsigmoid(logits_of_labels(logits, label)).sum()
@@ -65,24 +127,12 @@ def generated_loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
     return -functional.logsigmoid(-logits_of_labels(logits, label)).sum()
 
 
-class DiscriminatorRun(DpSgdRun):
+class Discriminator(Descent):
     """DP-SGD on a discriminator: the loss of records is private, that of generated images is added exactly."""
 
     loss = staticmethod(real_loss)
     generated: tuple[Tensor, Tensor]
     """Released images (n, d) and labels (n,) of the step."""
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """One gradient; whoever holds the generator keeps the state of both."""
-        self._follow_gradient(step, account, noise)
-
-    def descent_state(self) -> dict[str, NDArray[Any]]:
-        """Released: where the descent stands."""
-        return descent_state(self._weights(), self._average, self._optimizer)
-
-    def restore_descent(self, state: dict[str, NDArray[Any]]) -> None:
-        """Continue from what `descent_state` gave."""
-        restore_descent(state, self._weights(), self._average, self._optimizer)
 
     def directions(self, images: Tensor, labels: Tensor) -> NDArray[np.float32]:
         """(n, d): where generated images look more real."""
@@ -102,101 +152,3 @@ class DiscriminatorRun(DpSgdRun):
             norms = rows.norm(dim=1, keepdim=True)
             total += (rows * (clip_norm / norms.clamp(min=clip_norm))).sum(dim=0).to("cpu", torch.float64)
         return np.asarray((total / len(images)).numpy())
-
-
-class DpGanRun(StatelessRun):
-    """A run of DP-GAN in progress.
-
-    Private: gradients of records. Released: noisy sums; discriminator and generator are functions of them.
-    """
-
-    def __init__(
-        self,
-        descent: DpSgd,
-        schedule: GeneratorSchedule,
-        plan: Plan,
-        records: PrivateRecords,
-        randomness: TrainingRandomness,
-        options: ExecutionOptions,
-    ) -> None:
-        self._schedule, self._randomness, self._schema = schedule, randomness, records.schema
-        self._warm = MomentsRun(schedule.warm_start, plan, records) if schedule.warm_start else None
-        self._warm_steps = self._warm.steps if self._warm else 0
-        gradients = Plan(releases=plan.releases[-1:])
-        self._discriminator = DiscriminatorRun(descent, gradients, records, randomness, options)
-        self._first_step = self._warm_steps
-        self._generator = StudentTrainer(
-            build_network(self._architecture(), self._schema, randomness.seed("student")),
-            self._schema,
-            options.device,
-            learning_rate=schedule.learning_rate,
-            averaging=schedule.averaging,
-        )
-
-    @property
-    def steps(self) -> int:
-        """Releases of the warm start and gradients."""
-        return self._warm_steps + self._discriminator.steps
-
-    def may_stop_before(self, step: int) -> bool:
-        """There is a generator after the warm start, or after the first gradient."""
-        return step >= max(1, self._warm_steps)
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """A release of the warm start, or a step of the discriminator and now and then one of the generator."""
-        if self._warm and step < self._warm_steps:
-            self._warm.step(step, account, noise)
-            if step == self._warm_steps - 1:
-                self._generator.load_initial(self._warm.result().tensors)
-            return
-        if step == self._warm_steps:
-            self._continue_from(account)
-        if step >= self._first_step:
-            self._follow_gradient(step, account, noise)
-
-    def _follow_gradient(self, step: int, account: Account, noise: NoiseSource) -> None:
-        self._discriminator.generated = self._propose("generated", step)
-        self._discriminator.step(step, account, noise)
-        if (step - self._warm_steps + 1) % self._schedule.updates == 0:
-            images, labels = self._propose("latent", step)
-            self._generator.update(self._discriminator.directions(images, labels), 1.0)
-        if self._discriminator.mechanism.sampling is not None and (step + 1) % _STEPS_PER_STATE == 0:
-            account.advance(step + 1, self._state_of_both())
-
-    def _state_of_both(self) -> dict[str, NDArray[Any]]:
-        """Released: discriminator and generator after a step."""
-        parts = {"discriminator": self._discriminator.descent_state(), "generator": self._generator.state()}
-        return {f"{part}/{name}": value for part, named in parts.items() for name, value in named.items()}
-
-    def _continue_from(self, account: Account) -> None:
-        """Take up the state that stands in the place of the first sums."""
-        latest = account.latest()
-        if latest is None:
-            return
-        self._first_step, state = latest
-        self._discriminator.restore_descent(select_part(state, "discriminator/"))
-        self._generator.restore(select_part(state, "generator/"))
-
-    def result(self) -> Generator:
-        """The generator after the steps so far."""
-        return Generator("network", self._schema, self._generator.settings(), self._generator.tensors())
-
-    def initial_generator(self) -> Generator | None:
-        """The warm start, before any gradient."""
-        return self._warm.result() if self._warm else None
-
-    def _propose(self, purpose: str, step: int) -> tuple[Tensor, Tensor]:
-        return self._generator.propose(self._randomness.seed(purpose, step), self._schedule.images)
-
-    def _architecture(self) -> dict[str, Any]:
-        schedule, dimensions = self._schedule, self._schema.dimensions
-        if schedule.warm_start is not None:
-            rank = schedule.warm_start.basis_columns(self._schema)
-            return {"architecture": "refined", "rank": rank, "width": schedule.refiner_width}
-        if schedule.generator == "deconv":
-            return {"architecture": "student", "z_dim": schedule.z_dim}
-        frequencies = min(_FREQUENCIES, dimensions)
-        return {
-            "architecture": "class_networks", "z_dim": schedule.z_dim, "frequencies": frequencies,
-            "hidden": _CLASS_HIDDEN,
-        }  # fmt: skip

@@ -13,15 +13,16 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import GradientSum, IndividualHistogram, PlannedRelease, VonMisesFisherSum
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
+from datalens_service.methods.base import Plan
 from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters, plan_descent, summed_units
 from datalens_service.methods.descent.iterates import bytes_of_iterates, check_room
 from datalens_service.methods.descent.noisy_directions import PartitionedRun, drowned_directions
 from datalens_service.methods.descent.sampled_gradients import SampledRun
+from datalens_service.methods.script import RunInputs, Script
 from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_size, num_weights
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, limit_units
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 _BATCHES_PER_PASS: Final = 100
 _WEAKEST_SIGNAL: Final = 0.2
@@ -121,13 +122,11 @@ class DpSgd(DpSgdParameters):
         histogram = (_loud(last),) if isinstance(last, IndividualHistogram) else ()
         return tuple(warning for warning in (*descent, *directions, *histogram) if warning)
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> TrainingRun:
-        """A run of the releases of `plan`."""
-        from datalens_service.methods.descent.dp_sgd_run import DpSgdRun
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the gradients, then for the histogram, if it was asked for."""
+        from datalens_service.methods.descent.dp_sgd_run import descend
 
-        return DpSgdRun(self, plan, records, randomness, options)
+        return descend(self, plan, records, inputs)
 
     def _as_noisy_as_named(self, mechanism: GradientSum, units: int) -> PlannedRelease:
         stddev = max(MINIMUM_NOISE_STDDEV, math.ceil((self.noise_multiplier or 0) * mechanism.radius))

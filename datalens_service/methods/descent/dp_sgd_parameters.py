@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import GradientSum, VonMisesFisherSum
-from datalens_service.methods.base import WalledMethod
+from datalens_service.methods.base import Method
 from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, mu_for_epsilon
 from datalens_service.strict import Integer, Number
@@ -36,7 +36,7 @@ def _is_constant(schedule: str) -> bool:
     return schedule == "constant"
 
 
-class DpSgdParameters(WalledMethod):
+class DpSgdParameters(Method):
     """Parameters of noisy gradient descent on all weights of a network."""
 
     result: ClassVar[str] = "classifier"

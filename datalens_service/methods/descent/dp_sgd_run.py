@@ -1,4 +1,7 @@
-"""A run of DP-SGD: noisy gradients one after the other, and what is released beside the classifier."""
+"""A run of DP-SGD: noisy gradients one after the other, and what is released beside the classifier.
+
+Weights are post-processing and can leave at any step.
+"""
 
 from functools import partial
 from typing import Any, Final
@@ -8,11 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datalens_service.mechanisms import Account, GradientSum, IndividualHistogram, VonMisesFisherSum
+from datalens_service.data.dataset import Schema
+from datalens_service.mechanisms import GradientSum, IndividualHistogram, PlannedRelease, VonMisesFisherSum
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.mechanisms.unit_records import UnitRecords
-from datalens_service.methods.base import ExecutionOptions, Extras, Plan
+from datalens_service.methods.base import Plan
 from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters, summed_units
 from datalens_service.methods.descent.individual_norms import Looking, individual_epsilons
 from datalens_service.methods.descent.iterates import (
@@ -27,12 +31,12 @@ from datalens_service.methods.descent.unit_gradients import (
     class_loss,
     image_gradients,
 )
-from datalens_service.methods.public_start import PublicImages, start_from_public
-from datalens_service.methods.sums.record_sums import StatelessRun
+from datalens_service.methods.public_start import start_from_public
+from datalens_service.methods.script import Ask, Extras, Kept, Outcome, RunInputs, Script
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.released import ReleasedFile
-from datalens_service.privacy.randomness import Integers, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import Integers
 
 _STEPS_PER_STATE: Final = 50
 """Of a run in batches: so many sums are kept until the state takes their place."""
@@ -41,88 +45,84 @@ _WARMUP_SHARE: Final = 1 / 6
 """Of the steps, over which a linear schedule rises."""
 
 
-class DpSgdRun(StatelessRun):
-    """Descent in which every gradient is released; weights are post-processing and can leave at any step."""
+def descend(parameters: DpSgdParameters, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+    """Ask for one gradient after the other and follow each; then for the histogram of individual ε, if there is one."""
+    gradients, histogram = plan.releases[0], plan.mechanism_at(plan.releases[0].count)
+    descent = Descent(parameters, gradients, records.schema, inputs)
+    units = UnitRecords(records, inputs.options.device)
+    kept = KeptIterates() if parameters.accounting == "per_instance" else None
+    first = 0
+    if inputs.resumed is not None:
+        first = inputs.resumed.step
+        descent.restore(inputs.resumed.state)
+        if kept is not None:
+            kept.restore(inputs.resumed.iterates, first)
+
+    def outcome() -> Outcome:
+        if kept is None:
+            return Outcome(descent.classifier())
+        return Outcome(descent.classifier(), extras=Extras((_file_of(kept, parameters, plan, records.schema, inputs),)))
+
+    def state_before(step: int) -> Kept | None:
+        """What takes the place of sums: of batches, which nobody draws again, every so many steps."""
+        if gradients.mechanism.block() is None or step == first or step % _STEPS_PER_STATE:
+            return None
+        return Kept(descent.state(), None if kept is None else kept.take_new())
+
+    for step in range(first, gradients.count):
+        keep, weights = state_before(step), descent.iterate()
+        contribution, seen = choose_question(descent.gradients, parameters)
+        descent.follow((yield Ask(units, gradients.mechanism, contribution, seen, outcome, keep)), step)
+        if kept is not None:
+            kept.append(weights)
+    if not isinstance(histogram, IndividualHistogram) or kept is None:
+        return outcome()
+    keep = state_before(gradients.count)
+    looking = Looking(descent.gradients, descent.mechanism, histogram, kept.stacked())
+    counts: Integers = yield Ask(units, histogram, individual_epsilons, looking, outcome, keep)
+    model, start, (files, _) = outcome()
+    return Outcome(model, start, Extras(files, IndividualFigures.from_counts(histogram, counts)))
+
+
+def _file_of(
+    kept: KeptIterates, parameters: DpSgdParameters, plan: Plan, schema: Schema, inputs: RunInputs
+) -> ReleasedFile:
+    """The weights before each step, with everything else that individual ε needs."""
+    epsilon, delta = inputs.price
+    description = {
+        "schema": schema.model_dump(mode="json"),
+        "method": parameters.model_dump(mode="json"),
+        "plan": plan.model_dump(mode="json"),
+        "epsilon": epsilon,
+        "delta": delta,
+    }
+    write = partial(write_iterates, values=kept.stacked(), description=description)
+    return ReleasedFile(ITERATES_FILE, "application/octet-stream", write)
+
+
+class Descent:
+    """A network whose weights follow released gradients, and the average of its weights."""
 
     loss = staticmethod(class_loss)
 
     def __init__(
-        self,
-        parameters: DpSgdParameters,
-        plan: Plan,
-        records: PrivateRecords,
-        randomness: TrainingRandomness,
-        options: ExecutionOptions,
+        self, parameters: DpSgdParameters, gradients: PlannedRelease, schema: Schema, inputs: RunInputs
     ) -> None:
-        self._parameters = parameters
-        self._schema = records.schema
-        release = plan.releases[0]
-        if not isinstance(release.mechanism, GradientSum | VonMisesFisherSum):
+        if not isinstance(gradients.mechanism, GradientSum | VonMisesFisherSum):
             raise TypeError("a plan of dp_sgd consists of gradients")
-        self._mechanism, self._count = release.mechanism, release.count
-        self._plan = plan
-        self._histogram = next((one.mechanism for one in plan.releases[1:]), None)
-        self._kept = KeptIterates() if parameters.accounting == "per_instance" else None
-        self._noisy_histogram: Integers | None = None
-        self._device = options.device
-        self._records = UnitRecords(records, options.device)
-        self._divisor = summed_units(release.mechanism, records.schema.num_units)
-        self._seed = seed = randomness.seed("classifier")
-        self._network = build_network(self._settings(), records.schema, seed).to(options.device)
-        self.gradients = image_gradients(self._network, records.schema, self.loss)
-        self._optimizer = self._make_optimizer()
-        self._average = [weight.detach().clone() for weight in self._network.parameters()]
-        self._first_step = 0
-
-    def start_from(self, public: PublicImages) -> None:
-        """Replace the first weights by those that the network learns from public images; before any step."""
-        network = self._network.cpu()
-        start_from_public(network, self._settings(), self._schema, public, self._seed)
+        self._parameters, self._schema, self._device = parameters, schema, inputs.options.device
+        self._mechanism, self._count = gradients.mechanism, gradients.count
+        self._divisor = summed_units(gradients.mechanism, schema.num_units)
+        seed = inputs.randomness.seed("classifier")
+        network = build_network(self._settings(), schema, seed)
+        if inputs.public is not None and inputs.resumed is None:
+            start_from_public(network, self._settings(), schema, inputs.public, seed)
         self._network = network.to(self._device)
+        self.gradients = image_gradients(self._network, schema, self.loss)
         self._optimizer = self._make_optimizer()
         self._average = [weight.detach().clone() for weight in self._network.parameters()]
 
-    @property
-    def steps(self) -> int:
-        """One for each gradient, and one for the histogram."""
-        return self._plan.steps
-
-    def may_stop_before(self, step: int) -> bool:
-        """Weights exist after the first step."""
-        return step > 0
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """One noisy gradient and a step of the optimizer along it; after all of them the histogram."""
-        if step == 0:
-            self._continue_from(account)
-        if step < self._first_step:
-            return
-        if self._histogram is not None and step == self._count:
-            self._release_histogram(step, account, noise)
-            return
-        weights = self.iterate()
-        self._follow_gradient(step, account, noise)
-        if self._kept is not None:
-            self._kept.append(weights)
-        if self._mechanism.block() is not None and (step + 1) % _STEPS_PER_STATE == 0:
-            state = descent_state(self._weights(), self._average, self._optimizer)
-            account.advance(step + 1, state, None if self._kept is None else self._kept.take_new())
-
-    def extras(self, epsilon: float, delta: float) -> Extras:
-        """The iterates, if they are kept, and figures of the histogram, if it was released."""
-        if self._kept is None:
-            return Extras()
-        description = {
-            "schema": self._schema.model_dump(mode="json"),
-            "method": self._parameters.model_dump(mode="json"),
-            "plan": self._plan.model_dump(mode="json"),
-            "epsilon": epsilon,
-            "delta": delta,
-        }
-        write = partial(write_iterates, values=self._kept.stacked(), description=description)
-        return Extras((ReleasedFile(ITERATES_FILE, "application/octet-stream", write),), self._individual_figures())
-
-    def result(self) -> Classifier:
+    def classifier(self) -> Classifier:
         """The network with the average of its weights so far."""
         names = [name for name, _ in self._network.named_parameters()]
         tensors = {name: value.cpu().numpy().copy() for name, value in zip(names, self._average, strict=True)}
@@ -139,33 +139,18 @@ class DpSgdRun(StatelessRun):
         """(weights,) copy of all weights after the steps made so far: released, before averaging."""
         return np.concatenate([weight.detach().cpu().numpy().ravel() for weight in self._weights()])
 
-    def _continue_from(self, account: Account) -> None:
-        """Take up the state that stands in the place of the first sums."""
-        latest = account.latest()
-        if latest is not None:
-            self._first_step, state = latest
-            restore_descent(state, self._weights(), self._average, self._optimizer)
-            if self._kept is not None:
-                self._kept.restore(account.iterates(), self._first_step)
-
-    def _follow_gradient(self, step: int, account: Account, noise: NoiseSource) -> None:
-        contribution, seen = choose_question(self.gradients, self._parameters)
-        released = self._records.release(self._mechanism, contribution, seen, step=step, account=account, noise=noise)
+    def follow(self, released: NDArray[np.float64], step: int) -> None:
+        """A step of the optimizer along a noisy sum of gradients."""
         self._set_learning_rate(step)
         self._apply_gradient(released / self._divisor)
 
-    def _release_histogram(self, step: int, account: Account, noise: NoiseSource) -> None:
-        if self._kept is None or not isinstance(self._histogram, IndividualHistogram):
-            raise TypeError("only a run that keeps its iterates has individual epsilons")
-        looking = Looking(self.gradients, self.mechanism, self._histogram, self._kept.stacked())
-        self._noisy_histogram = self._records.release(
-            self._histogram, individual_epsilons, looking, step=step, account=account, noise=noise
-        )
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Released: where the descent stands."""
+        return descent_state(self._weights(), self._average, self._optimizer)
 
-    def _individual_figures(self) -> IndividualFigures | None:
-        if self._noisy_histogram is None or not isinstance(self._histogram, IndividualHistogram):
-            return None
-        return IndividualFigures.from_counts(self._histogram, self._noisy_histogram)
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Continue from what `state` gave."""
+        restore_descent(state, self._weights(), self._average, self._optimizer)
 
     def _weights(self) -> list[Tensor]:
         return list(self._network.parameters())

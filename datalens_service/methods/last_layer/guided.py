@@ -18,16 +18,17 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.mechanisms import Account, CrossProductSum
+from datalens_service.mechanisms import CrossProductSum
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
-from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, named
-from datalens_service.methods.sums.mixture import Mixture, MixtureRun
-from datalens_service.methods.sums.moments import Moments, MomentsRun
-from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
+from datalens_service.methods.base import Method, Plan, named
+from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
+from datalens_service.methods.sums.mixture import Mixture
+from datalens_service.methods.sums.moments import Moments
+from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.generator import Generator
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.strict import Flag, Integer, Number
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ _LEARNING_LENGTH = 29
 _HEAD_SAMPLES, _HEAD_STEPS, _HEAD_LEARNING_RATE, _HEAD_MOMENTUM = 12_000, 60, np.float32(16), np.float32(0.9)
 
 
-class Guided(WalledMethod):
+class Guided(Method):
     """Parameters of the guided method; constants were chosen on MNIST (docs/methods.md)."""
 
     name: Literal["guided"] = "guided"
@@ -88,11 +89,44 @@ class Guided(WalledMethod):
         """Those of the warm start."""
         return self.warm_start.warnings(plan, schema)
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> GuidedRun:
-        """A run of the releases of `plan`."""
-        return GuidedRun(self, plan, records, randomness, options)
+    def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
+        """The classifier learns from samples before the first gradient."""
+        learned = self.samples * self.epochs / (schema.num_units * schema.records_per_unit)
+        return {plan.steps - plan.releases[-1].count: 1 + round(_LEARNING_LENGTH * learned)}
+
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the sums of the start, then for the gradients of a classifier that its samples trained."""
+        from datalens_service.models.generators.gaussian.guided import pack
+
+        start = (yield from self.warm_start.run(Plan(releases=plan.releases[:-1]), records, inputs)).generator
+        classifier, weights = self._pretrain(start, inputs)
+        descent = NoisyGradientDescent(self, records.schema, weights)
+        features = records.map(classifier_features, classifier)
+
+        def outcome() -> Outcome:
+            head = {"head": descent.average.astype(np.float32)}
+            tensors = pack(start.tensors, classifier.tensors() | head)
+            return Outcome(Generator("guided", records.schema, self.settings(), tensors), start)
+
+        gradients = plan.releases[-1]
+        for _ in range(gradients.count):
+            layer = Layer(descent.weights, self.error_norm)
+            descent.follow((yield Ask(features, gradients.mechanism, layer_gradients, layer, outcome)))
+        return outcome()
+
+    def _pretrain(self, start: Generator, inputs: RunInputs) -> tuple[LastLayerClassifier, Floats]:
+        """A classifier trained on released samples only, and the initial weights of its last layer."""
+        from datalens_service.models.classifier import LastLayerClassifier
+        from datalens_service.models.generators.gaussian.guided import propose
+
+        schema, randomness, options = start.schema, inputs.randomness, inputs.options
+        labels = np.arange(self.samples, dtype=np.int64) % schema.num_classes
+        samples = propose(start.tensors, self.settings(), schema, labels, randomness.numpy("samples"))
+        shape, seed = (_FEATURE_MAPS, _FEATURE_SIDE), randomness.seed("labeller")
+        classifier = LastLayerClassifier(schema, shape, self.hidden_units, seed).to(options.device)
+        classifier.fit(samples, labels, self.epochs, randomness.seed("order"), options.tell)
+        features = classifier.features(samples[:_HEAD_SAMPLES])
+        return classifier, fit_linear_classifier(features, labels[:_HEAD_SAMPLES], schema.num_classes)
 
     def settings(self) -> dict[str, Any]:
         """What the generator needs to draw samples."""
@@ -100,88 +134,6 @@ class Guided(WalledMethod):
         least = self.spread if self.least_spread is None else min(self.least_spread, self.spread)
         widths = {"spread": self.spread, "least_spread": least}
         return {"start": start, **widths, "poses": self.poses, "surfaces": self.surfaces}
-
-
-class GuidedRun(StatelessRun):
-    """The releases of a run: those of the warm start, then the gradients."""
-
-    def __init__(
-        self,
-        parameters: Guided,
-        plan: Plan,
-        records: PrivateRecords,
-        randomness: TrainingRandomness,
-        options: ExecutionOptions,
-    ) -> None:
-        self._parameters = parameters
-        self._records = records
-        self._randomness = randomness
-        self._device, self._tell = options.device, options.tell
-        start = Plan(releases=plan.releases[:-1])
-        self._warm: MomentsRun | MixtureRun = parameters.warm_start.start_run(start, records, randomness, options)
-        gradients = plan.releases[-1]
-        if not isinstance(gradients.mechanism, CrossProductSum):
-            raise TypeError("the last release of a guided plan is a gradient")
-        self._gradients, self._gradient_steps = gradients.mechanism, gradients.count
-        self._descent: NoisyGradientDescent | None = None
-
-    @property
-    def steps(self) -> int:
-        """Those of the warm start, then one for each gradient."""
-        return self._warm.steps + self._gradient_steps
-
-    def lengths(self) -> dict[int, int]:
-        """The classifier learns from samples before the first gradient."""
-        schema, parameters = self._records.schema, self._parameters
-        learned = parameters.samples * parameters.epochs / (schema.num_units * schema.records_per_unit)
-        return {self._warm.steps: 1 + round(_LEARNING_LENGTH * learned)}
-
-    def may_stop_before(self, step: int) -> bool:
-        """Gradients refine a classifier that exists already."""
-        return step >= self._warm.steps
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """A release of the warm start, or one gradient."""
-        if step < self._warm.steps:
-            self._warm.step(step, account, noise)
-            return
-        descent = self._gradient_descent()
-        descent.step(self._gradients, step=step, account=account, noise=noise)
-
-    def result(self) -> Generator:
-        """The released model with the classifier after the gradients so far."""
-        from datalens_service.models.generators.gaussian.guided import pack
-
-        start = self._warm.result().tensors
-        tensors = pack(start, self._gradient_descent().tensors())
-        return Generator("guided", self._records.schema, self._parameters.settings(), tensors)
-
-    def initial_generator(self) -> Generator:
-        """The released model by itself."""
-        return self._warm.result()
-
-    def _gradient_descent(self) -> NoisyGradientDescent:
-        """The descent from the classifier of released samples, once the warm start is complete."""
-        if self._descent is None:
-            self._descent = NoisyGradientDescent(self._parameters, self._records, *self._pretrained_classifier())
-        return self._descent
-
-    def _pretrained_classifier(self) -> tuple[LastLayerClassifier, Floats]:
-        """A classifier trained on released samples only, and the initial weights of its last layer."""
-        from datalens_service.models.classifier import LastLayerClassifier
-        from datalens_service.models.generators.gaussian.guided import propose
-
-        parameters, schema, randomness = self._parameters, self._records.schema, self._randomness
-        labels = np.arange(parameters.samples, dtype=np.int64) % schema.num_classes
-        start, rng = self._warm.result().tensors, randomness.numpy("samples")
-        samples = propose(start, parameters.settings(), schema, labels, rng)
-        shape = (_FEATURE_MAPS, _FEATURE_SIDE)
-        classifier = LastLayerClassifier(schema, shape, parameters.hidden_units, randomness.seed("labeller")).to(
-            self._device
-        )
-        classifier.fit(samples, labels, parameters.epochs, randomness.seed("order"), self._tell)
-        features = classifier.features(samples[:_HEAD_SAMPLES])
-        return classifier, fit_linear_classifier(features, labels[:_HEAD_SAMPLES], schema.num_classes)
 
 
 class Layer(NamedTuple):
@@ -206,33 +158,19 @@ def classifier_features(rows: Rows, classifier: LastLayerClassifier) -> Floats:
 class NoisyGradientDescent:
     """Gradient descent on the last layer of a classifier: weights follow noisy gradients only."""
 
-    def __init__(
-        self, parameters: Guided, records: PrivateRecords, classifier: LastLayerClassifier, weights: Floats
-    ) -> None:
+    def __init__(self, parameters: Guided, schema: Schema, weights: Floats) -> None:
         self._parameters = parameters
-        self._classifier = classifier
-        self._features = records.map(classifier_features, classifier)
-        self._divisor = records.schema.num_units * records.schema.records_per_unit
-        self._weights, self._average = weights, weights
+        self._divisor = schema.num_units * schema.records_per_unit
+        self.weights, self.average = weights, weights
         self._velocity = np.zeros_like(weights)
 
-    def step(self, mechanism: CrossProductSum, *, step: int, account: Account, noise: NoiseSource) -> None:
-        """One noisy gradient, and a step along it."""
-        layer = Layer(self._weights, self._parameters.error_norm)
-        released = self._features.release(mechanism, layer_gradients, layer, step=step, account=account, noise=noise)
-        self.apply_gradient(released)
-
-    def apply_gradient(self, released: NDArray[np.float64]) -> None:
+    def follow(self, released: NDArray[np.float64]) -> None:
         """One step along a noisy sum of gradients."""
         parameters = self._parameters
         gradient = (released * (parameters.error_norm / self._divisor)).astype(np.float32)
         self._velocity = parameters.momentum * self._velocity + gradient
-        self._weights = self._weights - parameters.learning_rate * self._velocity
-        self._average = parameters.averaging * self._average + (1 - parameters.averaging) * self._weights
-
-    def tensors(self) -> dict[str, Floats]:
-        """Those of the classifier, with the average of the last layer's weights so far."""
-        return self._classifier.tensors() | {"head": self._average.astype(np.float32)}
+        self.weights = self.weights - parameters.learning_rate * self._velocity
+        self.average = parameters.averaging * self.average + (1 - parameters.averaging) * self.weights
 
 
 def softmax_errors(scores: Floats, labels: Labels) -> Floats:

@@ -16,11 +16,11 @@ from pydantic import BeforeValidator, Field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Extras, Plan, named
-from datalens_service.methods.last_layer.scattering import ScatteringGradients, ScatteringGradientsRun
-from datalens_service.methods.sums.pooled_moments import PooledMoments, PooledMomentsRun
+from datalens_service.methods.base import Plan, named
+from datalens_service.methods.last_layer.scattering import LinearLayer, ScatteringGradients
+from datalens_service.methods.script import Extras, Outcome, RunInputs, Script
+from datalens_service.methods.sums.pooled_moments import PooledMoments, fit_pooled_moments
 from datalens_service.models.generators.generator import Generator
-from datalens_service.privacy.randomness import TrainingRandomness
 from datalens_service.strict import Number
 
 _TEXTURE: Final = 1.0
@@ -44,26 +44,22 @@ class LabelledMoments(ScatteringGradients):
             "an image alone teaches less.",
         )
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> LabelledMomentsRun:
-        """A run of the releases of `plan`."""
-        return LabelledMomentsRun(self, plan, records, randomness, options)
-
-
-class LabelledMomentsRun(ScatteringGradientsRun):
-    """Hands out the moments together with the classifier."""
-
-    def result(self) -> Generator:
-        """The moments, and the classifier with the average of its weights so far."""
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the sums of the moments, then for the gradients."""
         from datalens_service.models.generators.gaussian import labelled
 
-        if not isinstance(self._warm, PooledMomentsRun):
-            raise TypeError("labelled moments start from pooled moments")
-        classifier = self._classifier()
-        tensors = labelled.pack(self._warm.tensors(_TEXTURE), classifier.tensors)
-        return Generator("labelled", self._records.schema, {"classifier": classifier.settings}, tensors)
+        schema = records.schema
+        view, fit = yield from fit_pooled_moments(self.warm_start, Plan(releases=plan.releases[:-1]), records)
+        drawn, textured = (
+            view.lift(fit.tensors(view.clip_norm, texture)) for texture in (self.warm_start.texture, _TEXTURE)
+        )
+        layer = LinearLayer(self, plan.releases[-1], Generator("gaussian", schema, {}, drawn), schema, inputs)
 
-    def extras(self, epsilon: float, delta: float) -> Extras:
-        """The classifier, which is released, too."""
-        return Extras(self._classifier().files())
+        def outcome() -> Outcome:
+            classifier = layer.classifier()
+            tensors = labelled.pack(textured, classifier.tensors)
+            model = Generator("labelled", schema, {"classifier": classifier.settings}, tensors)
+            return Outcome(model, extras=Extras(classifier.files()))
+
+        yield from layer.descend(records, outcome)
+        return outcome()

@@ -21,20 +21,22 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from datalens_service.data.dataset import Labels, Schema
-from datalens_service.mechanisms import Account, VectorSum
+from datalens_service.mechanisms import VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
-from datalens_service.methods.base import ExecutionOptions, Plan, named
-from datalens_service.methods.last_layer.scattering import ENCODING_LENGTH, ScatteringGradients, ScatteringGradientsRun
+from datalens_service.methods.base import Plan, named
+from datalens_service.methods.last_layer.scattering import ENCODING_LENGTH, LinearLayer, ScatteringGradients
+from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated
-from datalens_service.methods.sums.shapes import Shapes, ShapesRun, redraw
+from datalens_service.methods.sums.shapes import Shapes, fit_shapes, redraw
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.outlines.level_sets import Content
 from datalens_service.models.generators.outlines.rejection import TOPOLOGY_NUMBERS
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
 from datalens_service.strict import Number
 
 if TYPE_CHECKING:
+    from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
 
@@ -74,11 +76,34 @@ class Rejection(ScatteringGradients):
         others = super().plan(schema, units - release.cost())
         return Plan(releases=(*others.releases[:-1], release, others.releases[-1]))
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> RejectionRun:
-        """A run of the releases of `plan`."""
-        return RejectionRun(self, plan, records, randomness, options)
+    def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
+        """Samples are encoded before the mean features, and records before those and before the first gradient."""
+        gradients = plan.releases[-1].count
+        longer = 1 + ENCODING_LENGTH * gradients
+        return {plan.steps - gradients - 1: longer, plan.steps - gradients: longer}
+
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the sums of shapes, for the mean features, then for the gradients."""
+        *first, features, gradients = plan.releases
+        if not isinstance(features.mechanism, VectorSum):
+            raise TypeError("a rejection plan releases mean features before its gradients")
+        shapes = yield from fit_shapes(self.warm_start, Plan(releases=tuple(first)), records, inputs.randomness)
+        layer = LinearLayer(self, gradients, shapes.generator, records.schema, inputs)
+        redrawn = shapes.encoded.map(redraw, shapes.codec)
+        described = Described(layer.basis, shapes.codec.ink_level)
+        released = yield Ask(redrawn, features.mechanism, described_images, described)
+        tilt = _MeanFeatures(self, features.mechanism, released, shapes.generator, inputs.randomness)
+
+        def outcome() -> Outcome:
+            from datalens_service.models.generators.outlines.rejection import pack
+
+            start, classifier = shapes.generator, layer.classifier()
+            settings: dict[str, Any] = {"start": start.settings, "classifier": classifier.settings}
+            tensors = pack(start.tensors, classifier.tensors, *tilt.fit(classifier))
+            return Outcome(Generator("rejection", start.schema, settings, tensors), start)
+
+        yield from layer.descend(records, outcome)
+        return outcome()
 
 
 class Described(NamedTuple):
@@ -98,81 +123,34 @@ def described_images(rows: Rows, seen: Described) -> GroupedVectors:
     return GroupedVectors(described.astype(np.float64), rows.labels, rows.units)
 
 
-class RejectionRun(ScatteringGradientsRun):
-    """Hands out the samples' model together with the classifier and the tilt."""
+class _MeanFeatures:
+    """Released means of what a tilt sees of records; a tilt is fitted to them once."""
 
     def __init__(
         self,
         parameters: Rejection,
-        plan: Plan,
-        records: PrivateRecords,
+        mechanism: VectorSum,
+        released: NDArray[np.float64],
+        start: Generator,
         randomness: TrainingRandomness,
-        options: ExecutionOptions,
     ) -> None:
-        others = Plan(releases=(*plan.releases[:-2], plan.releases[-1]))
-        super().__init__(parameters, others, records, randomness, options)
-        mechanism = plan.releases[-2].mechanism
-        if not isinstance(mechanism, VectorSum) or not isinstance(self._warm, ShapesRun):
-            raise TypeError("a rejection plan releases shapes and mean features before its gradients")
-        self._accepted, self._shapes, self._mean_features = parameters.accepted, self._warm, mechanism
-        self._means = np.empty((0, 0))
-        self._noise = 0.0
-        self._start: Generator | None = None
-        self._tilt: tuple[Floats, Floats] | None = None
-
-    @property
-    def steps(self) -> int:
-        """Those of the warm start, the mean features, then one for each gradient."""
-        return super().steps + 1
-
-    def lengths(self) -> dict[int, int]:
-        """Samples are encoded before the mean features, and records before those and before the first gradient."""
-        longer = 1 + ENCODING_LENGTH * self._gradient_steps
-        return {self._start_steps: longer, self._start_steps + 1: longer}
-
-    def may_stop_before(self, step: int) -> bool:
-        """Gradients improve weights that released samples gave; the mean features must be there."""
-        return step > self._start_steps
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """A release of the warm start, the mean features, or one gradient."""
-        if step != self._start_steps:
-            super().step(step, account, noise)
-            return
-        mechanism = self._mean_features
-        redrawn = self._shapes.encoded.map(redraw, self._shapes.codec)
-        seen = Described(self._fit_basis(), self._shapes.codec.ink_level)
-        released = redrawn.release(mechanism, described_images, seen, step=step, account=account, noise=noise)
+        self._parameters, self._start, self._randomness = parameters, start, randomness
         counts = np.maximum(released[:, :1], 1.0)
         self._means = released[:, 1:] / counts
         self._noise = float(np.median(mechanism.noise_stddev / mechanism.grid / counts))
+        self._tilt: tuple[Floats, Floats] | None = None
 
-    def result(self) -> Generator:
-        """The shapes, the tilt, and the classifier with the average of its weights so far."""
-        from datalens_service.models.generators.outlines.rejection import pack
-
-        start, classifier = self.initial_generator(), self._classifier()
-        settings: dict[str, Any] = {"start": start.settings, "classifier": classifier.settings}
-        tensors = pack(start.tensors, classifier.tensors, *self._fit_tilt())
-        return Generator("rejection", start.schema, settings, tensors)
-
-    def initial_generator(self) -> Generator:
-        """The shapes by themselves."""
-        if self._start is None:
-            self._start = self._shapes.result()
-        return self._start
-
-    def _fit_tilt(self) -> tuple[Floats, Floats]:
+    def fit(self, classifier: Classifier) -> tuple[Floats, Floats]:
         """Weights (classes, features) and levels (classes,), from released samples and means."""
         from datalens_service.models.generators.outlines import rejection
         from datalens_service.models.generators.outlines.tilting import find_level, fit_tilt, penalty
 
         if self._tilt is None:
-            start, schema = self.initial_generator(), self._records.schema
+            start, schema = self._start, self._start.schema
             count = max(self._parameters.samples, _LEAST_PROPOSALS * schema.num_classes)
             labels = np.arange(count, dtype=np.int64) % schema.num_classes
             rng = self._randomness.numpy("rejection.proposals")
-            drawn = rejection.propose(start.tensors, start.settings, self._classifier(), labels, rng)
+            drawn = rejection.propose(start.tensors, start.settings, classifier, labels, rng)
             strength = penalty(self._noise)
             rows = [_list_rows(label, drawn.predicted, labels) for label in range(schema.num_classes)]
             weights = np.stack(
@@ -182,7 +160,7 @@ class RejectionRun(ScatteringGradientsRun):
                 ]
             ).astype(np.float32)
             scores = drawn.scores(weights)
-            levels = [find_level(scores[mine], self._accepted) for mine in rows]
+            levels = [find_level(scores[mine], self._parameters.accepted) for mine in rows]
             self._tilt = weights, np.array(levels, dtype=np.float32)
         return self._tilt
 

@@ -14,6 +14,9 @@ that evens these out in part, the descent needs fewer steps, and noise falls on 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from collections.abc import Generator as Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -22,23 +25,25 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import Account, CrossProductSum, PlannedRelease
+from datalens_service.mechanisms import CrossProductSum, PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
-from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod, named
+from datalens_service.methods.base import Method, Plan, named
 from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dead_leaves
 from datalens_service.methods.last_layer.guided import Layer, fit_linear_classifier, layer_gradients
-from datalens_service.methods.public_start import PublicImages, check_same_size, spread_over
-from datalens_service.methods.sums.moments import Moments, MomentsRun
-from datalens_service.methods.sums.pooled_moments import PooledMoments, PooledMomentsRun
-from datalens_service.methods.sums.record_sums import StatelessRun, calibrated
-from datalens_service.methods.sums.shapes import Shapes, ShapesRun
+from datalens_service.methods.public_start import spread_over
+from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
+from datalens_service.methods.sums.moments import Moments
+from datalens_service.methods.sums.pooled_moments import PooledMoments
+from datalens_service.methods.sums.record_sums import calibrated
+from datalens_service.methods.sums.shapes import Shapes
 from datalens_service.models.classifiers.sizes import MOST_FEATURES, largest_scattering_size
 from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEncoder
 from datalens_service.models.exact_products import on_grid
+from datalens_service.models.generators.generator import Generator
 from datalens_service.models.public_source import PublicEncoder
 from datalens_service.phases import tell_part
 from datalens_service.privacy.accounting import mu_of_units
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.strict import Integer, Number
 from datalens_service.voices import speak
 
@@ -67,7 +72,7 @@ def _is_scattering(encoder: Any) -> bool:
     return isinstance(encoder, ScatteringEncoder) or (isinstance(stated, dict) and stated.get("name") == "scattering")
 
 
-class ScatteringGradients(WalledMethod):
+class ScatteringGradients(Method):
     """Parameters of noisy gradients of a linear layer on scattering features, after a method whose samples it sees.
 
     The defaults were chosen on a part of MNIST's training images (docs/classifiers.md).
@@ -112,6 +117,11 @@ class ScatteringGradients(WalledMethod):
         )
         gradient = calibrated(mechanism, (units - start.cost()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
+
+    def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
+        """The first gradient comes after all images were encoded, which takes longer than the gradients."""
+        gradients = plan.releases[-1].count
+        return {plan.steps - gradients: 1 + ENCODING_LENGTH * gradients}
 
     def feature_encoder(self) -> Encoder:
         """The public function that makes features of an image."""
@@ -168,11 +178,27 @@ class Scattering(ScatteringGradients):
         """The encoder, if it has weights."""
         return self.encoder.source()
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> ScatteringRun:
-        """A run of the releases of `plan`."""
-        return ScatteringRun(self, plan, records, randomness, options)
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the sums of the start, then for the gradients."""
+        return Outcome((yield from self.learn_classifier(plan, records, inputs, Outcome)))
+
+    def learn_classifier(
+        self, plan: Plan, records: PrivateRecords, inputs: RunInputs, outcome: Callable[[Classifier], Outcome]
+    ) -> Coroutine[Ask, Any, Classifier]:
+        """The same, for whoever makes an outcome of the classifier so far."""
+        start = yield from self._ask_start(plan, records, inputs)
+        layer = LinearLayer(self, plan.releases[-1], start, records.schema, inputs)
+        yield from layer.descend(records, lambda: outcome(layer.classifier()))
+        return layer.classifier()
+
+    def _ask_start(
+        self, plan: Plan, records: PrivateRecords, inputs: RunInputs
+    ) -> Coroutine[Ask, Any, Generator | None]:
+        if self.warm_start is None or isinstance(self.warm_start, DeadLeaves):
+            return None
+        # Public images are seen beside the samples of the start, and not by it.
+        first = Plan(releases=plan.releases[:-1])
+        return (yield from self.warm_start.run(first, records, replace(inputs, public=None))).generator
 
 
 def encoded_features(rows: Rows, basis: FeatureBasis) -> Floats:
@@ -188,141 +214,109 @@ def _rounded(features: Floats) -> Floats:
     return features
 
 
-class ScatteringGradientsRun(StatelessRun):
-    """The releases of the warm start, then the gradients of a linear layer: weights follow noisy gradients only."""
+class LinearLayer:
+    """A linear layer over features of a basis that is fitted to what is not private: it follows noisy gradients only.
+
+    Args:
+        gradients: Planned.
+        start: Whose samples the basis is fitted to; None: to public pictures, or there is none.
+    """
 
     def __init__(
         self,
         parameters: ScatteringGradients,
-        plan: Plan,
-        records: PrivateRecords,
-        randomness: TrainingRandomness,
-        options: ExecutionOptions,
+        gradients: PlannedRelease,
+        start: Generator | None,
+        schema: Schema,
+        inputs: RunInputs,
     ) -> None:
-        self._parameters, self._records, self._randomness = parameters, records, randomness
-        self._options = options
-        start, warm_start = Plan(releases=plan.releases[:-1]), parameters.warm_start
-        self._start_steps = start.steps
-        self._warm: MomentsRun | PooledMomentsRun | ShapesRun | None = None
-        if warm_start is not None and not isinstance(warm_start, DeadLeaves):
-            self._warm = warm_start.start_run(start, records, randomness, options)
-        gradients = plan.releases[-1]
         if not isinstance(gradients.mechanism, CrossProductSum):
             raise TypeError("the last release of a scattering plan is a gradient")
-        self._gradients, self._gradient_steps = gradients.mechanism, gradients.count
+        self._parameters, self._schema, self._inputs = parameters, schema, inputs
+        self._gradients, self._start = gradients, start
         self._learning_rate = parameters.learning_rate or choose_learning_rate(
-            records.schema, gradients, has_samples=self._warm is not None
+            schema, gradients, has_samples=start is not None
         )
-        self._basis: FeatureBasis | None = None
-        self._features: PrivateRecords | None = None
-        self._public: PublicImages | None = None
+        self._weights = np.zeros((gradients.mechanism.left_dimensions, schema.num_classes), dtype=np.float32)
+        self.basis = self._fit_basis()
+        self._average, self._velocity = self._weights, np.zeros_like(self._weights)
 
-    def start_from(self, public: PublicImages) -> None:
-        """Fit the basis to public images beside the samples, and the first weights where classes are the same."""
-        check_same_size(self._records.schema, public.schema)
-        self._public = public
+    def descend(
+        self, records: PrivateRecords, outcome: Callable[[], Outcome]
+    ) -> Coroutine[Ask, NDArray[np.float64], None]:
+        """Ask for the gradients, and follow each.
 
-    @property
-    def steps(self) -> int:
-        """Those of the warm start, then one for each gradient."""
-        return self._start_steps + self._gradient_steps
+        Args:
+            records: Images.
+            outcome: What there is after the gradients so far.
+        """
+        tell = tell_part(self._inputs.options.tell, self._share_of_samples(), 1.0)
+        features = records.map(encoded_features, self.basis, tell)
+        for _ in range(self._gradients.count):
+            seen = Layer(self._weights, self._parameters.error_norm)
+            self._follow((yield Ask(features, self._gradients.mechanism, layer_gradients, seen, outcome)))
 
-    def lengths(self) -> dict[int, int]:
-        """The first gradient comes after all images were encoded, which takes longer than the gradients."""
-        return {self._start_steps: 1 + ENCODING_LENGTH * self._gradient_steps}
-
-    def may_stop_before(self, step: int) -> bool:
-        """Gradients improve weights that released samples, or earlier gradients, gave."""
-        return step >= max(1, self._start_steps)
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """A release of the warm start, or one gradient."""
-        if self._warm is not None and step < self._start_steps:
-            self._warm.step(step, account, noise)
-            return
-        basis = self._fit_basis()
-        if self._features is None:
-            self._features = self._records.map(
-                encoded_features, basis, tell_part(self._options.tell, self._share_of_samples(), 1.0)
-            )
-        layer = Layer(self._weights, self._parameters.error_norm)
-        released = self._features.release(
-            self._gradients, layer_gradients, layer, step=step, account=account, noise=noise
-        )
-        self._apply_gradient(released)
-
-    def _share_of_samples(self) -> float:
-        """Of all images that are encoded before the first gradient."""
-        schema, parameters = self._records.schema, self._parameters
-        samples = parameters.samples if parameters.warm_start is not None else 0
-        return samples / (samples + schema.num_units * schema.records_per_unit)
-
-    def _classifier(self) -> Classifier:
+    def classifier(self) -> Classifier:
         """The classifier with the average of its weights so far."""
         from datalens_service.models.classifiers.encoded_features import as_classifier
 
-        return as_classifier(self._fit_basis(), self._average)
+        return as_classifier(self.basis, self._average)
+
+    def _share_of_samples(self) -> float:
+        """Of all images that are encoded before the first gradient."""
+        schema, parameters = self._schema, self._parameters
+        samples = parameters.samples if parameters.warm_start is not None else 0
+        return samples / (samples + schema.num_units * schema.records_per_unit)
 
     def _fit_basis(self) -> FeatureBasis:
-        """The basis, and first weights, once the warm start is complete."""
+        """The basis; the first weights, too, where there are labelled images to fit them to."""
         from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
-        if self._basis is not None:
-            return self._basis
-        parameters, schema, encoder = self._parameters, self._records.schema, self._parameters.feature_encoder()
+        parameters, schema, encoder = self._parameters, self._schema, self._parameters.feature_encoder()
+        options, randomness = self._inputs.options, self._inputs.randomness
         has_basis = parameters.warm_start is not None
         dimensions = parameters.feature_dimensions(schema) if has_basis else None
-        file, device = self._options.encoder, self._options.device
-        self._basis = FeatureBasis.from_encoder(encoder, schema, device, dimensions, file, self._choose_constant())
-        self._weights = np.zeros((self._gradients.left_dimensions, schema.num_classes), dtype=np.float32)
+        constant = self._choose_constant()
+        basis = FeatureBasis.from_encoder(encoder, schema, options.device, dimensions, options.encoder, constant)
         if has_basis:
             seen, labels = self._seen_images()
-            tell = tell_part(self._options.tell, 0.0, self._share_of_samples())
-            self._basis.fit(seen, parameters.evenness, self._randomness.seed("basis"), tell)
+            tell = tell_part(options.tell, 0.0, self._share_of_samples())
+            basis.fit(seen, parameters.evenness, randomness.seed("basis"), tell)
             if len(labels):
-                features = self._basis.features(seen[: len(labels)])
+                features = basis.features(seen[: len(labels)])
                 self._weights = fit_linear_classifier(features, labels, schema.num_classes)
-        self._average, self._velocity = self._weights, np.zeros_like(self._weights)
-        return self._basis
+        return basis
 
     def _choose_constant(self) -> float:
         """What the bias sees beside features of length 1: of few records little, it learns less than they would."""
         from datalens_service.models.classifiers.encoded_features import SMALL_CONSTANT
 
-        return 1.0 if isinstance(self._warm, MomentsRun | ShapesRun) else SMALL_CONSTANT
+        return 1.0 if isinstance(self._parameters.warm_start, Moments | Shapes) else SMALL_CONSTANT
 
     def _seen_images(self) -> tuple[Images, Labels]:
         """Samples and as many public images, and labels of the first of them: of those with the private classes."""
-        parameters, schema = self._parameters, self._records.schema
-        if self._warm is None:
-            images = draw_dead_leaves(schema, parameters.samples, self._randomness.numpy("samples"))
+        parameters, schema, public = self._parameters, self._schema, self._inputs.public
+        if self._start is None:
+            images = draw_dead_leaves(schema, parameters.samples, self._inputs.randomness.numpy("samples"))
             labels = np.empty(0, dtype=np.int64)
         else:
-            images, labels = self._warm.result().sample(parameters.samples, seed=self._randomness.seed("samples"))
-        if self._public is None:
+            images, labels = self._start.sample(parameters.samples, seed=self._inputs.randomness.seed("samples"))
+        if public is None:
             return images, labels
-        public = spread_over(self._public, len(images))
-        shown = public.labels if self._public.schema.class_names == schema.class_names else labels[:0]
-        parts = [images, public.images] if len(labels) else [public.images, images]
+        some = spread_over(public, len(images))
+        shown = some.labels if public.schema.class_names == schema.class_names else labels[:0]
+        parts = [images, some.images] if len(labels) else [some.images, images]
         return np.concatenate(parts), np.concatenate([labels, shown])
 
-    def _apply_gradient(self, released: NDArray[np.float64]) -> None:
+    def _follow(self, released: NDArray[np.float64]) -> None:
         """One step along a noisy sum of gradients; the number of records it is divided by is public."""
-        parameters, schema = self._parameters, self._records.schema
+        parameters, schema = self._parameters, self._schema
         records = schema.num_units * schema.records_per_unit
         gradient = (released * (parameters.error_norm / records)).astype(np.float32)
         self._velocity = np.float32(parameters.momentum) * self._velocity + gradient
         self._weights = self._weights - np.float32(self._learning_rate) * self._velocity
         share = np.float32(parameters.averaging)
         self._average = share * self._average + (1 - share) * self._weights
-
-
-class ScatteringRun(ScatteringGradientsRun):
-    """Hands out the classifier."""
-
-    def result(self) -> Classifier:
-        """The classifier with the average of its weights so far."""
-        return self._classifier()
 
 
 def choose_learning_rate(schema: Schema, gradients: PlannedRelease, *, has_samples: bool = True) -> float:

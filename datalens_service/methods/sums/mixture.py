@@ -17,22 +17,23 @@ from pydantic import Field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import Account, OuterProductSum, PlannedRelease, VectorSum
+from datalens_service.mechanisms import OuterProductSum, PlannedRelease, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
-from datalens_service.methods.base import ExecutionOptions, Plan
-from datalens_service.methods.sums.moments import Moments, MomentsRun
+from datalens_service.methods.base import Plan
+from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
+from datalens_service.methods.sums.moments import Moments, fit_moments
 from datalens_service.methods.sums.record_sums import (
     COUNT_WEIGHT,
     ImageVectors,
-    StatelessRun,
     SummedImages,
     calibrated,
     list_sums,
 )
+from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit, nearest
 from datalens_service.models.generators.generator import Generator
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.strict import Integer, Number
 
 Floats = NDArray[np.float64]
@@ -82,11 +83,25 @@ class Mixture(SummedImages):
             )
         )
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> MixtureRun:
-        """A run of the releases; beside noise, only the first centres are random, and they are public."""
-        return MixtureRun(self, plan, records, randomness)
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the sums of moments, then for those of the components; only the first centres are random: public."""
+        start = Moments(**self.model_dump(include={"clip_norm", "residual_norm", "center", "frequencies"}))
+        view, fit = yield from fit_moments(start, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), records)
+        components = MixtureFit(fit, self.components, self.pooling, inputs.randomness.numpy("mixture.centres"))
+        *moves, covariances = list_sums(plan)[_RELEASES_OF_MOMENTS:]
+        for move in moves:
+            if not isinstance(move, VectorSum):
+                raise TypeError("centres move by sums of vectors")
+            released = yield Ask(records, move, component_vectors, self._seen(view, fit, components))
+            stddev = move.noise_stddev
+            components.estimate_centres(released, stddev / move.count_weight, stddev / move.grid)
+        released = yield Ask(records, covariances, component_residuals, self._seen(view, fit, components))
+        scale = self.component_norm**2
+        components.estimate_covariances(released * scale, covariances.noise_stddev / covariances.grid**2 * scale)
+        return Outcome(Generator("mixture", records.schema, {}, view.lift(components.tensors(view.clip_norm))))
+
+    def _seen(self, view: ImageVectors, fit: GaussianFit, components: MixtureFit) -> Components:
+        return Components(view, fit.basis, components.centres, self.component_norm)
 
     def rank(self, schema: Schema) -> int:
         """Dimensions of the subspace."""
@@ -132,60 +147,3 @@ def component_residuals(rows: Rows, components: Components) -> GroupedVectors:
     coordinates, groups, units = component_vectors(rows, components)
     away = coordinates - components.centres.reshape(-1, components.centres.shape[-1])[groups]
     return GroupedVectors(away / components.component_norm, groups, units)
-
-
-class MixtureRun(StatelessRun):
-    """The releases of a run: those of moments, then those of the components."""
-
-    def __init__(
-        self, parameters: Mixture, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness
-    ) -> None:
-        lengths = Moments(
-            clip_norm=parameters.clip_norm,
-            residual_norm=parameters.residual_norm,
-            center=parameters.center,
-            frequencies=parameters.frequencies,
-        )
-        self._start = MomentsRun(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), records)
-        self._mechanisms = list_sums(plan)[self._start.steps :]
-        self._parameters = parameters
-        self._records = records
-        self._rng = randomness.numpy("mixture.centres")
-        self._fit: MixtureFit | None = None
-
-    @property
-    def steps(self) -> int:
-        """Those of moments, one for each time the centres move, one for the covariances."""
-        return self._start.steps + len(self._mechanisms)
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """Make release `step` and keep what it says."""
-        if step < self._start.steps:
-            self._start.step(step, account, noise)
-            return
-        mechanism = self._mechanisms[step - self._start.steps]
-        contribution = component_vectors if isinstance(mechanism, VectorSum) else component_residuals
-        seen = Components(
-            self._start.view, self._start.fit.basis, self._components.centres, self._parameters.component_norm
-        )
-        released = self._records.release(mechanism, contribution, seen, step=step, account=account, noise=noise)
-        if isinstance(mechanism, VectorSum):
-            stddev = mechanism.noise_stddev
-            self._components.estimate_centres(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
-        else:
-            scale = self._parameters.component_norm**2
-            self._components.estimate_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
-
-    def result(self) -> Generator:
-        """The class-conditional mixture."""
-        view = self._start.view
-        tensors = view.lift(self._components.tensors(view.clip_norm))
-        return Generator("mixture", self._records.schema, {}, tensors)
-
-    @property
-    def _components(self) -> MixtureFit:
-        """The fit of the components, once the releases before it are there."""
-        if self._fit is None:
-            parameters = self._parameters
-            self._fit = MixtureFit(self._start.fit, parameters.components, parameters.pooling, self._rng)
-        return self._fit

@@ -6,20 +6,21 @@ Whatever follows a release is post-processing.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Generator as Coroutine
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
+from datalens_service.mechanisms import OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.mechanisms.private_records import Contribution, PrivateRecords, Rows
-from datalens_service.methods.base import ExecutionOptions, Plan
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows
+from datalens_service.methods.base import Plan
+from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import (
     COUNT_WEIGHT,
     ImageVectors,
-    StatelessRun,
     SummedImages,
     calibrated,
     list_sums,
@@ -27,7 +28,7 @@ from datalens_service.methods.sums.record_sums import (
 )
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.generator import Generator
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.strict import Integer, Number
 
 
@@ -74,11 +75,10 @@ class Moments(SummedImages):
         """Directions in which the released Gaussian lies: those of the subspace, and one for the centre."""
         return min(self.subspace_dimensions, self.summed_dimensions(schema)) + bool(self.center)
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> MomentsRun:
-        """A run of the three releases; nothing in it is random but the noise."""
-        return MomentsRun(self, plan, records)
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the three sums; nothing in it is random but the noise."""
+        view, fit = yield from fit_moments(self, plan, records)
+        return Outcome(Generator("gaussian", records.schema, {}, view.lift(fit.tensors(view.clip_norm))))
 
 
 class Measured(NamedTuple):
@@ -102,41 +102,17 @@ def class_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
     return GroupedVectors(away / measured.residual_norm, rows.labels, rows.units)
 
 
-class MomentsRun(StatelessRun):
-    """The three releases of a run."""
-
-    def __init__(self, parameters: Moments, plan: Plan, records: PrivateRecords) -> None:
-        self._mechanisms = list_sums(plan)
-        self._records = records
-        self.view = ImageVectors(records.schema, parameters.clip_norm, parameters.center, parameters.frequencies)
-        self._residual_norm = parameters.residual_norm
-        self.fit = GaussianFit()
-
-    @property
-    def steps(self) -> int:
-        """Three."""
-        return len(self._mechanisms)
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """Make release `step` and keep what it says."""
-        mechanism = self._mechanisms[step]
-        contribution, seen = self._question(step)
-        released = self._records.release(mechanism, contribution, seen, step=step, account=account, noise=noise)
-        if step == 0:
-            self.fit.estimate_subspace(released[0], self._mechanisms[1].dimensions)
-        elif step == 1:
-            self.fit.estimate_means(released)
-        else:
-            scale = self._residual_norm**2
-            self.fit.estimate_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
-
-    def result(self) -> Generator:
-        """The class-conditional Gaussian."""
-        tensors = self.view.lift(self.fit.tensors(self.view.clip_norm))
-        return Generator("gaussian", self._records.schema, {}, tensors)
-
-    def _question(self, step: int) -> tuple[Contribution, object]:
-        """What release `step` sums, and the released value that it is made with."""
-        if step == 0:
-            return pooled_vectors, self.view
-        return (class_vectors, class_residuals)[step - 1], Measured(self.view, self.fit, self._residual_norm)
+def fit_moments(
+    parameters: Moments, plan: Plan, records: PrivateRecords
+) -> Coroutine[Ask, Any, tuple[ImageVectors, GaussianFit]]:
+    """Ask for the three sums; how images are seen, and the Gaussians in units of the clipping norm."""
+    subspace, means, covariances = list_sums(plan)
+    view = ImageVectors(records.schema, parameters.clip_norm, parameters.center, parameters.frequencies)
+    fit, scale = GaussianFit(), parameters.residual_norm**2
+    released = yield Ask(records, subspace, pooled_vectors, view)
+    fit.estimate_subspace(released[0], means.dimensions)
+    measured = Measured(view, fit, parameters.residual_norm)
+    fit.estimate_means((yield Ask(records, means, class_vectors, measured)))
+    released = yield Ask(records, covariances, class_residuals, measured)
+    fit.estimate_covariances(released * scale, covariances.noise_stddev / covariances.grid**2 * scale)
+    return view, fit

@@ -11,24 +11,24 @@ same assumption: Hastie, Tibshirani and Friedman, The Elements of Statistical Le
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
+from collections.abc import Generator as Coroutine
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
+from datalens_service.mechanisms import OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.mechanisms.private_records import Contribution, PrivateRecords, Rows
-from datalens_service.methods.base import ExecutionOptions, Plan
-from datalens_service.methods.public_start import PublicImages, check_same_size, describe_source, spread_over
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows
+from datalens_service.methods.base import Plan
+from datalens_service.methods.public_start import PublicImages, describe_source, spread_over
+from datalens_service.methods.script import Ask, ExecutionOptions, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import (
     COUNT_WEIGHT,
     MAXIMUM_DIMENSIONS,
     ImageVectors,
-    StatelessRun,
     SummedImages,
     calibrated,
     list_sums,
@@ -39,7 +39,7 @@ from datalens_service.models.generators.dct import lowest_of
 from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import mu_of_units
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, Integers, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, Integers
 from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
@@ -124,11 +124,21 @@ class PooledMoments(SummedImages):
             "reach the result.",
         )
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> PooledMomentsRun:
-        """A run of the three releases; nothing in it is random but the noise."""
-        return PooledMomentsRun(self, plan, records, options)
+    def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
+        """A denoiser learns from public images first."""
+        return {0: _DENOISER_LENGTH} if public else {}
+
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the three sums; a denoiser of public images, if there are any, finishes what is drawn."""
+        from datalens_service.models.generators.denoiser.diffusion import Start
+
+        denoiser = None if inputs.public is None else fit_denoiser(records.schema, inputs.public, inputs.options)
+        view, fit = yield from fit_pooled_moments(self, plan, records)
+        tensors = view.lift(fit.tensors(view.clip_norm, self.texture))
+        if denoiser is None:
+            return Outcome(Generator("gaussian", records.schema, {}, tensors))
+        finished = denoiser.finish(Start("gaussian", {}, tensors), self.start_stddev)
+        return Outcome(Generator("diffusion", records.schema, *finished))
 
 
 def plan_frequencies(schema: Schema, units: int) -> int:
@@ -169,74 +179,31 @@ def pooled_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
     return GroupedVectors(away / measured.residual_norm, np.zeros(len(rows.labels), dtype=np.int64), rows.units)
 
 
-class PooledMomentsRun(StatelessRun):
-    """The three releases of a run."""
+def fit_pooled_moments(
+    parameters: PooledMoments, plan: Plan, records: PrivateRecords
+) -> Coroutine[Ask, Any, tuple[ImageVectors, PooledGaussianFit]]:
+    """Ask for the three sums; how images are seen, and the Gaussians in units of the clipping norm."""
+    center, offsets, covariance = list_sums(plan)
+    if not isinstance(offsets, VectorSum) or not isinstance(covariance, OuterProductSum):
+        raise TypeError("a plan of pooled moments ends with offsets and their covariance")
+    varying = lowest_of(records.schema, center.dimensions, covariance.dimensions)
+    view = ImageVectors(records.schema, parameters.clip_norm, parameters.center, center.dimensions)
+    fit = PooledGaussianFit(parameters.residual_norm)
+    released = yield Ask(records, center, pooled_vectors, view)
+    fit.estimate_center(released[0], center.noise_stddev / center.grid)
+    measured = Measured(view, fit, parameters.residual_norm, varying)
+    released = yield Ask(records, offsets, class_offsets, measured)
+    stddev = offsets.noise_stddev
+    fit.estimate_offsets(released, stddev / offsets.count_weight, stddev / offsets.grid)
+    released = yield Ask(records, covariance, pooled_residuals, measured)
+    noise_stddev = covariance.noise_stddev / covariance.weights[1] / covariance.grid**2
+    fit.estimate_covariance(released[0], noise_stddev, varying)
+    return view, fit
 
-    def __init__(
-        self, parameters: PooledMoments, plan: Plan, records: PrivateRecords, options: ExecutionOptions
-    ) -> None:
-        self._start_stddev, self._options = parameters.start_stddev, options
-        self._denoiser: PublicDenoiser | None = None
-        self._has_denoiser = False
-        self._mechanisms = list_sums(plan)
-        self._records, self._schema = records, records.schema
-        self._residual_norm = parameters.residual_norm
-        frequencies, varying = self._mechanisms[0].dimensions, self._mechanisms[-1].dimensions
-        self._varying = lowest_of(records.schema, frequencies, varying)
-        self.view = ImageVectors(records.schema, parameters.clip_norm, parameters.center, frequencies)
-        self.fit = PooledGaussianFit(parameters.residual_norm)
-        self._texture = parameters.texture
 
-    def start_from(self, public: PublicImages) -> None:
-        """Let a denoiser of public images finish what is drawn."""
-        from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
+def fit_denoiser(schema: Schema, public: PublicImages, options: ExecutionOptions) -> PublicDenoiser:
+    """A denoiser of public images."""
+    from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
 
-        check_same_size(self._schema, public.schema)
-        self._has_denoiser = True
-        images, digest = spread_over(public, _MOST_PUBLIC).images, describe_source(public).sha256
-        options = self._options
-        self._denoiser = PublicDenoiser.from_images(self._schema, images, digest, options.public_models, options.tell)
-
-    @property
-    def steps(self) -> int:
-        """Three."""
-        return len(self._mechanisms)
-
-    def lengths(self) -> dict[int, int]:
-        """A denoiser learns from public images first."""
-        return {0: _DENOISER_LENGTH} if self._has_denoiser else {}
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """Make release `step` and keep what it says."""
-        mechanism = self._mechanisms[step]
-        contribution, seen = self._question(step)
-        released = self._records.release(mechanism, contribution, seen, step=step, account=account, noise=noise)
-        stddev = mechanism.noise_stddev
-        if step == 0:
-            self.fit.estimate_center(released[0], stddev / mechanism.grid)
-        elif isinstance(mechanism, VectorSum):
-            self.fit.estimate_offsets(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
-        else:
-            noise_stddev = stddev / mechanism.weights[1] / mechanism.grid**2
-            self.fit.estimate_covariance(released[0], noise_stddev, self._varying)
-
-    def result(self) -> Generator:
-        """The class-conditional Gaussian, and a denoiser behind it if there are public images."""
-        from datalens_service.models.generators.denoiser.diffusion import Start
-
-        tensors = self.tensors(self._texture)
-        if self._denoiser is None:
-            return Generator("gaussian", self._schema, {}, tensors)
-        finished = self._denoiser.finish(Start("gaussian", {}, tensors), self._start_stddev)
-        return Generator("diffusion", self._schema, *finished)
-
-    def tensors(self, texture: float) -> dict[str, NDArray[np.float32]]:
-        """Of the class-conditional Gaussian, with so much of the variance beside clear directions."""
-        return self.view.lift(self.fit.tensors(self.view.clip_norm, texture))
-
-    def _question(self, step: int) -> tuple[Contribution, object]:
-        """What release `step` sums, and the released value that it is made with."""
-        if step == 0:
-            return pooled_vectors, self.view
-        measured = Measured(self.view, self.fit, self._residual_norm, self._varying)
-        return (class_offsets, pooled_residuals)[step - 1], measured
+    images, digest = spread_over(public, _MOST_PUBLIC).images, describe_source(public).sha256
+    return PublicDenoiser.from_images(schema, images, digest, options.public_models, options.tell)

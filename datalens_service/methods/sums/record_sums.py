@@ -1,4 +1,4 @@
-"""Shared by methods of noisy sums over records: images as vectors, calibrated releases, a run without state."""
+"""Shared by methods of noisy sums over records: images as vectors, calibrated releases."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from datalens_service.mechanisms import (
 )
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import Rows
-from datalens_service.methods.base import Extras, Plan, WalledMethod
+from datalens_service.methods.base import Method, Plan
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import LowFrequencies, count_planes
 from datalens_service.models.generators.gaussian.gaussian import around
-from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.strict import Integer, Number
@@ -75,7 +74,7 @@ def visible_detail(schema: Schema, summed: int) -> tuple[int, int]:
     return (schema.width, pixels // schema.width) if schema.width < side else (side, side)
 
 
-class SummedImages(WalledMethod):
+class SummedImages(Method):
     """Parameters of methods that sum images: where lengths are measured from, and how fine the detail is."""
 
     center: Number = Field(
@@ -172,26 +171,3 @@ class ImageVectors:
 def pooled_vectors(rows: Rows, view: ImageVectors) -> GroupedVectors:
     """Contribution: whole images, not told apart by class."""
     return GroupedVectors(view.vectors(rows.values), np.zeros(len(rows.labels), dtype=np.int64), rows.units)
-
-
-class StatelessRun:
-    """A run of sums of records: it keeps no state, since replaying the stored sums is cheap."""
-
-    def may_stop_before(self, step: int) -> bool:
-        """Never: each release needs the one before it, and the generator all of them."""
-        return False
-
-    def initial_generator(self) -> Generator | None:
-        """There is no start before the releases."""
-        return None
-
-    def extras(self, epsilon: float, delta: float) -> Extras:
-        """Nothing beside the model."""
-        return Extras()
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Empty: stored sums are replayed."""
-        return {}
-
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Nothing to restore."""

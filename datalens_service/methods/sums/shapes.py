@@ -8,6 +8,7 @@ what images show, one noisy count of drawings decides. Whatever follows a releas
 
 from __future__ import annotations
 
+from collections.abc import Generator as Coroutine
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -16,17 +17,18 @@ from pydantic import Field
 
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
+from datalens_service.mechanisms import OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
-from datalens_service.methods.base import ExecutionOptions, Plan, WalledMethod
+from datalens_service.methods.base import Method, Plan
+from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.content_count import count_drawings, plan_count, read_count
-from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, StatelessRun, calibrated, list_sums
+from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated, list_sums
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.outlines.hierarchical_gaussian import HierarchicalFit
 from datalens_service.models.generators.outlines.level_sets import Content, LevelSets
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
 from datalens_service.strict import Integer, Number
 
 Floats = NDArray[np.float64]
@@ -37,7 +39,7 @@ _VECTOR_NORMS: Final[dict[str, float]] = {"drawings": 28.0, "objects": 104.0}
 _RESIDUAL_NORMS: Final[dict[str, float]] = {"drawings": 18.0, "objects": 61.0}
 
 
-class Shapes(WalledMethod):
+class Shapes(Method):
     """Parameters of the shapes method; constants were chosen on MNIST and Fashion-MNIST (docs/methods.md)."""
 
     name: Literal["shapes"] = "shapes"
@@ -83,11 +85,10 @@ class Shapes(WalledMethod):
         contents: list[Content] = ["drawings", "objects"] if self.content == "measured" else [self.content]
         return max(LevelSets(schema, content).dimensions for content in contents)
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> ShapesRun:
-        """A run of the releases; beside noise, only the samples that set the tolerance are random: public."""
-        return ShapesRun(self, plan, records, randomness)
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the sums; beside noise, only the samples that set the tolerance are random: public."""
+        fitted = yield from fit_shapes(self, plan, records, inputs.randomness)
+        return Outcome(fitted.generator)
 
 
 class Encoding(NamedTuple):
@@ -142,70 +143,54 @@ def _padded(values: Floats, width: int) -> Floats:
     return np.pad(values, ((0, 0), (0, missing))) if missing else values
 
 
-class ShapesRun(StatelessRun):
-    """The releases of a run: vectors are padded with zeros where the content leaves them shorter than planned."""
+class FittedShapes(NamedTuple):
+    """What is left to use of a run: records as vectors, how they are made, and the released Gaussian."""
 
     encoded: PrivateRecords
     codec: LevelSets
+    generator: Generator
 
-    def __init__(self, parameters: Shapes, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness) -> None:
-        self._parameters = parameters
-        self._mechanisms = list_sums(plan)
-        self._records = records
-        self._seed = randomness.seed("shapes.tolerances")
-        self._fit = HierarchicalFit()
-        self._first_sum = 0
-        if parameters.content == "measured":
-            self._first_sum = 1
-        else:
-            self._choose_content(parameters.content)
 
-    @property
-    def steps(self) -> int:
-        """Three, and one for the count."""
-        return len(self._mechanisms)
+def fit_shapes(
+    parameters: Shapes, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness
+) -> Coroutine[Ask, Any, FittedShapes]:
+    """Ask for the count, if content is measured, and for the three sums.
 
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """Make release `step` and keep what it says."""
-        number, mechanism = step - self._first_sum, self._mechanisms[step]
-        if number < 0:
-            count = self._records.release(mechanism, count_drawings, None, step=step, account=account, noise=noise)
-            self._choose_content(read_count(count))
-            return
-        contribution = (class_vectors, shared_residuals, class_residuals)[number]
-        seen = Encoding(self.codec, self._vector_norm, self._residual_norm, self._fit, mechanism.dimensions)
-        released = self.encoded.release(mechanism, contribution, seen, step=step, account=account, noise=noise)
-        self._learn(number, released)
+    Vectors are padded with zeros where the content leaves them shorter than planned.
+    """
+    *counts, means, shared, classes = list_sums(plan)
+    content: Any = parameters.content
+    for count in counts:
+        content = read_count((yield Ask(records, count, count_drawings, None)))
+    codec, fit = LevelSets(records.schema, content), HierarchicalFit()
+    encoded, used = records.map(encode, codec), codec.dimensions
+    norm, residual_norm = _VECTOR_NORMS[content], _RESIDUAL_NORMS[content]
+    scale = residual_norm**2
 
-    def _learn(self, number: int, released: Floats) -> None:
-        """From the means (0), what classes share (1) or what each adds (2)."""
-        mechanism, used = self._mechanisms[number + self._first_sum], self.codec.dimensions
-        stddev, scale = mechanism.noise_stddev / mechanism.grid**2, self._residual_norm**2
-        if number == 0:
-            sum_stddev = mechanism.noise_stddev / mechanism.grid * self._vector_norm
-            self._fit.estimate_means(released[:, 0], released[:, 1 : used + 1] * self._vector_norm, sum_stddev)
-        elif number == 1:
-            rank = self._mechanisms[-1].dimensions
-            self._fit.estimate_shared(released[0, :used, :used] * scale, stddev * scale, rank)
-        else:
-            rank = self._fit.basis.shape[1]
-            self._fit.estimate_classes(released[:, :rank, :rank] * scale, stddev * scale)
+    seen = Encoding(codec, norm, residual_norm, fit, means.dimensions)
+    released = yield Ask(encoded, means, class_vectors, seen)
+    stddev = means.noise_stddev / means.grid * norm
+    fit.estimate_means(released[:, 0], released[:, 1 : used + 1] * norm, stddev)
 
-    def _choose_content(self, content: Content) -> None:
-        self.codec = LevelSets(self._records.schema, content)
-        self.encoded = self._records.map(encode, self.codec)
-        self._vector_norm, self._residual_norm = _VECTOR_NORMS[content], _RESIDUAL_NORMS[content]
+    released = yield Ask(encoded, shared, shared_residuals, seen._replace(width=shared.dimensions))
+    stddev = shared.noise_stddev / shared.grid**2 * scale
+    fit.estimate_shared(released[0, :used, :used] * scale, stddev, classes.dimensions)
 
-    def result(self) -> Generator:
-        """The class-conditional Gaussian over signed distances."""
-        from datalens_service.models.generators.outlines import shapes
+    released = yield Ask(encoded, classes, class_residuals, seen._replace(width=classes.dimensions))
+    rank, stddev = fit.basis.shape[1], classes.noise_stddev / classes.grid**2 * scale
+    fit.estimate_classes(released[:, :rank, :rank] * scale, stddev)
+    return FittedShapes(encoded, codec, _as_generator(parameters, records.schema, codec, fit, randomness))
 
-        settings: dict[str, Any] = {"content": self.codec.content, "spread": self._parameters.spread}
-        parts = {
-            "basis": self._fit.basis,
-            "means": self._fit.means + self.codec.origin(),
-            "factors": self._fit.factors,
-        }
-        tensors = {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}
-        limits = shapes.tolerances(tensors, settings, self._records.schema, self._parameters.accepted, self._seed)
-        return Generator("shapes", self._records.schema, settings, tensors | {"tolerances": limits})
+
+def _as_generator(
+    parameters: Shapes, schema: Schema, codec: LevelSets, fit: HierarchicalFit, randomness: TrainingRandomness
+) -> Generator:
+    """The class-conditional Gaussian over signed distances."""
+    from datalens_service.models.generators.outlines import shapes
+
+    settings: dict[str, Any] = {"content": codec.content, "spread": parameters.spread}
+    parts = {"basis": fit.basis, "means": fit.means + codec.origin(), "factors": fit.factors}
+    tensors = {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}
+    seed = randomness.seed("shapes.tolerances")
+    limits = shapes.tolerances(tensors, settings, schema, parameters.accepted, seed)
+    return Generator("shapes", schema, settings, tensors | {"tolerances": limits})

@@ -12,9 +12,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from datalens_service.mechanisms import AnyVotes, Threshold, TopAggParameters, VoteMechanism, VoteParameters
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun, named
+from datalens_service.methods.base import Plan, named
+from datalens_service.methods.script import RunInputs, Script
 from datalens_service.methods.voting.voting_method import TEACHER_SHORT_NAMES, TeacherSettings, VotingMethod
-from datalens_service.privacy.randomness import TrainingRandomness
 from datalens_service.strict import Flag, Number
 from datalens_service.voices import speak
 
@@ -64,10 +64,11 @@ class DataLens(VotingMethod, _VoteSettings):
             common | {"clip": self.clip, "stochastic": self.stochastic, "threshold": self.threshold}
         )
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> TrainingRun:
-        """A run of the releases of `plan`."""
-        from datalens_service.methods.voting.training_run import DataLensRun
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the sums of the warm start, if there is one, then for one vote after the other."""
+        from datalens_service.methods.voting.training_run import VotedStudent, vote
 
-        return DataLensRun(self, plan, records, randomness, options)
+        votes = plan.releases[-1].mechanism
+        if not isinstance(votes, VoteMechanism):
+            raise TypeError("the last release of a DataLens plan is a vote")
+        return vote(VotedStudent(self, votes, records, inputs), plan, records, inputs)

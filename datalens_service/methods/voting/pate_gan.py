@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal, final
 from pydantic import BeforeValidator, Field
 
 from datalens_service.data.dataset import Schema
-from datalens_service.mechanisms import LabelScoresParameters, VoteMechanism, VoteParameters
+from datalens_service.mechanisms import LabelScores, LabelScoresParameters, VoteMechanism, VoteParameters
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun, named
+from datalens_service.methods.base import Plan, named
+from datalens_service.methods.script import RunInputs, Script
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.classifiers.sizes import num_weights
-from datalens_service.privacy.randomness import TrainingRandomness
 from datalens_service.strict import Integer, Number
 
 
@@ -72,11 +72,10 @@ class PateGan(VotingMethod):
         """The scores; they know no clipping and no threshold."""
         return self.votes.build(common | {"clip": 1.0, "stochastic": False, "threshold": "none"})
 
-    def start_run(
-        self, plan: Plan, records: PrivateRecords, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> TrainingRun:
-        """A run of the releases of `plan`."""
-        from datalens_service.methods.voting.pate_gan_run import PateGanRun, StudentSchedule
+    def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+        """Ask for the sums of the warm start, if there is one, then for scores of one batch after the other."""
+        from datalens_service.methods.voting.pate_gan_run import ScoredStudent, StudentSchedule
+        from datalens_service.methods.voting.training_run import vote
 
         schedule = StudentSchedule(
             discriminator=self.discriminator,
@@ -85,4 +84,7 @@ class PateGan(VotingMethod):
             generator_steps=self.generator_steps,
             remembered_steps=self.remembered_steps,
         )
-        return PateGanRun(self, schedule, plan, records, randomness, options)
+        votes = plan.releases[-1].mechanism
+        if not isinstance(votes, LabelScores):
+            raise TypeError("the last release of a plan of pate_gan scores images")
+        return vote(ScoredStudent(self, schedule, votes, records, inputs), plan, records, inputs)

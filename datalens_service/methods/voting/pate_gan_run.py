@@ -2,19 +2,19 @@
 
 from collections import deque
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from datalens_service.mechanisms import Account, LabelScores
+from datalens_service.mechanisms import LabelScores
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods.base import ExecutionOptions, Plan
-from datalens_service.methods.voting.training_run import DataLensRun
+from datalens_service.methods.script import RunInputs
+from datalens_service.methods.voting.training_run import VotedStudent
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.discriminator import Discriminator
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class _Scored(NamedTuple):
     scores: Tensor
 
 
-class PateGanRun(DataLensRun):
-    """A run of PATE-GAN in progress.
+class ScoredStudent(VotedStudent):
+    """A generator that follows a student discriminator, which learns noisy scores of teachers.
 
     Teachers are behind the wall. Released: noisy scores; student discriminator, remembered batches and generator are
     functions of them. It keeps no state: stored scores are replayed, and teachers trained again meanwhile.
@@ -53,21 +53,18 @@ class PateGanRun(DataLensRun):
         self,
         parameters: VotingMethod,
         schedule: StudentSchedule,
-        plan: Plan,
+        votes: LabelScores,
         records: PrivateRecords,
-        randomness: TrainingRandomness,
-        options: ExecutionOptions,
+        inputs: RunInputs,
     ) -> None:
-        super().__init__(parameters, plan, records, randomness, options)
-        if not isinstance(self._votes, LabelScores):
-            raise TypeError("the last release of a plan of pate_gan scores images")
+        super().__init__(parameters, votes, records, inputs)
         self._schedule = schedule
-        self._relative, self._hard = self._votes.scores == "relative", self._votes.scores == "bit"
+        self._relative, self._hard = votes.scores == "relative", votes.scores == "bit"
         self._discriminator = Discriminator(
             {"architecture": schedule.discriminator},
             self._schema,
             self._device,
-            randomness.seed("discriminator"),
+            inputs.randomness.seed("discriminator"),
             schedule.discriminator_learning_rate,
         )
         self._remembered: deque[_Scored] = deque(maxlen=schedule.remembered_steps)
@@ -76,16 +73,14 @@ class PateGanRun(DataLensRun):
         """Empty: stored scores are replayed."""
         return {}
 
-    def _vote(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """Score a batch, learn from the scores, follow what was learnt."""
-        images, labels = self._propose("latent", step)
-        scores = self._ask(images, labels, step, account, noise)
-        self._remembered.append(_Scored(images, labels, torch.from_numpy(scores).to(images).squeeze(1)))
+    def follow(self, images: Tensor, labels: Tensor, released: NDArray[Any], step: int) -> None:
+        """Learn from the scores of a batch, and follow what was learnt."""
+        self._remembered.append(_Scored(images, labels, torch.from_numpy(released).to(images).squeeze(1)))
         self._fit(step)
         for number in range(self._schedule.generator_steps):
-            images, labels = self._propose("generator", step * self._schedule.generator_steps + number)
+            images, labels = self.propose("generator", step * self._schedule.generator_steps + number)
             direction = self._discriminator.directions(images, labels)
-            self._student.update(direction, self._parameters.image_step_size)
+            self._student.update(direction, self.parameters.image_step_size)
 
     def _fit(self, step: int) -> None:
         """Batches of what is remembered, drawn by a public seed."""

@@ -4,23 +4,21 @@ Each step: the student proposes images, every teacher trains on its own shard an
 on how each image should move, and the student follows the noisy sum. Only that sum leaves the teachers.
 """
 
+from __future__ import annotations
+
 from typing import Any, Final
 
 import torch
+from numpy.typing import NDArray
 
 from datalens_service.checkpoint import TEACHERS, State
-from datalens_service.mechanisms import Account, VoteMechanism
+from datalens_service.errors import CheckpointMismatch
+from datalens_service.mechanisms import VoteMechanism
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.mechanisms.private_shards import Dealing, Place, PrivateShards
-from datalens_service.mechanisms.votes import Directions
-from datalens_service.methods.base import ExecutionOptions, Extras, Plan
-from datalens_service.methods.sums.moments import MomentsRun
-from datalens_service.methods.voting.shard_teachers import (
-    Question,
-    image_votes,
-    make_teachers,
-    train_teachers,
-)
+from datalens_service.methods.base import Plan
+from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
+from datalens_service.methods.voting.shard_teachers import Question, image_votes, make_teachers, train_teachers
 from datalens_service.methods.voting.teachers import Setting
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.generators.dct import dct_basis
@@ -29,111 +27,100 @@ from datalens_service.models.generators.networks import build_network
 from datalens_service.models.released import select_part
 from datalens_service.models.teachers.partitions import partition_teachers
 from datalens_service.models.trainer import StudentTrainer
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
 CLASS_HIDDEN: Final = 128
 """Units of a class's network."""
 _STUDENT: Final = "student/"
+_START: Final = "start/"
 
 
-class DataLensRun:
-    """A DataLens run in progress.
+def vote(student: VotedStudent, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
+    """Ask for the sums of the warm start, if there is one, then for one vote after the other.
 
     Teachers are behind the wall. The student is a function of the noisy votes that come through it.
     """
+    first, warm_start = plan.steps - plan.releases[-1].count, student.parameters.warm_start
+    resumed = inputs.resumed
+    if resumed is not None:
+        student.restore(resumed.state)
+    elif warm_start is not None:
+        start = yield from warm_start.run(Plan(releases=plan.releases[:-1]), records, inputs)
+        student.begin_at(start.generator)
+    for step in range(first if resumed is None else resumed.step, plan.steps):
+        images, labels = student.propose("latent", step)
+        student.follow(images, labels, (yield student.ask(images, labels, step, first=step == first)), step)
+    return student.outcome()
+
+
+class VotedStudent:
+    """A generator that follows noisy votes, and the teachers that it asks for them."""
 
     def __init__(
-        self,
-        parameters: VotingMethod,
-        plan: Plan,
-        records: PrivateRecords,
-        randomness: TrainingRandomness,
-        options: ExecutionOptions,
+        self, parameters: VotingMethod, votes: VoteMechanism, records: PrivateRecords, inputs: RunInputs
     ) -> None:
-        self._parameters = parameters
-        self._schema = records.schema
-        self._randomness = randomness
-        self._device = options.group.local_device(options.device)
-        self._warm = MomentsRun(parameters.warm_start, plan, records) if parameters.warm_start else None
-        votes = plan.releases[-1]
-        if not isinstance(votes.mechanism, VoteMechanism):
-            raise TypeError("the last release of a DataLens plan is a vote")
-        self._votes, self._vote_steps = votes.mechanism, votes.count
-        self._basis = dct_basis(self._schema, self._votes.dimensions) if parameters.vote_basis == "dct" else None
-        self._shards = self._deal(records, options)
+        self.parameters, self._votes, self._schema = parameters, votes, records.schema
+        self._randomness = inputs.randomness
+        self._device = inputs.options.group.local_device(inputs.options.device)
+        self._basis = dct_basis(self._schema, votes.dimensions) if parameters.vote_basis == "dct" else None
+        self._shards = self._deal(records, inputs)
         self._student = self._trainer()
+        self._start: Generator | None = None
 
-    @property
-    def steps(self) -> int:
-        """Releases of the warm start and votes."""
-        return self._warm_steps + self._vote_steps
+    def begin_at(self, start: Generator) -> None:
+        """Let the student begin as a released generator."""
+        self._start = start
+        self._student.load_initial(start.tensors)
 
-    @property
-    def _warm_steps(self) -> int:
-        return self._warm.steps if self._warm else 0
-
-    def may_stop_before(self, step: int) -> bool:
-        """Votes refine a student that exists already."""
-        return step >= max(1, self._warm_steps)
-
-    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
-        """A release of the warm start, or one vote."""
-        if self._warm and step < self._warm_steps:
-            self._warm.step(step, account, noise)
-            if step == self._warm_steps - 1:
-                self._student.load_initial(self._warm.result().tensors)
-        else:
-            self._vote(step, account, noise)
-
-    def result(self) -> Generator:
-        """The student after the votes so far."""
-        return Generator("network", self._schema, self._student.settings(), self._student.tensors())
-
-    def initial_generator(self) -> Generator | None:
-        """The warm start, before any vote."""
-        return self._warm.result() if self._warm else None
-
-    def extras(self, epsilon: float, delta: float) -> Extras:
-        """Nothing beside the student."""
-        return Extras()
-
-    def state(self) -> State:
-        """Teachers and student; empty before the first vote, where replaying is cheap, and where teachers keep none."""
-        teachers = self._shards.state()
-        if not teachers:
-            return {}
-        student = {_STUDENT + name: value for name, value in self._student.state().items()}
-        return {**{TEACHERS + name: value for name, value in teachers.items()}, **student}
-
-    def restore(self, state: State) -> None:
-        """Continue from `state`."""
-        self._shards.restore(select_part(state, TEACHERS))
-        self._student.restore(select_part(state, _STUDENT))
-
-    def _vote(self, step: int, account: Account, noise: NoiseSource) -> None:
-        direction = self._ask(*self._propose("latent", step), step, account, noise)
-        if self._basis is not None:
-            direction = direction @ self._basis.T
-        self._student.update(direction, self._parameters.image_step_size)
-
-    def _propose(self, purpose: str, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def propose(self, purpose: str, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Images of the student with their labels."""
         apart = self._votes.classes_voted_apart > 1
         return self._student.propose(self._randomness.seed(purpose, number), self._votes.images, balanced=apart)
 
-    def _ask(
-        self, images: torch.Tensor, labels: torch.Tensor, step: int, account: Account, noise: NoiseSource
-    ) -> Directions:
+    def ask(self, images: torch.Tensor, labels: torch.Tensor, step: int, *, first: bool) -> Ask:
         """Let teachers learn from images, then vote on them."""
         votes, basis = self._votes, self._vote_basis()
         question = Question(images.cpu(), labels.cpu(), votes.classes_voted_apart, votes.reads_scores, basis)
-        if times := self._parameters.teacher.steps_before_vote(first=step == self._warm_steps):
+        if times := self.parameters.teacher.steps_before_vote(first=first):
             self._shards.learn(train_teachers, question, times)
         with_coins = votes.model_copy(update={"seed": self._randomness.seed("signs", step)})
-        return self._shards.release(with_coins, image_votes, question, step=step, account=account, noise=noise)
+        return Ask(self._shards, with_coins, image_votes, question, self.outcome, checkpoint=self.state)
 
-    def _deal(self, records: PrivateRecords, options: ExecutionOptions) -> PrivateShards:
-        parameters, votes, seed = self._parameters, self._votes, self._randomness.seed
+    def follow(self, images: torch.Tensor, labels: torch.Tensor, released: NDArray[Any], step: int) -> None:
+        """Learn from what was released about images."""
+        direction = released if self._basis is None else released @ self._basis.T
+        self._student.update(direction, self.parameters.image_step_size)
+
+    def outcome(self) -> Outcome:
+        """The student after the votes so far."""
+        student = self._student
+        return Outcome(Generator("network", self._schema, student.settings(), student.tensors()), self._start)
+
+    def state(self) -> State:
+        """Teachers, student and start; empty before the first vote, where replaying is cheap, and where teachers keep
+        none."""
+        teachers = self._shards.state()
+        if not teachers:
+            return {}
+        parts = {_STUDENT: self._student.state(), _START: {} if self._start is None else self._start.tensors}
+        released = {part + name: value for part, state in parts.items() for name, value in state.items()}
+        return {**{TEACHERS + name: value for name, value in teachers.items()}, **released}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from `state`.
+
+        Raises:
+            CheckpointMismatch: It lacks the start: earlier versions kept none.
+        """
+        if self.parameters.warm_start is not None:
+            start = select_part(state, _START)
+            if not start:
+                raise CheckpointMismatch("The checkpoint in this folder was written by an earlier version.")
+            self._start = Generator("gaussian", self._schema, {}, start)
+        self._shards.restore(select_part(state, TEACHERS))
+        self._student.restore(select_part(state, _STUDENT))
+
+    def _deal(self, records: PrivateRecords, inputs: RunInputs) -> PrivateShards:
+        parameters, votes, seed, options = self.parameters, self._votes, inputs.randomness.seed, inputs.options
         parts = partition_teachers(parameters.num_teachers, votes.classes_voted_apart)
         dealing = Dealing(parts, votes.classes_voted_apart, parameters.teacher.batch, seed("batches"))
         place = Place(options.device, options.folder, options.group)
@@ -146,7 +133,7 @@ class DataLensRun:
         return None if self._basis is None else torch.from_numpy(self._basis)
 
     def _trainer(self) -> StudentTrainer:
-        parameters = self._parameters
+        parameters = self.parameters
         seed = self._randomness.seed("student")
         return StudentTrainer(
             build_network(self._architecture(), self._schema, seed),
@@ -159,7 +146,7 @@ class DataLensRun:
 
     def _architecture(self) -> dict[str, Any]:
         """Settings of the student's network; votes in a basis can move nothing outside it."""
-        parameters, warm_start = self._parameters, self._parameters.warm_start
+        parameters, warm_start = self.parameters, self.parameters.warm_start
         if warm_start is not None:
             rank = warm_start.basis_columns(self._schema)
             return {"architecture": "refined", "rank": rank, "width": parameters.refiner_width}

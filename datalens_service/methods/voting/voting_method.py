@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import AnyVotes, PlannedRelease, VoteMechanism, VoteParameters
-from datalens_service.methods.base import Plan, WalledMethod, named
+from datalens_service.methods.base import Method, Plan, named
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.methods.voting.teachers import AnyTeacher, DenseTeacher
 from datalens_service.models.teachers.partitions import partition_teachers
@@ -35,7 +35,7 @@ TEACHER_SHORT_NAMES: Final[Mapping[str, tuple[str, str]]] = {
 _KINDS: Final[dict[str, tuple[type[BaseModel], ...]]] = {"votes": get_args(AnyVotes), "teacher": get_args(AnyTeacher)}
 
 
-class TeacherSettings(WalledMethod):
+class TeacherSettings(Method):
     """Who votes, and on how many images."""
 
     name: str

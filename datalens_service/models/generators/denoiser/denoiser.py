@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from datalens_service.data.dataset import Images, Labels
-from datalens_service.models.generators.denoiser.denoiser_shape import EMBEDDING, FREQUENCIES, DenoiserShape
+from datalens_service.models.generators.denoiser.denoiser_shape import BATCH, EMBEDDING, FREQUENCIES, DenoiserShape
 from datalens_service.phases import Tell, be_silent
 
 PIXEL_STDDEV: Final = 0.5
@@ -171,7 +171,6 @@ def _zero(layer: Layer) -> Layer:
     return layer
 
 
-BATCH: Final = 256
 _LEARNING_RATE: Final = 2e-3
 _LAST_RATE: Final = 0.02
 _WARMUP_STEPS: Final = 50

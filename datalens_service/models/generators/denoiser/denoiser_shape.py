@@ -13,6 +13,8 @@ FREQUENCIES: Final = 8
 """Of the noise level's logarithm, each with its sine and cosine."""
 
 DEFAULT_GRID: Final = 16
+BATCH: Final = 256
+"""Images that a denoiser learns from at once."""
 _CLASS_MAPS: Final = 80
 _KERNEL: Final = 9
 
