@@ -22,7 +22,6 @@ the authors report theirs.
 from __future__ import annotations
 
 import argparse
-import inspect
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -38,27 +37,18 @@ from datalens_service.data.dataset import Dataset, Split
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms import topagg
 from datalens_service.mechanisms.private_records import PrivateRecords
-from datalens_service.methods import DataLens
 from datalens_service.methods.script import RunInputs
 from datalens_service.methods.training import Training
-from datalens_service.methods.voting import training_run
-from datalens_service.methods.voting.teachers import ConvTeacher
-from datalens_service.models import adam
+from datalens_service.models import adam, trainer
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.teachers import ensemble, networks
 from datalens_service.models.teachers.unfold import Unfold
+from datalens_service.planning.presets import RECORDS_PER_TEACHER
+from datalens_service.planning.published import COMMANDS, build_published
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.privacy.randomness import TrainingRandomness
 
-RECORDS: Final = 15
-PUBLISHED_TEACHERS: Final = 4000
-SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "mnist at 1": {"top_k": 200, "noise_stddev": 5000, "threshold": 0.7, "z_dim": 50},
-    "mnist at 10": {"top_k": 300, "noise_stddev": 800, "threshold": 0.2, "z_dim": 50},
-    "fashion_mnist at 1": {"top_k": 200, "noise_stddev": 5000, "threshold": 0.9, "z_dim": 50},
-    "fashion_mnist at 10": {"top_k": 350, "noise_stddev": 1000, "threshold": 0.27, "z_dim": 64},
-}
-"""The authors' commands, by the name that the authors' ε gives them."""
+PRESETS: Final = {"mnist": "paper", "fashion_mnist": "paper_fashion_mnist"}
 _WHOLE_BUDGET: Final = 10**18
 
 
@@ -116,12 +106,12 @@ class NormalisingConv(networks.Conv):
         return torch.cat(whitened, dim=-1) * (1 + scale)[..., None, None] + shift[..., None, None]
 
 
-def like_batch_norm(_run: Any) -> None:
+def like_batch_norm() -> None:
     """Teachers with batch norm."""
     networks.ARCHITECTURES["conv"] = NormalisingConv
 
 
-def like_selection(_run: Any) -> None:
+def like_selection() -> None:
     """Coordinates chosen among clipped ones, of which nearly all are equal."""
     sign_votes = topagg.sign_votes
     topagg.sign_votes = lambda gradients, top_k, clip, coins: sign_votes(
@@ -129,12 +119,17 @@ def like_selection(_run: Any) -> None:
     )
 
 
-def like_labels(voted: training_run.VotedStudent) -> None:
+def like_labels() -> None:
     """Each teacher sees images that the student makes of the classes of its records."""
-    learn = ensemble.TeacherEnsemble.train_step
-    student = voted._student
+    learn, propose = ensemble.TeacherEnsemble.train_step, trainer.StudentTrainer.propose
+    students: list[trainer.StudentTrainer] = []
+
+    def remember(self: trainer.StudentTrainer, seed: int, images: int, *, balanced: bool = False) -> Any:
+        students[:] = [self]
+        return propose(self, seed, images, balanced=balanced)
 
     def train_step(self: ensemble.TeacherEnsemble, real: Tensor, classes: Tensor, *_same_for_all: Tensor) -> None:
+        (student,) = students
         if student._proposal is None:
             raise RuntimeError("teachers learn from a proposal")
         inputs = student._proposal.inputs[: classes.shape[1]]
@@ -142,10 +137,11 @@ def like_labels(voted: training_run.VotedStudent) -> None:
             images = torch.stack([student._network(inputs, labels) for labels in classes])
         learn(self, real, classes, images, classes)
 
+    trainer.StudentTrainer.propose = remember  # type: ignore[method-assign]
     ensemble.TeacherEnsemble.train_step = train_step  # type: ignore[assignment,method-assign]
 
 
-def like_shared_adam(_run: Any) -> None:
+def like_shared_adam() -> None:
     """One pair of moments that every teacher finds as the one before left them."""
 
     def step(adam_state: adam.AdamState, gradients: networks.Parameters, steps: int, learning_rate: float) -> None:
@@ -162,7 +158,7 @@ def like_shared_adam(_run: Any) -> None:
     ensemble.adam_step = step  # type: ignore[attr-defined]
 
 
-LIKE: Final[dict[str, Callable[[Any], None]]] = {
+LIKE: Final[dict[str, Callable[[], None]]] = {
     "batch_norm": like_batch_norm,
     "labels": like_labels,
     "selection": like_selection,
@@ -172,7 +168,7 @@ LIKE: Final[dict[str, Callable[[Any], None]]] = {
 
 def few(data: Dataset, teachers: int) -> Dataset:
     """The first records, 15 a teacher."""
-    count = RECORDS * teachers
+    count = RECORDS_PER_TEACHER * teachers
     schema = data.schema.model_copy(update={"num_units": count})
     train = Split(data.train.images[:count], data.train.labels[:count])
     return Dataset(schema, train, data.test, partition_key=PARTITION_KEY)
@@ -193,16 +189,15 @@ def accuracies(generator: Generator, data: Dataset, images: int, epochs: int, se
 def measured(options: argparse.Namespace) -> dict[str, Any]:
     """One run."""
     data = few(dataset(options.dataset), options.teachers)
-    published = SETTINGS[f"{options.dataset} at {options.epsilon}"]
-    method = DataLens(**published, teacher=ConvTeacher(), num_teachers=options.teachers, steps=options.votes)
+    for name in options.like:
+        LIKE[name]()
+    published = COMMANDS[PRESETS[options.dataset]][0 if options.epsilon == 1 else 1]
+    method = build_published(PRESETS[options.dataset], data.schema, options.epsilon)
+    method = method.model_copy(update={"noise_stddev": published.noise_stddev, "steps": options.votes})
     plan = method.plan(data.schema, _WHOLE_BUDGET)
-    if "batch_norm" in options.like:
-        like_batch_norm(None)
     account, inputs = UnchargedAccount(), RunInputs(TrainingRandomness(options.seed))
     training = Training(method, plan, PrivateRecords.from_dataset(data), account, inputs)
-    for name in options.like:
-        LIKE[name](inspect.getgeneratorlocals(training._script)["student"])
-    noise: Any = NoiseInProportion(options.teachers / PUBLISHED_TEACHERS)
+    noise: Any = NoiseInProportion(options.teachers / published.num_teachers)
     points, seconds = [], 0.0
     stops = {max(1, round(share * options.votes)) for share in options.at}
     for step in range(options.votes):
@@ -217,7 +212,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
             points.append({"votes": step + 1, "seconds": round(seconds, 1), **scores})
     return {
         "dataset": options.dataset, "published_epsilon": options.epsilon, "teachers": options.teachers,
-        "records": options.teachers * RECORDS, "noise_stddev": noise.share * published["noise_stddev"],
+        "records": options.teachers * RECORDS_PER_TEACHER, "noise_stddev": noise.share * published.noise_stddev,
         "like": options.like, "seed": options.seed, "synthetic_images": options.images, "epochs": options.epochs,
         "points": points,
     }  # fmt: skip
