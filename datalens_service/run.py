@@ -217,7 +217,8 @@ def _train(training: Training, progress: _Progress, checkpoints: Checkpoints | N
                 raise
             break
         progress.enter(training, training.made)
-    progress.enter(training, training.plan.steps)
+    if training.made < training.plan.steps:
+        progress.enter(training, training.plan.steps)
     progress.fit()
 
 

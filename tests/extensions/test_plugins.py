@@ -115,7 +115,7 @@ def test_a_method_written_for_version_1_0_is_refused(installed: Installed) -> No
     installed.offer("methods", earlier="Earlier")
     refused = installed.run("-m", "datalens_service.cli", *check("earlier"))
     assert refused.returncode != 0
-    assert "in the place of create_run" in " ".join(refused.stderr.split())
+    assert "was written for version 1.0" in " ".join(refused.stderr.split())
 
 
 def test_the_verifier_says_what_rests_on_the_package() -> None:

@@ -66,7 +66,7 @@ def test_each_frequency_has_texture_of_its_own_beside_clear_directions(made: tup
 def test_a_bias_has_little_length_beside_features_of_few_records() -> None:
     for method, constant in ((METHOD, SMALL_CONSTANT), (Scattering(samples=400, dimensions=20), 1.0)):
         started = start(method, stripes(), limit_units(20.0, 1e-4))
-        assert advance(started, UnchargedAccount(), 4)._fit_basis().constant == constant
+        assert advance(started, UnchargedAccount(), 4).local("layer").basis.constant == constant
 
 
 def test_the_classifier_learned_from_records(made: tuple[Result, MemoryAccount], tmp_path: Path) -> None:
