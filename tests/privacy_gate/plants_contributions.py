@@ -127,7 +127,7 @@ def remembered_records(rows, measured):
 def centres_start_at_records(start, self, *arguments):
     """As k-means usually starts."""
     start(self, *arguments)
-    self.centres = self.centres + RECORDS[-1][-1]
+    self.centres = self.centres + RECORDS[-1][0]
 
 
 @replaces("residuals from exact private class means", "R6", moments, "class_residuals")
