@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 
-from benchmarks import panel
+from benchmarks import gpu, panel
 from benchmarks.expectations import adopt
 from benchmarks.fixed_extractor import fixed_extractor
 from benchmarks.kept_models import KeptModels
@@ -22,7 +23,7 @@ from benchmarks.pooling import pool
 from benchmarks.rows import ROWS
 from benchmarks.service import Answer, Request, _send
 from benchmarks.table import BUDGETS, DATASETS, rows, take_fidelity
-from datalens_service.data.dataset import Schema
+from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.spec import TrainingSpec
@@ -51,6 +52,30 @@ def test_a_grown_service_answers_and_its_journals_add_up(tmp_path: Path) -> None
     report = report_of("benchmarks.growth --jobs 20 --datasets 10 --requests 2", tmp_path)
     # The real job, and two copies with a reservation, eight charges and a settlement each behind the opening.
     assert (report["rows_of_jobs"], report["verified_entries"]) == (21, 21)
+
+
+def made_set(name: str) -> Dataset:
+    side, channels = {"mnist": (28, 1), "cifar10": (32, 3)}[name]
+    pixels = np.random.default_rng(0).integers(256, size=(200, side, side, channels), dtype=np.uint8)
+    split = Split(pixels, np.arange(200, dtype=np.int64) % 10)
+    schema = Schema(channels=channels, height=side, width=side, class_names=tuple("0123456789"), num_units=200)
+    return Dataset(schema, split, split, partition_key=b"k" * 32)
+
+
+def test_the_script_for_a_gpu_runs_small_and_measures_no_part_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "gpu.jsonl"
+    command = f"gpu --out {out} --parts mnist-1 --device cpu --share 0.002 --images 20"
+    monkeypatch.setattr(gpu, "dataset", made_set)
+    monkeypatch.setattr(sys, "argv", command.split())
+    gpu.main()
+    gpu.main()
+    (digits,) = map(json.loads, out.read_text().splitlines())
+    assert (digits["part"], digits["teachers"], digits["votes"]) == ("mnist-1", 8, digits["votes_paid_for"])
+    assert 0 <= digits["accuracy"] <= 100
+    faces = gpu.take(made_set("cifar10"), gpu.PARTS["faces"], 0.005)
+    assert (faces.train.images.shape, faces.schema.num_units) == ((150, 64, 64, 3), 150)
 
 
 def test_an_answer_that_is_no_success_counts_as_an_error() -> None:
