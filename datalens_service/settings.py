@@ -130,6 +130,12 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", description="Address the API listens on.")
     port: int = Field(default=8000, ge=1, le=65535, description="Port the API listens on.")
+    drain_seconds: int = Field(
+        default=20,
+        ge=0,
+        le=3600,
+        description="How long datalens serve, once told to stop, lets open requests go on; then it cuts them off.",
+    )
     root_path: str = Field(
         default="", description="Path prefix under which a reverse proxy shows the service, for example /datalens."
     )

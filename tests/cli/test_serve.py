@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import stat
 import subprocess
 from collections.abc import Callable
@@ -237,6 +238,44 @@ def test_it_ends_cleanly_and_starts_again_without_a_new_key(tmp_path: Path, npz:
         assert client.dataset(dataset.id).privacy.epsilon_limit == 1.0
     children = again.children()
     assert again.stop(signal.SIGTERM) == 0
+    assert wait_until_gone(children, PATIENCE) == []
+
+
+def hold_a_request_open(running: RunningService) -> socket.socket:
+    """A connection on which a body was announced and does not come; the service has begun to answer."""
+    connection = socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE)
+    head = (
+        "POST /v1/datasets HTTP/1.1\r\nHost: service\r\nExpect: 100-continue\r\n"
+        f"Authorization: Bearer {running.api_key}\r\n"
+        "Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000\r\n\r\n"
+    )
+    connection.sendall(head.encode())
+    assert connection.recv(64).startswith(b"HTTP/1.1 100")
+    return connection
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_jobs_hear_of_a_signal_while_a_request_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setenv("DATALENS_DRAIN_SECONDS", "3600")
+    running = RunningService(tmp_path / "data")
+    children = running.children()
+    assert children
+    with hold_a_request_open(running):
+        running.process.send_signal(number)
+        assert wait_until_gone(children, PATIENCE) == []
+        assert running.process.poll() is None
+    assert running.process.wait(PATIENCE) == 0
+    running.stop()
+
+
+def test_a_request_that_does_not_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATALENS_DRAIN_SECONDS", "1")
+    running = RunningService(tmp_path / "data")
+    children = running.children()
+    with hold_a_request_open(running):
+        assert running.stop(signal.SIGTERM) == 0
     assert wait_until_gone(children, PATIENCE) == []
 
 

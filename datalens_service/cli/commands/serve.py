@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -23,13 +23,8 @@ from datalens_service.cli.service import KEY_FILE, load_service_settings
 from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
-    import uvicorn
-    from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
-
+    from datalens_service.cli.api_server import ApiServer
     from datalens_service.settings import Settings
-
-APPLICATION: Final = "api.main:create_app"
-"""Factory of the web application, as one would name it to uvicorn; the command line imports nothing of the API."""
 
 _STOP_SECONDS: Final = 60.0
 """Longer than the supervisor waits for a job to give itself back."""
@@ -76,15 +71,17 @@ def serve(
     on a terminal or with --json, and never into a log.
     Everything else is set by environment variables DATALENS_…, see docs/operations.md. Logs go to stderr.
     """
+    from datalens_service.cli.api_server import ApiServer
+
     settings = load_service_settings(data_dir, host, port, root_path)
     with _open_listener(settings) as listener:
         key = _create_first_key(settings)
         service = _describe_service(settings, key)
         facts = output.format_facts(_label_facts(service))
-        server = _build_server(settings, lambda: output.show(service, facts, as_json=as_json))
-        with _run_supervisor(settings, server) as supervisor:
+        server = ApiServer(settings, lambda: output.show(service, facts, as_json=as_json))
+        with _run_supervisor(settings, server):
             _run(server, listener)
-    if not server.started or (supervisor is not None and supervisor.died):
+    if not server.started or server.failed:
         raise typer.Exit(ExitCode.UNREACHABLE)
 
 
@@ -158,63 +155,9 @@ def _label_facts(service: dict[str, Any]) -> dict[str, object]:
     return lines
 
 
-def _build_server(settings: Settings, announce: Callable[[], None]) -> uvicorn.Server:
-    import uvicorn
-    from uvicorn.importer import import_from_string
-
-    application = import_from_string(APPLICATION)(settings)
-    start = _Start(application)
-
-    class Server(uvicorn.Server):
-        """Announces its address once it answers."""
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            try:
-                await super().startup(sockets)
-            except SystemExit:
-                raise start.failure or typer.Exit(ExitCode.UNREACHABLE) from None
-            if self.started:
-                announce()
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            """Event streams would keep their connections open for hours: end them first."""
-            application.state.stopping.set()
-            await super().shutdown(sockets)
-
-    # The application logs requests and reads headers of proxies itself, and gives what uvicorn says the same form.
-    config = uvicorn.Config(
-        start, log_config=None, log_level="warning", access_log=False, server_header=False, proxy_headers=False
-    )
-    return Server(config)
-
-
-class _Start:
-    """The application, with what kept it from starting: a person is told so, and a log gets no traceback of it."""
-
-    def __init__(self, application: ASGI3Application) -> None:
-        self.failure: Exception | None = None
-        self._application = application
-
-    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Pass everything on."""
-        if scope["type"] != "lifespan":
-            await self._application(scope, receive, send)
-            return
-
-        async def say(message: Any) -> None:
-            told: Any = {**message, "message": ""} if message["type"].endswith(".failed") else message
-            await send(told)
-
-        try:
-            await self._application(scope, receive, say)
-        except Exception as error:
-            self.failure = error
-            raise
-
-
-def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    # uvicorn raises the signal that stopped it again when it is done; stopping is not an error here.
-    previous = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+def _run(server: ApiServer, listener: socket.socket) -> None:
+    # uvicorn raises the signal that stopped it again when it is done, and one may come before it listens to any.
+    previous = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         server.run(sockets=[listener])
     finally:
@@ -223,14 +166,14 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
 
 
 @contextmanager
-def _run_supervisor(settings: Settings, server: uvicorn.Server) -> Generator[_Supervisor | None]:
+def _run_supervisor(settings: Settings, server: ApiServer) -> Generator[None]:
     """The supervisor beside the API; none where Celery workers run the jobs."""
     if settings.executor != "local":
-        yield None
+        yield
         return
     supervisor = _Supervisor(settings, server)
     try:
-        yield supervisor
+        yield
     finally:
         supervisor.stop()
 
@@ -238,11 +181,10 @@ def _run_supervisor(settings: Settings, server: uvicorn.Server) -> Generator[_Su
 class _Supervisor:
     """`python -m workers.process.supervisor` as a child; if it dies, the API stops, too, instead of collecting jobs."""
 
-    def __init__(self, settings: Settings, server: uvicorn.Server) -> None:
-        self.died = False
+    def __init__(self, settings: Settings, server: ApiServer) -> None:
         self._server = server
         self._stopping = False
-        # A session of its own: Ctrl-C reaches this process only, which ends the API first.
+        # A session of its own: Ctrl-C reaches this process only, which passes it on.
         self._child = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
             [sys.executable, "-P", "-m", "workers.process.supervisor", "--parent", str(os.getpid())],
             stdin=subprocess.DEVNULL,
@@ -250,12 +192,18 @@ class _Supervisor:
             env={**os.environ, "DATALENS_DATA_DIR": str(settings.data_dir.absolute())},
             start_new_session=True,
         )
+        server.on_signal, server.on_overdue = self.ask_to_end, self.stop
         threading.Thread(target=self._watch, name="watch-supervisor", daemon=True).start()
 
+    def ask_to_end(self) -> None:
+        """Have running jobs go back to the queue; returns at once."""
+        if not self._stopping:
+            self._stopping = True
+            self._child.terminate()
+
     def stop(self) -> None:
-        """End it; running jobs go back to the queue. A second Ctrl-C ends it at once."""
-        self._stopping = True
-        self._child.terminate()
+        """End it, once running jobs are back in the queue. A further Ctrl-C ends it at once."""
+        self.ask_to_end()
         try:
             self._child.wait(_STOP_SECONDS)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
@@ -265,6 +213,5 @@ class _Supervisor:
     def _watch(self) -> None:
         code = self._child.wait()
         if not self._stopping:
-            self.died = True
             output.say(f"The supervisor ended with status {code}; the service stops.")
-            self._server.should_exit = True
+            self._server.fail()
