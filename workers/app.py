@@ -58,6 +58,7 @@ def _worker() -> dict[str, Any]:
     return {
         # A task only wakes a thread of its own process.
         "worker_pool": "threads",
+        "worker_consumer": "workers.consumer:Consumer",
         # Nothing here needs remote control, and whoever reaches the broker should not have it.
         "worker_enable_remote_control": False,
         "worker_send_task_events": False,

@@ -57,6 +57,7 @@ _OF_SUPERVISORS: Final[Mapping[str, Mapping[str, str]]] = {
     "supervisor stopped": {},
     "supervisor cannot start": {"problem": _WORDS, "detail": _SENTENCES},
     "unknown variable, ignored": {"variable": r"DATALENS_\w{1,100}"},
+    "messages cannot be received, jobs are still taken": OUTLINE,
     "worker cannot start": {"problem": _WORDS, "detail": _SENTENCES},
     "parent process is gone, supervisor stops": {"parent": _NUMBER},
     "database or disk unavailable, no job is started": {"detail": _SENTENCES},

@@ -6,6 +6,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import redis
 from celery import Celery
 
 from datalens_service.store.jobs.jobs import JobState
@@ -15,6 +16,8 @@ from deployments.redis import Redis
 pytestmark = pytest.mark.redis
 
 WORKER = ("-A", "workers.app", "worker", "--concurrency", "1", "--without-gossip", "--without-mingle", "-l", "info")
+
+COMPLAINT = "messages cannot be received, jobs are still taken"
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +72,47 @@ def test_messages_that_are_no_jobs_stop_no_worker_and_run_no_code(celery: Deploy
     celery.wait(lambda: celery.log.read_text().count("succeeded in") >= len(messages))
     assert "ContentDisallowed" in celery.log.read_text()
     assert not executed.exists()
+
+
+def fill(server: redis.Redis, _queue: str) -> None:
+    """Have it refuse whatever takes memory, as it does when it is full."""
+    server.config_set("maxmemory", 1)
+
+
+def occupy(server: redis.Redis, queue: str) -> None:
+    """Put a value of another type where the queue should be."""
+    server.set(queue, "no list")
+
+
+def garble(server: redis.Redis, queue: str) -> None:
+    """Send what is no message."""
+    for text in ("no JSON", "[]", "{}", b"\xff"):
+        server.lpush(queue, text)
+
+
+@pytest.mark.parametrize(("spoil", "running"), [(fill, False), (occupy, False), (garble, True)])
+def test_a_broker_in_disorder_ends_neither_worker_nor_jobs(
+    celery: Deployment, spoil: Callable[[redis.Redis, str], None], running: bool
+) -> None:
+    queue = celery.changes["DATALENS_QUEUE"]
+    with redis.Redis.from_url(celery.changes["DATALENS_BROKER_URL"]) as server:
+        if not running:
+            spoil(server, queue)
+        worker = start_worker(celery)
+        if running:
+            celery.wait(lambda: "ready." in celery.log.read_text())
+            spoil(server, queue)
+        try:
+            celery.wait(lambda: worker.poll() is not None or COMPLAINT in celery.log.read_text())
+            assert worker.poll() is None
+            job = celery.submit(QUICK)
+            assert celery.wait_for_end(job).state == JobState.SUCCEEDED
+        finally:
+            server.config_set("maxmemory", 0)
+            server.delete(queue)
+        send(celery, job.id)
+        celery.wait(lambda: "succeeded in" in celery.log.read_text())
+    assert worker.poll() is None
 
 
 def test_no_job_waits_behind_a_long_one_while_a_worker_is_idle(celery: Deployment) -> None:
