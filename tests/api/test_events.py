@@ -2,18 +2,21 @@
 
 import json
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from api_builders import claimed, training
+from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs import events, jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import JobRow
+from datalens_service.store.tables import ApiKeyRow, JobRow
 
+BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 STREAM = {"Accept": "text/event-stream"}
 
 
@@ -88,6 +91,28 @@ def test_a_stream_ends_with_the_service(client: TestClient, services: Services, 
     job = submitted(client, dataset_id)
     services.stopping.set()
     assert client.get(job["links"]["events"], headers=STREAM).status_code == 200
+
+
+@pytest.mark.parametrize("change", [{"revoked_at": BEGINNING}, {"expires_at": BEGINNING}])
+def test_a_stream_ends_with_the_key_that_asked_for_it(
+    client: TestClient, services: Services, dataset_id: str, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """The key ends while the stream is on: behind the first look for events, which cancels the job only afterwards."""
+    job = submitted(client, dataset_id)
+    list_events = events.list_events
+
+    def end_key_then_job(*arguments: Any, **options: Any) -> Any:
+        found = list_events(*arguments, **options)
+        with services.database.transaction() as session:
+            session.execute(update(ApiKeyRow).values(change))
+        monkeypatch.setattr(events, "list_events", list_events)
+        finished(services, job["id"])
+        return found
+
+    monkeypatch.setattr(events, "list_events", end_key_then_job)
+    reply = client.get(job["links"]["events"], headers=STREAM)
+    assert [block["event"] for block in blocks(reply.text)] == ["job.created"]
+    assert client.get(job["links"]["events"], headers=STREAM).status_code == 401
 
 
 def test_events_of_nobody_are_not_found(client: TestClient) -> None:
