@@ -1,5 +1,6 @@
 """Resumable uploads: tus 1.0 with creation, checksum, termination and expiration."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -195,6 +196,10 @@ async def _received(request: Request, services: Services, upload: PartialUpload,
     except ClientDisconnect:
         end = await anyio.to_thread.run_sync(chunk.interrupt)
         await anyio.to_thread.run_sync(_note, services, upload.id, end)
+        raise
+    except asyncio.CancelledError:
+        # The service ends, and waits for no more than this.
+        _note(services, upload.id, chunk.interrupt())
         raise
     except BaseException:
         chunk.discard()

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import format_datetime
@@ -104,12 +105,16 @@ def check_room(folder: Path, length: int) -> None:
 
 
 class Chunk:
-    """Bytes on their way to the end of an upload."""
+    """Bytes on their way to the end of an upload.
+
+    A request that is cancelled does not stop the thread that writes for it: behind `interrupt` nothing is written.
+    """
 
     def __init__(self, file: BinaryIO, upload: PartialUpload, checksum: Checksum | None) -> None:
         self._file, self._upload, self._checksum = file, upload, checksum
         self._hash = hashlib.new(checksum.algorithm if checksum else "sha256", usedforsecurity=False)
         self._end = upload.received
+        self._writing, self._interrupted = threading.Lock(), False
         # A killed process may have left more than it noted.
         self.discard()
 
@@ -121,13 +126,15 @@ class Chunk:
         """
         if self._end + len(data) > self._upload.length:
             raise HTTPException(413)
-        with translated():
+        with self._writing, translated():
+            if self._interrupted:
+                return
             rest = memoryview(data)
             while rest:
                 rest = rest[self._file.write(rest) :]
-        if self._checksum is not None:
-            self._hash.update(data)
-        self._end += len(data)
+            if self._checksum is not None:
+                self._hash.update(data)
+            self._end += len(data)
 
     def finish(self) -> int:
         """Make all of it durable; bytes of the upload that are there now."""
@@ -137,7 +144,9 @@ class Chunk:
 
     def interrupt(self) -> int:
         """Make durable what may count although the rest did not come; bytes that are there."""
-        return self._synced() if self._checksum is None else self._upload.received
+        with self._writing:
+            self._interrupted = True
+            return self._synced() if self._checksum is None else self._upload.received
 
     def discard(self) -> None:
         """Take everything back."""

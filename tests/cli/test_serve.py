@@ -7,10 +7,12 @@ import signal
 import socket
 import stat
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +20,7 @@ from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE, RunningService
 from datalens_service.client import Client, ClientError
+from datalens_service.store.datasets.upload_sessions import partial_files
 from deployments.deployment import MOMENTS
 from deployments.fork_servers import start_program
 from ports import free_port
@@ -277,6 +280,33 @@ def test_a_request_that_does_not_end_is_cut_off(tmp_path: Path, monkeypatch: pyt
     with hold_a_request_open(running):
         assert running.stop(signal.SIGTERM) == 0
     assert wait_until_gone(children, PATIENCE) == []
+
+
+def test_what_arrived_of_a_piece_is_there_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that is slower than the stop sends the rest to the next service."""
+    monkeypatch.setenv("DATALENS_DRAIN_SECONDS", "1")
+    running, arrived, whole = RunningService(tmp_path / "data"), 300_000, 1_000_000
+    key = {"Authorization": f"Bearer {running.api_key}", "Tus-Resumable": "1.0.0"}
+    begun = httpx2.post(f"{running.url}/v1/uploads", headers={**key, "Upload-Length": str(whole)})
+    place = begun.headers["Location"]
+    head = {
+        **key,
+        "Upload-Offset": "0",
+        "Content-Type": "application/offset+octet-stream",
+        "Content-Length": str(whole),
+    }
+    file = partial_files(tmp_path / "data") / place.rpartition("/")[2]
+    with socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE) as connection:
+        lines = [f"PATCH {place} HTTP/1.1", "Host: service", *(f"{name}: {value}" for name, value in head.items())]
+        connection.sendall("\r\n".join([*lines, "", ""]).encode() + b"x" * arrived)
+        until = time.monotonic() + PATIENCE
+        while not file.exists() or file.stat().st_size < arrived:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert running.stop(signal.SIGTERM) == 0
+    again = RunningService(tmp_path / "data")
+    assert httpx2.head(f"{again.url}{place}", headers=key).headers["Upload-Offset"] == str(arrived)
+    assert again.stop() == 0
 
 
 def test_without_its_supervisor_the_service_does_not_go_on(tmp_path: Path) -> None:
