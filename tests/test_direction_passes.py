@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from benchmarks.direction_passes import DirectionalNoise, RecordGradients
+from benchmarks.direction_passes import DirectionalNoise, RecordGradients, RecordSum
 from datalens_service.data.dataset import Schema
 from datalens_service.methods.descent.noisy_directions import mean_cosine
 from datalens_service.models.classifiers.architectures import build_network
@@ -68,6 +68,27 @@ def test_noise_has_the_cosine_and_the_length_of_the_sampler(concentration: float
     assert theirs[:, 0].mean() == pytest.approx(cosine * RECORDS, abs=tolerance)
     across = ours - np.outer(ours @ along, along)
     assert np.square(across).sum(axis=1).mean() == pytest.approx(np.square(theirs[:, 1:]).sum(axis=1).mean(), rel=0.05)
+
+
+@pytest.mark.parametrize("part", [4, 10])
+def test_parts_have_the_cosine_of_the_sampler(part: int) -> None:
+    lengths, kappa, draws = torch.tensor([1.0, 0.0, 2.0]), 0.5, 40_000
+    rows = torch.zeros(3, part)
+    rows[:, 0] = lengths
+    records, generator = RecordSum([(torch.ones(1, 1), rows.view(1, -1))]), torch.Generator().manual_seed(1)
+    ours = torch.stack([DirectionalNoise(kappa, part).turn(records, generator) for _ in range(draws)]).mean(dim=0)
+    theirs = NoiseSource().directions(np.repeat(np.eye(part)[:1], draws, axis=0), kappa)[:, 0].mean()
+    tolerance = 6 * 2 / np.sqrt(part * draws)
+    assert ours.view(3, part)[:, 0].tolist() == pytest.approx([theirs, 0.0, 2 * theirs], abs=tolerance)
+
+
+def test_a_linear_layer_on_two_classes_has_directions_that_know_no_weights(schema: Schema) -> None:
+    """Which is why descent along directions corrects no errors there: a record pulls the same way, right or wrong."""
+    images, labels = batch_of(schema)
+    assert schema.num_classes == 2
+    networks = [build_network({"architecture": "linear"}, schema, seed=seed) for seed in (1, 2)]
+    sums = [RecordGradients(network).gather(images, labels, scaled=True).total() for network in networks]
+    torch.testing.assert_close(sums[0], sums[1])
 
 
 def test_parts_keep_their_lengths(schema: Schema) -> None:
