@@ -149,7 +149,8 @@ def _factors(layer: nn.Conv2d | nn.Linear, seen: Tensor, error: Tensor) -> tuple
     """(n, a) and (n, b): the outer product of two rows is a record's gradient by weights and, last, bias."""
     if isinstance(layer, nn.Linear):
         return error, functional.pad(seen, (0, 1), value=1.0)
-    patches = functional.unfold(seen, layer.kernel_size, padding=layer.padding, stride=layer.stride)
+    padding: Any = layer.padding
+    patches = functional.unfold(seen, layer.kernel_size, padding=padding, stride=layer.stride)
     with_bias = functional.pad(patches, (0, 0, 0, 1), value=1.0)
     rows = error.flatten(2) @ with_bias.transpose(1, 2)
     return torch.ones(len(seen), 1), rows.flatten(1)
