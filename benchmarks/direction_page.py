@@ -16,8 +16,8 @@ from benchmarks.kept_results import read_results
 PAGE: Final = ROOT / "docs" / "mechanisms" / "von_mises_fisher.md"
 BEGIN, END = "<!-- table: python -m benchmarks.direction_page -->\n", "<!-- end of table -->"
 HEAD: Final = (
-    "| network | gradient of a record | ε_V | rate | passes | after the first | after all | published, 30 passes |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    "| network | gradient of a record | ε_V | rate | passes | after one | after all | published, 30 passes | by |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
 )
 GRADIENTS: Final = {
     "plain": "as it is",
@@ -53,8 +53,9 @@ def lines() -> Iterator[dict[str, Any]]:
             "passes": result["passes"],
             "accuracies_by_pass": [[accuracy] for accuracy in result["accuracies"]],
             "spread": result["spread"],
+            "by": "product",
         }
-    yield from read_results("direction_passes")
+    yield from ({**result, "by": "passes"} for result in read_results("direction_passes"))
 
 
 def table() -> str:
@@ -83,6 +84,7 @@ def _cells(line: dict[str, Any]) -> list[str]:
         f"{sum(first) / len(first):.1f}",
         after_all,
         published(line),
+        line["by"],
     ]
 
 
