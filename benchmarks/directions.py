@@ -1,12 +1,12 @@
 """What von Mises-Fisher noise leaves of a classifier: one pass over Fashion-MNIST, as JSON.
 
     python -m benchmarks.directions --kappa 250 --learning-rate 0.0003 --seeds 3
-    python -m benchmarks.directions --gradients plain
 
-Settings of directional privacy (Faustini et al. 2023): batches of 100, Adam at 0.001; one pass instead of 30. The paper
-states ε_V = 2·kappa. Runs keep no books, because at its largest kappa no account could: images of the set are public.
-`--gradients plain` is ordinary training; directions have all the same length. `--held-out` is for choosing settings:
-the last 10,000 training images take the place of the test images.
+Settings of directional privacy (Faustini et al. 2023): batches of 100, Adam at 0.001; one pass instead of 30, because
+the sampler of the product takes minutes for it; `benchmarks.direction_passes` has more passes, and gradients that keep
+their lengths. The paper states ε_V = 2·kappa. Runs keep no books, because at its largest kappa no account could: images
+of the set are public. `--held-out` is for choosing settings: the last 10,000 training images take the place of the test
+images.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ import time
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from benchmarks.environment import dataset, provenance, without_test_images
 from benchmarks.kept_results import print_result
@@ -31,7 +29,6 @@ from datalens_service.methods import DpSgd, Plan
 from datalens_service.methods.descent.noisy_directions import PartitionedRun, mean_cosine
 from datalens_service.methods.script import RunInputs
 from datalens_service.methods.training import Training
-from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_for_mu
@@ -68,7 +65,6 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "dataset": options.dataset,
         "method": method.model_dump(mode="json", exclude_defaults=True),
-        "gradients": options.gradients,
         "noise": options.kappa is not None,
         **({"judged_by": "training images left out"} if options.held_out else {}),
         **_price(directions(method, data.schema), noisy=options.kappa is not None),
@@ -81,8 +77,6 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _train_once(method: DpSgd, data: Dataset, seed: int, options: argparse.Namespace) -> Classifier:
-    if options.gradients == "plain":
-        return train_plainly(method, data, seed)
     noise = WithoutNoise() if options.kappa is None else NoiseSource()
     return train_without_books(method, data, seed, noise)
 
@@ -97,21 +91,6 @@ def _price(mechanism: VonMisesFisherSum, *, noisy: bool) -> dict[str, Any]:
         "delta": DELTA,
         "epsilon": epsilon_for_mu(mu, DELTA) if noisy else None,
     }
-
-
-def train_plainly(method: DpSgd, data: Dataset, seed: int) -> Classifier:
-    """As many steps by mean gradients as they are: no lengths cut, no noise."""
-    settings = {"architecture": method.architecture}
-    network = build_network(settings, data.schema, TrainingRandomness(seed).seed("classifier"))
-    optimizer = torch.optim.Adam(network.parameters(), lr=method.learning_rate)
-    images = torch.from_numpy(np.ascontiguousarray(data.train.images.transpose(0, 3, 1, 2)))
-    labels, order = torch.from_numpy(data.train.labels), torch.Generator().manual_seed(seed)
-    for rows in torch.split(torch.randperm(len(labels), generator=order), method.batch or 1)[: method.steps]:
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(network(images[rows].float() / 255), labels[rows]).backward()
-        optimizer.step()
-    tensors = {name: value.detach().numpy().copy() for name, value in network.named_parameters()}
-    return Classifier(data.schema, settings, tensors)
 
 
 def directions(method: DpSgd, schema: Schema) -> VonMisesFisherSum:
@@ -154,7 +133,6 @@ def main() -> None:
     parser.add_argument(
         "--architecture", default="lenet_relu", choices=["small_cnn", "lenet", "lenet_relu", "mlp", "linear"]
     )
-    parser.add_argument("--gradients", default="directions", choices=["directions", "plain"])
     parser.add_argument("--kappa", type=float, help="Left out: no noise.")
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=100)

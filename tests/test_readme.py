@@ -14,3 +14,8 @@ def test_the_table_is_made_from_the_results():
 def test_the_page_of_ablations_is_made_from_the_results():
     command = [sys.executable, "-m", "benchmarks.ablation_page", "--check"]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_table_of_noisy_directions_is_made_from_the_results():
+    command = [sys.executable, "-m", "benchmarks.direction_page", "--check"]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
