@@ -32,8 +32,8 @@ def check_plugin(name: str, kind: Any) -> type[Method]:
         raise StateConflict(f'The plug-in {name} needs the attribute: name: Literal["{name}"] = "{name}".')
     if hasattr(kind, "create_run") or inspect.isabstract(kind):
         raise StateConflict(
-            f"The plug-in {name} was written for version 1.0, or lacks a member that every method has. Its run is one "
-            "function that asks: docs/integrations.md says how."
+            f"The plug-in {name} was written for version 1.0, or is not complete. A method's run is one function that "
+            "asks: docs/integrations.md says how to write it."
         )
     if name in BUILT_IN:
         raise StateConflict(f"The plug-in {name} has the name of a method of this product.")

@@ -92,7 +92,7 @@ _leaves = st.one_of(st.none(), st.booleans(), _numbers, st.text(max_size=20))
 _values = st.recursive(_leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), name=st.sampled_from([*DOCUMENTS]), changes=st.integers(1, 3), signed=st.booleans())
 def test_whatever_stands_in_a_document_is_answered(
     tmp_path: Path, data: st.DataObject, name: str, changes: int, signed: bool
