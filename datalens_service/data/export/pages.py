@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from datalens_service.data.export.licence import LICENCES, OF_PUBLIC_IMAGES, describe_public_images
 from datalens_service.data.export.png import MOST_ROWS
@@ -26,7 +27,8 @@ USES: Final = (
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
-class DrawnImages(NamedTuple):
+@dataclass(frozen=True)
+class DrawnImages:
     """Images of an archive.
 
     Attributes:
