@@ -41,7 +41,7 @@ from datalens_service.mechanisms import private_shards, topagg
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.script import RunInputs
 from datalens_service.methods.training import Training
-from datalens_service.models import adam, trainer
+from datalens_service.models import trainer
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.teachers import ensemble, networks
 from datalens_service.models.teachers.unfold import Unfold
@@ -52,6 +52,8 @@ from datalens_service.privacy.randomness import TrainingRandomness
 
 PRESETS: Final = {"mnist": "paper", "fashion_mnist": "paper_fashion_mnist"}
 _WHOLE_BUDGET: Final = 10**18
+_ALIKE: Final = 80
+"""Teachers that the authors train one after another in one place of their graph."""
 
 
 class NoiseInProportion:
@@ -120,7 +122,7 @@ def like_start() -> None:
     def draw_some(self: ensemble.TeacherEnsemble, seed: int) -> None:
         draw(self, seed)
         for value in self._adam_state.parameters.values():
-            for group in torch.split(value, 80):
+            for group in torch.split(value, _ALIKE):
                 group.copy_(group[:1].clone())
 
     ensemble.TeacherEnsemble._draw = draw_some  # type: ignore[method-assign]
@@ -175,20 +177,33 @@ def like_labels() -> None:
 
 
 def like_shared_adam() -> None:
-    """One pair of moments that every teacher finds as the one before left them."""
+    """One pair of moments. Each teacher takes all its steps before a vote, from them as the one before left them."""
+    draw, answers = ensemble.TeacherEnsemble._draw, ensemble.TeacherEnsemble.image_gradients
+    waiting: list[tuple[Tensor, ...]] = []
 
-    def step(adam_state: adam.AdamState, gradients: networks.Parameters, steps: int, learning_rate: float) -> None:
-        count = len(next(iter(gradients.values())))
-        for teacher in range(count):
-            source = adam_state.block(slice(teacher - 1, teacher)) if teacher else adam_state.block(slice(-1, None))
-            own = adam_state.block(slice(teacher, teacher + 1))
-            for name in gradients:
-                own.first[name].copy_(source.first[name])
-                own.second[name].copy_(source.second[name])
-            part = {name: value[teacher : teacher + 1] for name, value in gradients.items()}
-            adam.adam_step(own, part, steps * count + teacher, learning_rate)
+    def share(self: ensemble.TeacherEnsemble, seed: int) -> None:
+        if self.num_teachers > _ALIKE:
+            raise SystemExit(f"moments are shared by {_ALIKE} teachers at most")
+        draw(self, seed)
+        for part in (self._adam_state.first, self._adam_state.second):
+            part.update({name: value[:1].clone().expand_as(value) for name, value in part.items()})
 
-    ensemble.adam_step = step  # type: ignore[attr-defined]
+    def wait(_self: ensemble.TeacherEnsemble, *batch: Tensor) -> None:
+        waiting.append(batch)
+
+    def learn_and_answer(self: ensemble.TeacherEnsemble, *question: Any) -> Any:
+        for teacher in range(self.num_teachers):
+            row = slice(teacher, teacher + 1)
+            for real, classes, images, labels in waiting:
+                own = (images[teacher], labels[teacher]) if images.ndim == 3 else (images, labels)
+                self._train_block(row, real[row], classes[row], *own)
+                self._steps += 1
+        waiting.clear()
+        return answers(self, *question)
+
+    ensemble.TeacherEnsemble._draw = share  # type: ignore[method-assign]
+    ensemble.TeacherEnsemble.train_step = wait  # type: ignore[assignment,method-assign]
+    ensemble.TeacherEnsemble.image_gradients = learn_and_answer  # type: ignore[method-assign]
 
 
 LIKE: Final[dict[str, Callable[[], None]]] = {
@@ -262,7 +277,7 @@ def theirs(num_classes: int) -> nn.Module:
 def measured(options: argparse.Namespace) -> dict[str, Any]:
     """One run."""
     data = few(dataset(options.dataset), options.teachers, "shards" in options.like)
-    for name in options.like:
+    for name in sorted(options.like, key="labels".__eq__):
         LIKE[name]()
     published = COMMANDS[PRESETS[options.dataset]][0 if options.epsilon == 1 else 1]
     method = build_published(PRESETS[options.dataset], data.schema, options.epsilon)
