@@ -23,6 +23,7 @@ the authors report theirs. `--sgd-epochs` adds that of their classifier under th
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -33,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.environment import PARTITION_KEY, dataset, provenance
+from benchmarks.fidelity import Fidelity
 from benchmarks.kept_results import print_result
 from datalens_service.data import shard_batches
 from datalens_service.data.dataset import Dataset, Labels, Split
@@ -140,9 +142,9 @@ def like_shards() -> None:
     def in_order(shards: Sequence[Labels], local: range, _seed: int) -> Labels:
         return np.concatenate([*(shards[shard] for shard in local), np.zeros(1, dtype=np.int64)])
 
-    private_shards.assign_shards = deal  # type: ignore[attr-defined]
-    shard_batches._shuffled = in_order
-    shard_batches.ShardSampler._draw = draw  # type: ignore[method-assign]
+    private_shards.assign_shards = deal  # type: ignore[assignment]
+    shard_batches._shuffled = in_order  # type: ignore[assignment]
+    shard_batches.ShardSampler._draw = draw  # type: ignore[assignment,method-assign]
 
 
 def like_selection() -> None:
@@ -203,7 +205,7 @@ def like_shared_adam() -> None:
 
     ensemble.TeacherEnsemble._draw = share  # type: ignore[method-assign]
     ensemble.TeacherEnsemble.train_step = wait  # type: ignore[assignment,method-assign]
-    ensemble.TeacherEnsemble.image_gradients = learn_and_answer  # type: ignore[method-assign]
+    ensemble.TeacherEnsemble.image_gradients = learn_and_answer  # type: ignore[assignment,method-assign]
 
 
 LIKE: Final[dict[str, Callable[[], None]]] = {
@@ -228,7 +230,7 @@ def few(data: Dataset, teachers: int, in_turn: bool) -> Dataset:
     return Dataset(schema, train, data.test, partition_key=PARTITION_KEY)
 
 
-def accuracies(generator: Generator, data: Dataset, images: int, epochs: int, seed: int) -> dict[str, float]:
+def accuracies(generator: Generator, data: Dataset, images: int, epochs: int, seed: int) -> dict[str, Any]:
     """Of the standard CNN, after its last epoch and after its best."""
     drawn, labels = generator.sample(images, seed=seed)
     if data.test is None:
@@ -256,7 +258,7 @@ def sgd_accuracies(generator: Generator, data: Dataset, options: argparse.Namesp
         network.train()
         for rows in torch.split(torch.randperm(len(targets)), 64):
             optimizer.zero_grad()
-            functional.cross_entropy(network(pixels[rows]), targets[rows]).backward()  # type: ignore[no-untyped-call]
+            functional.cross_entropy(network(pixels[rows]), targets[rows]).backward()
             optimizer.step()
         values.append(100 * float(np.mean(downstream.labelled(network, data.test.images, "cpu") == data.test.labels)))
     return {"last": round(values[-1], 2), "best": round(max(values), 2)}
@@ -282,6 +284,8 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     published = COMMANDS[PRESETS[options.dataset]][0 if options.epsilon == 1 else 1]
     method = build_published(PRESETS[options.dataset], data.schema, options.epsilon)
     method = method.model_copy(update={"noise_stddev": published.noise_stddev, "steps": options.votes})
+    changes = {name: json.loads(value) for name, value in (given.split("=") for given in options.set)}
+    method = type(method).model_validate(method.model_dump() | changes)
     plan = method.plan(data.schema, _WHOLE_BUDGET)
     account, inputs = UnchargedAccount(), RunInputs(TrainingRandomness(options.seed))
     training = Training(method, plan, PrivateRecords.from_dataset(data), account, inputs)
@@ -297,14 +301,17 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
             if not isinstance(generator, Generator):
                 raise TypeError("voting makes a generator")
             scores = accuracies(generator, data, options.images, options.epochs, options.seed)
+            if options.fidelity:
+                fidelity = Fidelity(options.dataset, data, held_out=False, inception_weights=None)
+                scores["fidelity"] = fidelity.of(*generator.sample(options.images, seed=options.seed))
             if options.sgd_epochs:
                 scores["sgd"] = sgd_accuracies(generator, data, options)
             points.append({"votes": step + 1, "seconds": round(seconds, 1), **scores})
     return {
         "dataset": options.dataset, "published_epsilon": options.epsilon, "teachers": options.teachers,
-        "records": options.teachers * RECORDS_PER_TEACHER, "noise_stddev": noise.share * published.noise_stddev,
-        "like": options.like, "seed": options.seed, "synthetic_images": options.images, "epochs": options.epochs,
-        "sgd_epochs": options.sgd_epochs,
+        "records": options.teachers * RECORDS_PER_TEACHER, "noise_stddev": noise.share * (method.noise_stddev or 0),
+        "like": options.like, "changes": changes, "seed": options.seed,
+        "synthetic_images": options.images, "epochs": options.epochs, "sgd_epochs": options.sgd_epochs,
         "points": points,
     }  # fmt: skip
 
@@ -317,6 +324,8 @@ def main() -> None:
     parser.add_argument("--teachers", type=int, default=40)
     parser.add_argument("--votes", type=int, default=149, help="steps of 15 images; exact accounting allows 149 at 1")
     parser.add_argument("--like", nargs="*", choices=sorted(LIKE), default=[], help="what is taken over")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=JSON", help="settings other than published")
+    parser.add_argument("--fidelity", action="store_true", help="of the images, by the fixed extractor of the set")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=3)
