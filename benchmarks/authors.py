@@ -142,7 +142,7 @@ def like_shards() -> None:
     def in_order(shards: Sequence[Labels], local: range, _seed: int) -> Labels:
         return np.concatenate([*(shards[shard] for shard in local), np.zeros(1, dtype=np.int64)])
 
-    private_shards.assign_shards = deal  # type: ignore[assignment]
+    private_shards.assign_shards = deal  # type: ignore[assignment,attr-defined]
     shard_batches._shuffled = in_order  # type: ignore[assignment]
     shard_batches.ShardSampler._draw = draw  # type: ignore[assignment,method-assign]
 
@@ -243,16 +243,16 @@ def accuracies(generator: Generator, data: Dataset, images: int, epochs: int, se
 
 
 def sgd_accuracies(generator: Generator, data: Dataset, options: argparse.Namespace) -> dict[str, float]:
-    """Of the authors' classifier under plain SGD, after its last epoch and after its best.
+    """Of the authors' classifier under SGD, after its last epoch and after its best.
 
     Theirs takes 600 epochs of 100,000 images at a rate of 0.002 in batches of 512: 117,000 steps. A rate ten times as
-    large takes a tenth of the steps; batches of 64 make them cheaper.
+    large, with a momentum of 0.9, goes as far in a hundredth of the steps; batches of 64 make them cheaper.
     """
     drawn, labels = generator.sample(options.images, seed=options.seed)
     pixels, targets = downstream.scaled(torch.from_numpy(drawn)), torch.from_numpy(labels)
     torch.manual_seed(options.seed)
     network = theirs(data.schema.num_classes)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.02)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.02, momentum=0.9)
     values = []
     for _ in range(options.sgd_epochs):
         network.train()
@@ -329,7 +329,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--sgd-epochs", type=int, default=0, help="of their classifier; 75 with 10,000 images")
+    parser.add_argument("--sgd-epochs", type=int, default=0, help="of their classifier; 8 with 10,000 images go as far")
     parser.add_argument("--at", type=float, nargs="+", default=[1.0], help="shares of the run after which it is judged")
     options = parser.parse_args()
     origin = provenance()
