@@ -14,7 +14,6 @@ the algorithm learns from votes of that clearness, on public images, in minutes 
     shared_adam   teachers share the moments of one optimiser, one after another
     start         80 teachers have the same initial weights
     shards        every shard has as many records of each class
-    selection     coordinates are chosen after clipping (the product did so before version 1.1)
 
 Accuracy is that of the standard CNN on real test images: after its last epoch, and the best of all epochs, which is how
 the authors report theirs. `--sgd-epochs` adds that of their classifier under their optimiser.
@@ -39,7 +38,7 @@ from benchmarks.kept_results import print_result
 from datalens_service.data import shard_batches
 from datalens_service.data.dataset import Dataset, Labels, Split
 from datalens_service.evaluation.metrics import downstream
-from datalens_service.mechanisms import private_shards, topagg
+from datalens_service.mechanisms import private_shards
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.script import RunInputs
 from datalens_service.methods.training import Training
@@ -147,14 +146,6 @@ def like_shards() -> None:
     shard_batches.ShardSampler._draw = draw  # type: ignore[assignment,method-assign]
 
 
-def like_selection() -> None:
-    """Coordinates chosen among clipped ones, of which nearly all are equal."""
-    sign_votes = topagg.sign_votes
-    topagg.sign_votes = lambda gradients, top_k, clip, coins: sign_votes(
-        gradients.clamp(-clip, clip), top_k, clip, coins
-    )
-
-
 def like_labels() -> None:
     """Each teacher sees images that the student makes of the classes of its records."""
     learn, propose = ensemble.TeacherEnsemble.train_step, trainer.StudentTrainer.propose
@@ -211,7 +202,6 @@ def like_shared_adam() -> None:
 LIKE: Final[dict[str, Callable[[], None]]] = {
     "batch_norm": like_batch_norm,
     "labels": like_labels,
-    "selection": like_selection,
     "shards": like_shards,
     "shared_adam": like_shared_adam,
     "start": like_start,
