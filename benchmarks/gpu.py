@@ -106,7 +106,8 @@ def measure(part: Part, data: Dataset, device: str, images: int) -> dict[str, An
         raise TypeError("voting makes a generator")
     drawn, labels = generator.sample(images, seed=0)
     return {
-        "records": data.schema.num_units, "teachers": method.num_teachers, "noise_stddev": plan.releases[-1].mechanism.noise_stddev,
+        "records": data.schema.num_units, "teachers": method.num_teachers,
+        "noise_stddev": plan.releases[-1].mechanism.noise_stddev,
         "votes": training.made, "votes_paid_for": plan.steps, "seconds": round(seconds, 1),
         "peak_gpu_bytes": _peak(device), "synthetic_images": images,
         "accuracy": round(trained_on(drawn, labels, data, 3, 0), 2), "brightness": round(float(np.mean(drawn)), 2),
