@@ -36,7 +36,6 @@ from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms import topagg
-from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.script import RunInputs
 from datalens_service.methods.training import Training
 from datalens_service.models import adam, trainer
@@ -196,7 +195,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     method = method.model_copy(update={"noise_stddev": published.noise_stddev, "steps": options.votes})
     plan = method.plan(data.schema, _WHOLE_BUDGET)
     account, inputs = UnchargedAccount(), RunInputs(TrainingRandomness(options.seed))
-    training = Training(method, plan, PrivateRecords.from_dataset(data), account, inputs)
+    training = Training(method, plan, data, account, inputs)
     noise: Any = NoiseInProportion(options.teachers / published.num_teachers)
     points, seconds = [], 0.0
     stops = {max(1, round(share * options.votes)) for share in options.at}
