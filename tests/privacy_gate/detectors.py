@@ -7,6 +7,7 @@ from types import ModuleType
 import numpy as np
 
 from . import (
+    detect_apart,
     detect_audits,
     detect_contributions,
     detect_directions,
@@ -38,12 +39,16 @@ def _public(module: ModuleType) -> Iterator[Detector]:
                 yield value
 
 
+APART: tuple[Detector, ...] = tuple(map(detect_apart.contributions_leave_nothing_behind, CASES))
+"""Of a run with a process for each question: what is compared does not depend on how records fall."""
+
 COMPARISONS: tuple[Detector, ...] = (
     *map(detect_contributions.contributions_of_others_stay_as_they_are, CASES),
     detect_rows.rows_are_functions_of_their_own_records,
     detect_teachers.teachers_are_functions_of_their_own_shards,
     detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
     detect_jobs.what_leaves_a_job_follows_from_noisy_sums,
+    *APART,
 )
 """Of two runs bit by bit: nothing in them is random but the records, so few clean runs repeat them."""
 
