@@ -13,6 +13,7 @@ from .contribution_cases import ContributionCase
 from .contribution_parts import as_bytes
 from .detect_release import same_model
 from .replay import Recording, record
+from .written_files import written_files
 
 
 def contributions_leave_nothing_behind(case: ContributionCase) -> Callable[[np.random.Generator], None]:
@@ -23,7 +24,10 @@ def contributions_leave_nothing_behind(case: ContributionCase) -> Callable[[np.r
         dataset = case.dataset(np.random.default_rng([int(rng.integers(2**32)), 1]))
         # First, while nothing of these records can have been left behind.
         apart = record(case.spec, dataset, apart=True)
-        _expect_same(case.name, record(case.spec, dataset, apart), apart)
+        with written_files() as left:
+            here = record(case.spec, dataset, apart)
+        _expect_same(case.name, here, apart)
+        expect(left == [], f"{case.name}: a run leaves no file: {left}")
 
     detect.__name__ = f"nothing is left behind: {case.name}"
     return detect

@@ -12,6 +12,7 @@ from . import (
     detect_contributions,
     detect_directions,
     detect_failures,
+    detect_files,
     detect_individual,
     detect_jobs,
     detect_ledger,
@@ -54,7 +55,8 @@ COMPARISONS: tuple[Detector, ...] = (
 
 _BY_COST = (
     detect_price, detect_votes, detect_shards, detect_failures, detect_individual, detect_ledger, detect_sampling,
-    detect_directions, detect_jobs, detect_logs, detect_audits, detect_release, detect_contributions, detect_noise,
+    detect_directions, detect_jobs, detect_files, detect_logs, detect_audits, detect_release, detect_contributions,
+    detect_noise,
 )  # fmt: skip
 _ALONE = [detector for module in _BY_COST for detector in _public(module) if detector not in COMPARISONS]
 

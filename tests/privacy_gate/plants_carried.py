@@ -3,12 +3,16 @@
 import functools
 import logging
 import os
+import tempfile
+from contextlib import nullcontext
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.mechanisms import private_records
 from datalens_service.methods.last_layer import scattering
 from datalens_service.methods.sums import moments
@@ -20,7 +24,7 @@ from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from .plant import around, change, plant, replaces
 
 class_vectors, class_residuals = moments.class_vectors, moments.class_residuals
-layer_gradients = scattering.layer_gradients
+layer_gradients, encoded_features = scattering.layer_gradients, scattering.encoded_features
 estimate_means = GaussianFit.estimate_means
 
 
@@ -157,6 +161,20 @@ def students_by_a_hook(follow, self, *arguments):
     """The student takes steps as long as the last records were bright."""
     follow(self, *arguments)
     self._student._learning_rate *= 1 + sum(HEARD[-1:]) / 255_000
+
+
+@plant("temporary files of a job outside of its folder", "S3")
+def temporary_files_lie_elsewhere(patch):
+    """In the folder of the whole machine."""
+    patch.setattr(PrivateFolder, "for_temporary_files", lambda self: nullcontext())
+
+
+@replaces("features kept in a file of a method", "S3", scattering, "encoded_features")
+def features_are_kept_in_a_file(rows, basis):
+    """For the next job over the same records."""
+    features = encoded_features(rows, basis)
+    np.save(Path(tempfile.gettempdir()) / f"features-{len(features)}.npy", features)
+    return features
 
 
 def darkening(rows, measured):
