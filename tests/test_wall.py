@@ -406,16 +406,17 @@ def count_code(files: set[Path]) -> int:
 
 ELSEWHERE = {
     *("blocks", "poisson_sampling", "partitioned_passes", "dominance", "loss_curves", "recomputation", "sampled"),
-    *("dataset", "von_mises_fisher"),
+    *("dataset", "von_mises_fisher", "unit_records", "private_shards"),
 }
-"""Prices of batches, which `datalens verify` computes with other code; public shapes; what only directions draw."""
+"""Prices of batches, which `datalens verify` computes with other code; public shapes; what only directions draw; what
+`vaults.py` looks up, which is listed with each kind."""
 
 
 def test_the_lines_that_can_break_it_are_few_and_all_named() -> None:
     always, *kinds, directions = lines_to_read()
-    assert count_code(always.union(*kinds)) < 1_600
+    assert count_code(always.union(*kinds)) < 1_700
     for files in [*kinds, kinds[-1] | directions]:
-        assert count_code(always | files) < 1_100
+        assert count_code(always | files) < 1_200
         for path in always | files:
             for room, module in rests_on(path):
                 named = PRODUCT / room / f"{module}.py" in always | files
