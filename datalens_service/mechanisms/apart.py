@@ -3,7 +3,7 @@
 Whatever a contribution writes to (modules, classes, caches, seeds, environment, the records themselves), it writes to a
 copy that ends with the process. So it hands nothing on to the next question, nor to the script of its method.
 
-    driver ──fork──▶ child: one thread, no output, no file larger than empty ──arrays──▶ driver
+    driver ──fork──▶ child: one thread, no output ──arrays──▶ driver
 
 The child has the memory of the driver as it was, so nothing is sent to it. It costs a fork for each question, and the
 other threads of torch: docs/mechanisms/wall.md.
@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -59,15 +58,14 @@ class Child:
 
     Args:
         work: Done in the child.
-        writes: Whether the child may write to files.
     """
 
-    def __init__(self, work: Work, *, writes: bool = True) -> None:
+    def __init__(self, work: Work) -> None:
         self._connection, other = Pipe()
         self._pid = os.fork()
         if self._pid == 0:
             self._connection.close()
-            _work(work, other, writes=writes)
+            _work(work, other)
         other.close()
 
     def ask(self, *question: Any) -> Iterator[Any]:
@@ -102,7 +100,7 @@ class Child:
 
 
 def _ask_once(produce: Callable[[], Any]) -> Iterator[Any]:
-    child = Child(partial(_answer, produce), writes=False)
+    child = Child(partial(_answer, produce))
     try:
         yield from child.ask("")
     finally:
@@ -116,7 +114,7 @@ def _answer(produce: Callable[[], Any], questions: Iterator[Any], replies: Repli
             replies.send(item)
 
 
-def _work(work: Work, connection: Connection, *, writes: bool) -> NoReturn:
+def _work(work: Work, connection: Connection) -> NoReturn:
     """Be the child: nothing of it is left in the end, nothing of its parent is taken apart."""
     try:
         gc.disable()
@@ -125,8 +123,6 @@ def _work(work: Work, connection: Connection, *, writes: bool) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        if not writes:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         # A forked process has one thread: those of its parent's pools are gone, and would be waited for.
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)
