@@ -39,7 +39,6 @@ from datalens_service.data import shard_batches
 from datalens_service.data.dataset import Dataset, Labels, Split
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms import private_shards
-from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.script import RunInputs
 from datalens_service.methods.training import Training
 from datalens_service.models import trainer
@@ -278,7 +277,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     method = type(method).model_validate(method.model_dump() | changes)
     plan = method.plan(data.schema, _WHOLE_BUDGET)
     account, inputs = UnchargedAccount(), RunInputs(TrainingRandomness(options.seed))
-    training = Training(method, plan, PrivateRecords.from_dataset(data), account, inputs)
+    training = Training(method, plan, data, account, inputs)
     noise: Any = NoiseInProportion(options.teachers / published.num_teachers)
     points, seconds = [], 0.0
     stops = {max(1, round(share * options.votes)) for share in options.at}

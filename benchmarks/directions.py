@@ -24,7 +24,6 @@ from benchmarks.environment import dataset, provenance, without_test_images
 from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
-from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods import DpSgd, Plan
 from datalens_service.methods.descent.noisy_directions import PartitionedRun, mean_cosine
 from datalens_service.methods.script import RunInputs
@@ -111,7 +110,7 @@ def train_without_books(method: DpSgd, data: Dataset, seed: int, noise: NoiseSou
     """A classifier of public records, whatever it would cost."""
     plan = Plan(releases=(PlannedRelease(mechanism=directions(method, data.schema), count=method.steps),))
     inputs = RunInputs(TrainingRandomness(seed))
-    training = Training(method, plan, PrivateRecords.from_dataset(data), UnchargedAccount(), inputs)
+    training = Training(method, plan, data, UnchargedAccount(), inputs)
     for _ in range(method.steps):
         training.step(noise)
     model = training.outcome().model

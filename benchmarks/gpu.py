@@ -28,7 +28,6 @@ import numpy as np
 from benchmarks.environment import PARTITION_KEY, ROOT, dataset, provenance
 from benchmarks.utility import trained_on
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.script import ExecutionOptions, RunInputs
 from datalens_service.methods.training import Training
 from datalens_service.models.generators.generator import Generator
@@ -96,7 +95,7 @@ def measure(part: Part, data: Dataset, device: str, images: int) -> dict[str, An
     method = build_published(part.preset, data.schema, part.epsilon)
     plan = method.plan(data.schema, units)
     inputs = RunInputs(TrainingRandomness(0), ExecutionOptions(device))
-    training = Training(method, plan, PrivateRecords.from_dataset(data), MemoryAccount(units), inputs)
+    training = Training(method, plan, data, MemoryAccount(units), inputs)
     began, noise = time.monotonic(), NoiseSource()
     while training.made < plan.steps and time.monotonic() - began < part.seconds:
         training.step(noise)

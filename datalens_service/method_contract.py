@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import AnyMechanism, VoteMechanism
-from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Method, Plan
 from datalens_service.methods.script import RunInputs
 from datalens_service.methods.training import Training
@@ -149,7 +148,7 @@ def judge(point: str, holds: bool, complaint: str) -> Finding:
 
 
 def _create(method: Method, plan: Plan, dataset: Dataset, account: _Rehearsal) -> Training:
-    return Training(method, plan, PrivateRecords.from_dataset(dataset), account, RunInputs(TrainingRandomness(0)))
+    return Training(method, plan, dataset, account, RunInputs(TrainingRandomness(0)))
 
 
 def _advance(training: Training, steps: int) -> None:

@@ -16,7 +16,6 @@ from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset, Upload
 from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec, JobStopped
 from datalens_service.mechanisms import Account
-from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods import ExecutionOptions, Method, Plan
 from datalens_service.methods.appearance import describe_images
 from datalens_service.methods.public_start import PublicImages, describe_source
@@ -130,7 +129,7 @@ def run(
         None if public is None else public_images(public),
         _load(checkpoints),
     )
-    training = Training(method, plan, PrivateRecords.from_dataset(dataset), account, inputs)
+    training = Training(method, plan, dataset, account, inputs)
     _train(training, progress, checkpoints, previews)
     model, start, extras = training.outcome()
     source = _describe_source(method, inputs.public)
@@ -207,7 +206,7 @@ def _train(training: Training, progress: _Progress, checkpoints: Checkpoints | N
     progress.enter(training, training.made)
     while training.made < training.plan.steps and (ask := training.look()) is not None:
         if checkpoints is not None and ask.checkpoint is not None and checkpoints.due():
-            checkpoints.save(training.made, ask.checkpoint())
+            checkpoints.save(training.made, training.checkpoint())
         if previews is not None and training.can_stop and previews.due():
             previews.show(training.outcome().model)
         try:

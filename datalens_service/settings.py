@@ -93,6 +93,11 @@ class Settings(BaseSettings):
     lease_seconds: int = Field(
         default=30, ge=5, le=3600, description="A worker that is silent for this long loses its job."
     )
+    contributions_apart: bool = Field(
+        default=False,
+        description="Whether what a method computes from private records is computed in a process of its own, which "
+        "ends with it, so that it can leave nothing behind; for installed methods of others. Needs device cpu.",
+    )
     ranks: int = Field(
         default=1,
         ge=1,
@@ -211,6 +216,10 @@ class Settings(BaseSettings):
         if self.ranks > 1 and self.device.startswith("cuda:"):
             raise ValueError(
                 speak("⟦DATALENS_RANKS⟧ uses the first GPUs: set ⟦DATALENS_DEVICE⟧ to cuda, not one of them.")
+            )
+        if self.contributions_apart and (self.device, self.ranks) != ("cpu", 1):
+            raise ValueError(
+                speak("⟦DATALENS_CONTRIBUTIONS_APART⟧ needs ⟦DATALENS_DEVICE⟧ cpu and one of ⟦DATALENS_RANKS⟧.")
             )
         if bool(self.records_url) != (self.records_key_file is not None):
             raise ValueError(speak("⟦DATALENS_RECORDS_URL⟧ and ⟦DATALENS_RECORDS_KEY_FILE⟧ go together."))

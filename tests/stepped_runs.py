@@ -4,7 +4,6 @@ from typing import Any
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
-from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods import ExecutionOptions, Method, Plan
 from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.script import Extras, Outcome, Resumed, RunInputs
@@ -34,7 +33,7 @@ class SteppedRun:
         options: ExecutionOptions | None = None,
     ) -> None:
         inputs = RunInputs(TrainingRandomness(0), options or ExecutionOptions(), price, public, resumed)
-        self._start = method, plan, PrivateRecords.from_dataset(data)
+        self._start = method, plan, data
         self._inputs = inputs
         self._training: Training | None = None
         self._locals: dict[str, Any] = {}
@@ -76,6 +75,10 @@ class SteppedRun:
         """What the script, or one that it began with, has under a name when it asks its next question, or had last."""
         self._note_locals()
         return self._locals[name]
+
+    def vault(self, handle: Any) -> Any:
+        """What only the driver has: what a handle of the script stands for."""
+        return self.begin()._vaults.of(handle)
 
     def _note_locals(self) -> None:
         training = self.begin()

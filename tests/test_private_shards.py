@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from datalens_service.checkpoint import Checkpoints, Sealed
+from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.shard_batches import ShardBatch
 from datalens_service.errors import CheckpointMismatch, ContributionFailed
 from datalens_service.mechanisms import PartialGradients, TopAgg
-from datalens_service.mechanisms.private_records import PrivateRecords, WallBroken
-from datalens_service.mechanisms.private_shards import Dealing, Place, PrivateShards, Shards
+from datalens_service.mechanisms.private_records import PrivateRecords, Vault, WallBroken
+from datalens_service.mechanisms.private_shards import Dealing, Place, PrivateShards, Shards, ShardVault
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
@@ -69,19 +69,29 @@ def vote_once_for_all_images(teachers: Means, _released: Any) -> Iterator[Any]:
     yield PartialGradients(teachers.sums[:, None], slice(0, IMAGES))
 
 
-def records() -> PrivateRecords:
+def records() -> Vault:
     images = np.random.default_rng(0).integers(0, 256, (30, SIDE, SIDE, 1), dtype=np.uint8)
     schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("a", "b"), num_units=30)
-    return PrivateRecords.from_dataset(Dataset(schema, Split(images, np.arange(30) % 2), None, b"k" * 32))
+    return Vault.from_dataset(Dataset(schema, Split(images, np.arange(30) % 2), None, b"k" * 32))
 
 
-def shards(dealing: Dealing = DEALING, place: Place = HERE, maker: Any = make) -> PrivateShards:
-    return PrivateShards(records(), dealing, place, maker, None)
+class Asked:
+    """A handle and what it stands for, as a script and its driver have them."""
+
+    def __init__(self, source: Vault, dealing: Dealing, place: Place, maker: Any) -> None:
+        self.handle = PrivateShards(PrivateRecords(source.schema), dealing, place, maker, None)
+        self.vault = ShardVault(source, self.handle)
+        self.learn, self.release = self.handle.learn, self.vault.release
+        self.state, self.restore = self.vault.state, self.vault.restore
 
 
-def asked(of: PrivateShards, voting: Any = vote, mechanism: TopAgg = VOTES, step: int = 0) -> MemoryAccount:
+def shards(dealing: Dealing = DEALING, place: Place = HERE, maker: Any = make) -> Asked:
+    return Asked(records(), dealing, place, maker)
+
+
+def asked(of: Asked, voting: Any = vote, mechanism: TopAgg = VOTES, step: int = 0) -> MemoryAccount:
     account = MemoryAccount(10**30)
-    of._release(mechanism, voting, None, step=step, account=account, noise=NoiseSource())
+    of.release(mechanism, voting, None, step=step, account=account, noise=NoiseSource())
     return account
 
 
@@ -89,7 +99,7 @@ def test_votes_are_charged_and_handed_out_with_noise() -> None:
     teachers = shards()
     teachers.learn(learn, RELEASED, times=2)
     account = MemoryAccount(10**30)
-    answer = teachers._release(VOTES, vote, None, step=0, account=account, noise=NoiseSource())
+    answer = teachers.release(VOTES, vote, None, step=0, account=account, noise=NoiseSource())
     assert account.charged_units == VOTES.cost()
     np.testing.assert_array_equal(answer, VOTES.decode(account.replay(0)))
 
@@ -97,12 +107,14 @@ def test_votes_are_charged_and_handed_out_with_noise() -> None:
 def test_a_stored_vote_asks_no_teacher() -> None:
     teachers, account = shards(), MemoryAccount(10**30)
     for voting in (vote, vote_without_one):
-        teachers._release(VOTES, voting, None, step=0, account=account, noise=NoiseSource())
+        teachers.release(VOTES, voting, None, step=0, account=account, noise=NoiseSource())
     assert len(account.charges) == 1
 
 
 def test_the_capability_has_no_way_to_a_teacher() -> None:
-    assert {name for name in dir(shards()) if not name.startswith("_")} == {"learn", "state", "restore"}
+    assert {name for name in dir(shards().handle) if not name.startswith("_")} == {
+        *("records", "dealing", "place", "make", "released", "lessons", "learn")
+    }
 
 
 def test_teachers_are_sealed_but_for_an_open_question() -> None:
@@ -110,7 +122,7 @@ def test_teachers_are_sealed_but_for_an_open_question() -> None:
     teachers.learn(learn, RELEASED, times=1)
     asked(teachers)
     with pytest.raises(WallBroken, match="charged sum"):
-        teachers._vault.teachers()
+        teachers.vault._made.teachers()
 
 
 def test_functions_take_nothing_along() -> None:
@@ -160,7 +172,7 @@ def test_what_teachers_raise_is_charged_and_carries_nothing(maker: Any, lesson: 
     teachers, account = shards(maker=maker), MemoryAccount(10**30)
     teachers.learn(lesson, RELEASED, times=1)
     with pytest.raises(ContributionFailed) as raised:
-        teachers._release(VOTES, voting, None, step=0, account=account, noise=NoiseSource())
+        teachers.release(VOTES, voting, None, step=0, account=account, noise=NoiseSource())
     assert account.charged_units == VOTES.cost()
     assert (raised.value.__cause__, raised.value.__context__) == (None, None)
 
@@ -182,31 +194,20 @@ def test_ranks_meet_in_a_group_of_the_products_own() -> None:
         shards(place=HERE._replace(group=Listening()))
 
 
-def test_what_teachers_know_is_sealed_from_the_run_to_the_file_and_back(tmp_path: Path) -> None:
+def test_what_teachers_know_is_kept_from_the_vault_to_the_file_and_back(tmp_path: Path) -> None:
     teachers, checkpoints = shards(), Checkpoints(tmp_path / "checkpoint", "digest")
     assert teachers.state() == {}
     teachers.learn(learn, RELEASED, times=2)
     assert teachers.state() == {}, "they learn before the next vote"
     asked(teachers)
-    state = {f"teachers/{name}": sealed for name, sealed in teachers.state().items()}
-    assert {name.removeprefix("teachers/") for name in state} == {"sums", "teacher_steps"}
-    checkpoints.save(3, state | {"student/weight": np.ones(2)})
+    assert teachers.state().keys() == {"sums", "teacher_steps", "dealt"}
+    checkpoints.save(3, teachers.state())
     step, loaded = checkpoints.load() or (0, {})
     assert step == 3
-    assert {name for name, value in loaded.items() if isinstance(value, Sealed)} == state.keys()
     again = shards()
-    again.restore({name.removeprefix("teachers/"): loaded[name] for name in state})
-    np.testing.assert_array_equal(*(one._vault.state()["sums"] for one in (teachers, again)))
-    assert again._vault.steps == 2
-
-
-def test_sealed_numbers_keep_their_name_on_the_way(tmp_path: Path) -> None:
-    """Under another one they would be read as the run's own."""
-    teachers = shards()
-    teachers.learn(learn, RELEASED, times=1)
-    asked(teachers)
-    with pytest.raises(ValueError, match="name"):
-        Checkpoints(tmp_path / "checkpoint", "digest").save(1, {"student/sums": teachers.state()["sums"]})
+    again.restore(loaded)
+    np.testing.assert_array_equal(*(one.state()["sums"] for one in (teachers, again)))
+    assert again.vault._made.steps == 2
 
 
 def test_teachers_do_not_move_to_other_shards() -> None:

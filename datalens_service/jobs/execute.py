@@ -99,7 +99,8 @@ def execute(
     private = PrivateFolder(settings.data_dir, lease)
     private.open()
     with JobWatch(database, private, lease, observe) as watch:
-        state, problem = _attempt(_Task(database, artifacts, settings, lease, private, watch, ranks))
+        with private.for_temporary_files():
+            state, problem = _attempt(_Task(database, artifacts, settings, lease, private, watch, ranks))
         # Before the end, so that an ended job has none; a crash in between only costs the checkpoint.
         private.close()
         job = leases.finish(database, lease, state, problem)
@@ -149,7 +150,14 @@ def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
     encoder = encoders.find(task.artifacts, spec.method)
     work = SharedWork(job.id, spec.method.max_ranks(dataset.schema), stored.records_path, records, private.path)
     with task.ranks.share(work) as group:
-        options = ExecutionOptions(device, private.path, group, settings.data_dir / "public-models", encoder)
+        options = ExecutionOptions(
+            device,
+            private.path,
+            group,
+            settings.data_dir / "public-models",
+            encoder,
+            apart=settings.contributions_apart,
+        )
         begin = partial(run, spec, dataset, account=account, plan=plan, observe=task.observe, previews=previews)
         result = _run(partial(begin, checkpoints=checkpoints, options=options, public=images), checkpoints)
     result = _named(result, public)

@@ -5,7 +5,11 @@ or remove, the files of its successor. The successor takes the last checkpoint a
 its job: the worker that ends it removes the files, and `remove_leftovers` removes what a crash left.
 """
 
+import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from datalens_service.errors import NotFound
@@ -35,6 +39,19 @@ class PrivateFolder:
             for folder in (self._job.parent, self._job, self.path):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._inherit()
+
+    @contextmanager
+    def for_temporary_files(self) -> Iterator[None]:
+        """Let this process, and those that it starts, keep temporary files here: what a job forgets ends with it."""
+        earlier, variable = tempfile.tempdir, os.environ.get("TMPDIR")
+        tempfile.tempdir = os.environ["TMPDIR"] = str(self.path.absolute())
+        try:
+            yield
+        finally:
+            tempfile.tempdir = earlier
+            os.environ.pop("TMPDIR")
+            if variable is not None:
+                os.environ["TMPDIR"] = variable
 
     def close(self) -> None:
         """Remove the files of this lease."""

@@ -6,13 +6,13 @@ job ends by it after the release was charged.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from datalens_service.errors import ContributionFailed
 
 Made = TypeVar("Made")
 
-_FAILED: Final = (
+FAILED: Final = (
     "A computation over the private records failed. What it raised may depend on them, so it is not told. What was "
     "charged stays charged."
 )
@@ -34,13 +34,38 @@ def confined(function: Callable[..., Made], *arguments: Any) -> Made:
     except BaseException as error:  # noqa: BLE001 (whatever it is, it may carry a private value)
         lacked = lacks_memory(error)
     # Python would chain an error that is raised above to the one that was caught.
-    raise MemoryError if lacked else ContributionFailed(_FAILED)
+    raise MemoryError if lacked else ContributionFailed(FAILED)
 
 
 def confined_items(made: Iterator[Made]) -> Iterator[Made]:
     """Take one item after the other from what such a function yields; it ends at None."""
     while (item := confined(next, made, None)) is not None:
         yield item
+
+
+class Calls(Protocol):
+    """Where functions that see private records are called; each raises as `confined` does."""
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function returns."""
+
+    def items(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
+        """What a generator function yields."""
+
+
+class CallsHere:
+    """In this process."""
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function returns."""
+        return confined(function, *arguments)
+
+    def items(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
+        """What a generator function yields."""
+        return confined_items(iter(confined(function, *arguments)))
+
+
+HERE: Final = CallsHere()
 
 
 def prepared(prepare: Callable[[], object], answer: Callable[..., Made]) -> Callable[..., Made]:

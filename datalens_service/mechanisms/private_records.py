@@ -1,27 +1,30 @@
 """The wall: a run sees private records through charged sums of contributions, and in no other way.
 
-A run holds `PrivateRecords`. It has the public schema, and a driver answers one question about it: the sum over units
-of `contribution(rows, released)`, through the door of `base`. A contribution is a function of a module, so it takes
-nothing along but its two arguments; what it gets of `released` is a copy, so it leaves nothing behind; its rows are
-each a function of one record (a test tries every contribution on parts of its rows). docs/mechanisms/wall.md says what
-is left to read.
+A run holds `PrivateRecords`, a handle: it names records and has no reference to them. The driver has the vaults
+(`vaults.py`) and answers one question about a handle: the sum over units of `contribution(rows, released)`, through the
+door of `base`. A contribution is a function of a module, so it takes nothing along but its two arguments; its rows lie
+in memory that no process can write to; what it gets of `released` is a copy. Its rows are each a function of one record
+(a test tries every contribution on parts of its rows). docs/mechanisms/wall.md says what is left to read.
 """
 
 from __future__ import annotations
 
 import copy
+import mmap
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FunctionType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Labels, Schema, UnitIds
 from datalens_service.mechanisms.base import Account, Mechanism
-from datalens_service.mechanisms.confined import confined, prepared
+from datalens_service.mechanisms.confined import HERE, Calls, prepared
 from datalens_service.phases import Tell, be_silent
 from datalens_service.privacy.randomness import NoiseSource
 
@@ -59,28 +62,29 @@ class WallBroken(RuntimeError):
     """A method reached for private records in another way than by a charged sum."""
 
 
+class Mapped(NamedTuple):
+    """Public: of which records, and by which function, others are made."""
+
+    source: PrivateRecords
+    function: Callable[[Rows, Any], NDArray[Any]]
+    released: object
+    tell: Tell
+
+
 class PrivateRecords:
-    """Records behind the wall.
+    """A handle of records behind the wall.
 
     Args:
         schema: Public.
-        vault: Private.
+        made: How they are made of others; None: they are those of the data set.
 
     Attributes:
         schema: Public.
+        made: As it was given.
     """
 
-    def __init__(self, schema: Schema, vault: _Vault) -> None:
-        self.schema = schema
-        self._vault = vault
-
-    @classmethod
-    def from_dataset(cls, dataset: Dataset) -> PrivateRecords:
-        """The training records of a data set, which stays outside of the wall from here on."""
-        train = dataset.train
-        rows = Rows(_read_only(train.images), _read_only(train.labels), _read_only(train.unit_ids))
-        rows_at_once = max(1, _NUMBERS // dataset.schema.dimensions)
-        return cls(dataset.schema, _Vault(lambda: rows, rows_at_once, dataset.partition_key))
+    def __init__(self, schema: Schema, made: Mapped | None = None) -> None:
+        self.schema, self.made = schema, made
 
     def map(
         self, function: Callable[[Rows, Any], NDArray[Any]], released: object, tell: Tell = be_silent
@@ -93,11 +97,56 @@ class PrivateRecords:
             tell: Told of the share of records read, where their number is public: one for each unit. May raise to stop.
         """
         check_function(function)
-        told, most = tell if self.schema.records_per_unit == 1 else be_silent, self.schema.num_units
-        vault = _mapped(self._vault, function, copy.deepcopy(released), lambda read: told(min(1.0, read / most)))
-        return PrivateRecords(self.schema, vault)
+        return PrivateRecords(self.schema, Mapped(self, function, copy.deepcopy(released), tell))
 
-    def _release(
+
+class Vault:
+    """Rows that are read while a question is open.
+
+    Args:
+        schema: Public.
+        read: Private.
+        rows_at_once: Public; how many a function gets. None: all of them.
+        partition_key: Secret; deals units to shards. Empty: none are dealt.
+        calls: Where contributions are computed.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        read: Callable[[], Rows],
+        rows_at_once: int | None,
+        partition_key: bytes = b"",
+        calls: Calls = HERE,
+    ) -> None:
+        self.schema, self.partition_key, self.calls = schema, partition_key, calls
+        self._read, self._rows_at_once = read, rows_at_once
+        self._is_open = False
+
+    @classmethod
+    def from_dataset(cls, dataset: Dataset, calls: Calls = HERE) -> Vault:
+        """The training records of a data set."""
+        train = dataset.train
+        rows = Rows(read_only(train.images), read_only(train.labels), read_only(train.unit_ids))
+        rows_at_once = max(1, _NUMBERS // dataset.schema.dimensions)
+        return cls(dataset.schema, lambda: rows, rows_at_once, dataset.partition_key, calls)
+
+    def mapped(self, made: Mapped) -> Vault:
+        """Rows with other values; they are in memory already, so a function gets them all."""
+        check_function(made.function)
+        told, most = made.tell if self.schema.records_per_unit == 1 else be_silent, self.schema.num_units
+        kept: list[Rows] = []
+
+        def read() -> Rows:
+            if not kept:
+                values = self.answer(made.function, made.released, lambda read: told(min(1.0, read / most)))
+                with self.opened():
+                    kept.append(self.rows()._replace(values=read_only(values)))
+            return kept[0]
+
+        return Vault(self.schema, read, None, calls=self.calls)
+
+    def release(
         self,
         mechanism: Mechanism[Any, Released],
         contribution: Contribution,
@@ -117,24 +166,10 @@ class PrivateRecords:
             WallBroken: The contribution could take more along than its arguments.
         """
         check_function(contribution)
-        answer: Callable[..., Any] = partial(self._vault.answer, contribution, copy.deepcopy(released))
+        answer: Callable[..., Any] = partial(self.answer, contribution, copy.deepcopy(released))
         if account.replay(step) is None:
-            answer = prepared(self._vault.prepare, answer)
+            answer = prepared(self.prepare, answer)
         return mechanism.release(answer, step=step, account=account, noise=noise)
-
-
-class _Vault:
-    """Rows that are read while a question is open.
-
-    Args:
-        read: Private.
-        rows_at_once: Public; how many a function gets. None: all of them.
-        partition_key: Secret; deals units to shards. Empty: none are dealt.
-    """
-
-    def __init__(self, read: Callable[[], Rows], rows_at_once: int | None, partition_key: bytes = b"") -> None:
-        self._read, self._rows_at_once, self.partition_key = read, rows_at_once, partition_key
-        self._is_open = False
 
     def rows(self) -> Rows:
         """All of them.
@@ -157,7 +192,7 @@ class _Vault:
         with self.opened():
             rows = self.rows()
         for number, block in enumerate(self._blocks(rows), start=1):
-            parts.append(confined(function, block, released))
+            parts.append(self.calls.call(function, block, released))
             count(number * (self._rows_at_once or 0))
         joined = parts[0] if len(parts) == 1 else _joined(parts)
         arrays = joined if isinstance(joined, tuple) else (joined,)
@@ -181,20 +216,6 @@ class _Vault:
             yield Rows(*(array[start : start + size] for array in rows))
 
 
-def _mapped(source: _Vault, function: Callable[[Rows, Any], NDArray[Any]], released: object, count: Count) -> _Vault:
-    """Rows with other values; they are in memory already, so a function gets them all."""
-    kept: list[Rows] = []
-
-    def read() -> Rows:
-        if not kept:
-            values = _read_only(source.answer(function, released, count))
-            with source.opened():
-                kept.append(source.rows()._replace(values=values))
-        return kept[0]
-
-    return _Vault(read, None)
-
-
 def check_function(function: Callable[..., Any]) -> None:
     """Refuse what may know more than its arguments: methods, closures, functions with defaults.
 
@@ -212,7 +233,25 @@ def _joined(parts: list[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers in memory to which the processor refuses to write.
+
+    The flag of an array is not enough: its base, and a tensor of it, write past that.
+    """
+    if isinstance(array, np.memmap) and array.mode == "r":
+        return array.view(np.ndarray)
+    array = np.ascontiguousarray(array)
+    if array.nbytes == 0:
+        return array
+    with _file_in_memory() as file:
+        file.write(array.data.cast("B"))
+        file.flush()
+        memory = mmap.mmap(file.fileno(), array.nbytes, prot=mmap.PROT_READ)
+    return np.frombuffer(memory, array.dtype).reshape(array.shape)
+
+
+def _file_in_memory() -> IO[bytes]:
+    """One that no folder has."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("records"), "wb", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)

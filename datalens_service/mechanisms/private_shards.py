@@ -14,20 +14,20 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datalens_service.checkpoint import Sealed
 from datalens_service.data.dataset import Dataset, Schema, Upload
 from datalens_service.data.partition import assign_shards, members
 from datalens_service.data.shard_batches import ShardBatch, ShardSampler
 from datalens_service.errors import CheckpointMismatch, InvalidInput
+from datalens_service.mechanisms.apart import Child, Replies
 from datalens_service.mechanisms.base import Account, Mechanism
-from datalens_service.mechanisms.confined import confined, confined_items, prepared
-from datalens_service.mechanisms.private_records import PrivateRecords, WallBroken, check_function
+from datalens_service.mechanisms.confined import HERE, confined, confined_items, prepared
+from datalens_service.mechanisms.private_records import PrivateRecords, Vault, WallBroken, check_function
 from datalens_service.mechanisms.votes import (
     Directions,
     DistributedGradients,
@@ -39,6 +39,9 @@ from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import ProcessGroup, TorchProcessGroup
 
 PRIVATE_READS = ("training",)
+
+_DEALT: Final = "dealt"
+"""Name, among numbers of teachers, of those by which their shards are known."""
 
 
 class Dealing(NamedTuple):
@@ -96,7 +99,7 @@ Vote = Callable[[Any, Any], GradientBlocks]
 
 
 class PrivateShards:
-    """Teachers behind the wall.
+    """A handle of teachers behind the wall.
 
     Args:
         records: Of which each unit is in one shard, or in one for each of its classes.
@@ -107,14 +110,9 @@ class PrivateShards:
     """
 
     def __init__(self, records: PrivateRecords, dealing: Dealing, place: Place, make: Make, released: object) -> None:
-        # A group of the run's own would be handed sums without noise, and the key.
-        if type(place.group) not in (ProcessGroup, TorchProcessGroup):
-            raise WallBroken("Ranks meet in a group of the product's own.")
         check_function(make)
-        self._records, self._dealing, self._place, self._group = records, dealing, place, place.group
-        self._make, self._released = make, copy.deepcopy(released)
-        self._lessons: list[_Learn] = []
-        self._vault: _TeacherVault | None = None
+        self.records, self.dealing, self.place, self.make = records, dealing, place, make
+        self.released, self.lessons = copy.deepcopy(released), list[Lesson]()
 
     def learn(self, update: Learn, released: object, times: int) -> None:
         """Have every teacher make steps before the next vote, each with the next batch of its shard.
@@ -125,9 +123,27 @@ class PrivateShards:
             times: Number of steps.
         """
         check_function(update)
-        self._lessons.append(_Learn(update, copy.deepcopy(released), times))
+        self.lessons.append(Lesson(update, copy.deepcopy(released), times))
 
-    def _release(
+
+class ShardVault:
+    """The teachers of rank 0, who have those of other ranks do the same.
+
+    Args:
+        source: Of the records.
+        shards: Whose vault it is.
+    """
+
+    def __init__(self, source: Vault, shards: PrivateShards) -> None:
+        # A group of the run's own would be handed sums without noise, and the key.
+        if type(shards.place.group) not in (ProcessGroup, TorchProcessGroup):
+            raise WallBroken("Ranks meet in a group of the product's own.")
+        self._source, self._place = source, shards.place
+        self._dealing, self._group, self._lessons = shards.dealing, shards.place.group, shards.lessons
+        self._make, self._released = shards.make, shards.released
+        self._made: TeacherVault | TeachersApart | None = None
+
+    def release(
         self,
         mechanism: Mechanism[Any, Directions],
         vote: Vote,
@@ -155,24 +171,29 @@ class PrivateShards:
         answer = prepared(self._teach, partial(self._ask, command))
         return mechanism.release(answer, step=step, account=account, noise=noise)
 
-    def state(self) -> dict[str, Sealed]:
-        """What teachers know, sealed; empty if that is nothing, too large to be kept, or not all of it.
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What teachers know, private; empty if that is nothing, too large to be kept, or not all of it.
 
         A job is resumed without it: teachers learn again while the stored sums are replayed.
         """
-        if self._vault is None or not self._vault.steps or self._group.world_size > 1:
+        if self._made is None or not self._made.steps or self._group.world_size > 1:
             return {}
-        return {name: Sealed(value, self._dealing) for name, value in self._vault.state().items()}
+        state = self._made.state()
+        return state and state | {_DEALT: self._dealt()}
 
-    def restore(self, state: Mapping[str, Sealed]) -> None:
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from `state`.
 
         Raises:
             CheckpointMismatch: It belongs to other teachers.
         """
-        if any(sealed.origin not in (None, self._dealing) for sealed in state.values()):
+        if not np.array_equal(state.get(_DEALT, ()), self._dealt()):
             raise CheckpointMismatch("The checkpoint holds teachers of other shards.")
-        self._teachers().restore({name: sealed._private for name, sealed in state.items()})
+        self._teachers().restore({name: value for name, value in state.items() if name != _DEALT})
+
+    def _dealt(self) -> NDArray[np.uint8]:
+        """By which teachers of the same shards are known."""
+        return np.frombuffer(hashlib.sha256(repr(self._dealing).encode()).digest(), dtype=np.uint8)
 
     def _ask(self, command: _Vote) -> DistributedGradients:
         self._group.broadcast(command)
@@ -189,16 +210,17 @@ class PrivateShards:
         self._group.broadcast(_Meet())
         _Meet().obey(teachers)
 
-    def _teachers(self) -> _TeacherVault:
+    def _teachers(self) -> TeacherVault | TeachersApart:
         """Those of this rank, who are made before their first lesson or vote."""
-        if self._vault is None:
-            source, group = self._records._vault, self._place.group
+        if self._made is None:
+            source, group = self._source, self._group
             with source.opened():
-                digest = _digest(self._records.schema, source.rows()) if group.world_size > 1 else b""
+                digest = _digest(source.schema, source.rows()) if group.world_size > 1 else b""
             deal = _Deal(self._dealing, self._place.device, self._make, self._released, source.partition_key, digest)
             group.broadcast(deal)
-            self._vault = _TeacherVault(self._records, deal, self._place)
-        return self._vault
+            begin = partial(TeacherVault, source, deal, self._place)
+            self._made = begin() if source.calls is HERE else TeachersApart(begin, group.all_reduce)
+        return self._made
 
 
 def run_follower(group: ProcessGroup, upload: Upload, folder: Path | None = None) -> None:
@@ -212,11 +234,11 @@ def run_follower(group: ProcessGroup, upload: Upload, folder: Path | None = None
         RankLost: Another rank ended or was silent for too long.
         InvalidInput: The records are not those of rank 0.
     """
-    vault: _TeacherVault | None = None
+    vault: TeacherVault | None = None
     while (command := group.receive()) is not None:
         if isinstance(command, _Deal):
-            records = PrivateRecords.from_dataset(Dataset(*upload, partition_key=command.key))
-            vault = _TeacherVault(records, command, Place(command.device, folder, group))
+            records = Vault.from_dataset(Dataset(*upload, partition_key=command.key))
+            vault = TeacherVault(records, command, Place(command.device, folder, group))
         elif vault is not None:
             command.obey(vault)
 
@@ -232,21 +254,22 @@ class _Deal(NamedTuple):
     digest: bytes
 
 
-class _Learn(NamedTuple):
+class Lesson(NamedTuple):
     """Command to make steps."""
 
     update: Learn
     released: object
     times: int
 
-    def obey(self, vault: _TeacherVault) -> None:
+    def obey(self, vault: TeacherVault | TeachersApart) -> None:
+        """Have teachers make them."""
         vault.learn(self.update, self.released, self.times)
 
 
 class _Meet(NamedTuple):
     """Command to meet all other ranks."""
 
-    def obey(self, vault: _TeacherVault) -> None:
+    def obey(self, vault: TeacherVault | TeachersApart) -> None:
         vault.all_reduce(np.zeros(1, dtype=np.int64))
 
 
@@ -257,17 +280,17 @@ class _Vote(NamedTuple):
     vote: Vote
     released: object
 
-    def obey(self, vault: _TeacherVault) -> None:
+    def obey(self, vault: TeacherVault | TeachersApart) -> None:
         # The sum belongs to rank 0.
         self.mechanism.exact_sum(vault.votes(self.vote, self.released))
 
 
-class _TeacherVault:
+class TeacherVault:
     """Shards of a rank and their teachers, which are reached while a question is open, after so many `steps`."""
 
-    def __init__(self, records: PrivateRecords, deal: _Deal, place: Place) -> None:
+    def __init__(self, records: Vault, deal: _Deal, place: Place) -> None:
         check_function(deal.make)
-        self._records, self.all_reduce, self.steps = records._vault, place.group.all_reduce, 0
+        self._records, self.all_reduce, self.steps = records, place.group.all_reduce, 0
         parts, device = place.group.share(deal.dealing.parts), place.group.local_device(deal.device)
         self._local = range(parts[0].start, parts[-1].stop)
         with self._records.opened():
@@ -310,7 +333,7 @@ class _TeacherVault:
     def votes(self, vote: Vote, released: object) -> DistributedGradients:
         """What a mechanism sums, here and on all other ranks."""
         check_function(vote)
-        return DistributedGradients(self._blocks(vote, released), self._local.start, self.all_reduce)
+        return DistributedGradients(self.blocks(vote, released), self._local.start, self.all_reduce)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All that learning changed; empty if that is too large."""
@@ -321,7 +344,8 @@ class _TeacherVault:
         self._made.restore({name: value for name, value in state.items() if name != "teacher_steps"})
         self.steps = int(state["teacher_steps"])
 
-    def _blocks(self, vote: Vote, released: object) -> Iterator[Tensor | PartialGradients]:
+    def blocks(self, vote: Vote, released: object) -> Iterator[Tensor | PartialGradients]:
+        """Votes of some teachers after the other."""
         voters = 0
         with self._records.opened():
             for block in confined_items(iter(confined(vote, self.teachers(), released))):
@@ -329,6 +353,52 @@ class _TeacherVault:
                 yield block
         if voters != len(self._local):
             raise WallBroken("Every teacher votes once.")
+
+
+class TeachersApart:
+    """The teachers of a job, all of them, in a process of their own, which ends with the job.
+
+    Args:
+        begin: Makes them, there.
+        all_reduce: Of the one rank.
+    """
+
+    def __init__(self, begin: Callable[[], TeacherVault], all_reduce: Callable[[Any], Any]) -> None:
+        self.all_reduce, self.steps = all_reduce, 0
+        self._child = Child(partial(_obey, begin))
+
+    def learn(self, update: Learn, released: object, times: int) -> None:
+        """The next steps of every teacher."""
+        self._asked("learn", update, released, times)
+        self.steps += times
+
+    def votes(self, vote: Vote, released: object) -> DistributedGradients:
+        """What a mechanism sums."""
+        return DistributedGradients(self._child.ask("blocks", vote, released), 0, self.all_reduce)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that learning changed; empty if that is too large."""
+        (state,) = self._asked("state")
+        return dict(state)
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Continue from `state`."""
+        self._asked("restore", state)
+        self.steps = int(state["teacher_steps"])
+
+    def _asked(self, name: str, *arguments: object) -> list[Any]:
+        return list(self._child.ask(name, *arguments))
+
+
+def _obey(begin: Callable[[], TeacherVault], questions: Iterator[tuple[str, tuple[Any, ...]]], way: Replies) -> None:
+    """What the process of teachers does, until nobody asks any more."""
+    teachers = None
+    for name, arguments in questions:
+        with way.ending():
+            teachers = teachers or begin()
+            made = getattr(teachers, name)(*arguments)
+            for one in made if name == "blocks" else [] if made is None else [made]:
+                way.send(one)
 
 
 def _digest(schema: Schema, rows: Any) -> bytes:

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import UnitIds
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms.base import Account, Mechanism
-from datalens_service.mechanisms.confined import confined, confined_items
 from datalens_service.mechanisms.gradient_sum import GradientChunk
-from datalens_service.mechanisms.private_records import PrivateRecords, Rows, WallBroken, check_function
+from datalens_service.mechanisms.private_records import PrivateRecords, Rows, Vault, WallBroken, check_function
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
 from datalens_service.privacy.randomness import Booleans, NoiseSource
 
@@ -48,12 +47,25 @@ are not believed."""
 
 
 class UnitRecords:
-    """Records behind the wall."""
+    """A handle of records behind the wall, whose units are asked for on a device."""
 
     def __init__(self, records: PrivateRecords, device: str) -> None:
-        self._vault = _UnitVault(records, device)
+        self.records, self.device = records, device
 
-    def _release(
+
+class UnitVault:
+    """Rows that are read while a question is open.
+
+    Args:
+        source: Of the records.
+        device: Where contributions get them.
+    """
+
+    def __init__(self, source: Vault, device: str) -> None:
+        self._source, self._num_units, self._device = source, source.schema.num_units, device
+        self._kept: tuple[UnitRows, UnitIds, NDArray[np.int64]] | None = None
+
+    def release(
         self,
         mechanism: Mechanism[Any, Released],
         contribution: UnitContribution,
@@ -63,7 +75,7 @@ class UnitRecords:
         account: Account,
         noise: NoiseSource,
     ) -> Released:
-        """As `PrivateRecords._release`, over the units of a batch if the mechanism draws one.
+        """As `Vault.release`, over the units of a batch if the mechanism draws one.
 
         Raises:
             InvalidSpec: It draws batches by position, and units have none.
@@ -71,17 +83,9 @@ class UnitRecords:
         check_function(contribution)
         block = mechanism.block()
         if isinstance(block, PartitionedPasses) and block.batches > 1:
-            self._vault.check_positions()
-        answer = partial(self._vault.answer, contribution, copy.deepcopy(released))
+            self.check_positions()
+        answer = partial(self.answer, contribution, copy.deepcopy(released))
         return mechanism.release(answer, step=step, account=account, noise=noise)
-
-
-class _UnitVault:
-    """Rows that are read while a question is open."""
-
-    def __init__(self, records: PrivateRecords, device: str) -> None:
-        self._source, self._num_units, self._device = records._vault, records.schema.num_units, device
-        self._kept: tuple[UnitRows, UnitIds, NDArray[np.int64]] | None = None
 
     def answer(self, function: UnitContribution, released: object, batch: Booleans | None = None) -> Any:
         """What a function makes of the units of a batch, bool (num_units,), or of all."""
@@ -102,9 +106,10 @@ class _UnitVault:
 
         with self._source.opened():
             rows, units = self._of(batch)
-            made = confined(function, rows, released)
-            start = 0
-            for chunk in confined_items(made) if isgeneratorfunction(function) else [made]:
+            calls, start = self._source.calls, 0
+            many = isgeneratorfunction(function)
+            made = calls.items(function, rows, released) if many else [calls.call(function, rows, released)]
+            for chunk in made:
                 tensor = isinstance(chunk, torch.Tensor)
                 some = units[start : start + len(chunk if tensor else chunk[0])]
                 yield GradientChunk(chunk, torch.from_numpy(some)) if tensor else chunk._replace(units=some)

@@ -6,6 +6,7 @@ A module of its own, because the module of a plug-in imports `methods.base` and 
 from __future__ import annotations
 
 import inspect
+import sys
 import typing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from datalens_service.errors import StateConflict
 from datalens_service.methods import AnyMethod, Method
 from datalens_service.methods.voting.rivals import RIVALS
 from datalens_service.plugins import list_plugins
+from datalens_service.wall_rules import find_complaints_of_modules
 
 BUILT_IN: Final = frozenset({kind.model_fields["name"].default for kind in typing.get_args(AnyMethod)} | RIVALS.keys())
 """Names that this product gives a meaning."""
@@ -40,8 +42,23 @@ def check_plugin(name: str, kind: Any) -> type[Method]:
     return kind
 
 
+def check_source(name: str, kind: type[Method]) -> None:
+    """Refuse a plug-in whose modules do what no method may.
+
+    Raises:
+        StateConflict: The first that was found; docs/integrations.md says how a method is written.
+    """
+    for complaint in find_complaints_of_modules(sys.modules[kind.__module__]):
+        raise StateConflict(
+            f"The plug-in {name} may reach private records in another way than by a charged sum: {complaint}. "
+            "docs/integrations.md says what a method may import."
+        )
+
+
 def _plugins() -> tuple[type[Method], ...]:
     kinds = {entry.name: check_plugin(entry.name, entry.load()) for entry in list_plugins()}
+    for name, kind in kinds.items():
+        check_source(name, kind)
     if len(kinds) < len(list_plugins()):
         raise StateConflict("Two installed plug-ins have the same name. Remove one of the packages.")
     return tuple(kinds.values())

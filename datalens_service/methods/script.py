@@ -50,6 +50,7 @@ class ExecutionOptions:
         public_models: Where what was learned from public images alone is kept for later runs; None keeps nothing.
         encoder: File of the owner's own encoder, if the method names one by its SHA-256.
         tell: Told of the share of a long step that is done, or of what comes behind the last step.
+        apart: Whether each contribution is computed in a process of its own, which ends with it.
     """
 
     device: str = "cpu"
@@ -58,6 +59,7 @@ class ExecutionOptions:
     public_models: Path | None = None
     encoder: Path | None = None
     tell: Tell = be_silent
+    apart: bool = False
 
 
 class Resumed(NamedTuple):
@@ -157,7 +159,8 @@ class Ask(NamedTuple):
         released: Made of earlier releases and of public values.
         so_far: What there is to hand out without this release and all later ones; None: nothing yet.
         keep: A state that takes the place of all earlier sums; None: they stay.
-        checkpoint: Gives the private state before this release, for a run whose stored sums are dear to replay.
+        checkpoint: Gives the state before this release, for a run whose stored sums are dear to replay; the driver adds
+            what teachers know.
     """
 
     records: PrivateRecords | UnitRecords | PrivateShards

@@ -13,12 +13,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.checkpoint import TEACHERS, State
+from datalens_service.data.dataset import Dataset
 from datalens_service.errors import StateConflict
 from datalens_service.mechanisms import Account
-from datalens_service.mechanisms.private_records import PrivateRecords, WallBroken
+from datalens_service.mechanisms.apart import Apart
+from datalens_service.mechanisms.confined import HERE
+from datalens_service.mechanisms.private_records import WallBroken
+from datalens_service.mechanisms.vaults import Vaults
 from datalens_service.methods.base import Method, Plan
 from datalens_service.methods.public_start import check_same_size
 from datalens_service.methods.script import Ask, Kept, Outcome, Resumed, RunInputs, Script
+from datalens_service.models.released import join_parts, select_part
 from datalens_service.privacy.randomness import NoiseSource
 
 _BRANCH: Final = "content"
@@ -31,7 +37,7 @@ class Training:
     Args:
         method: Whose script it is.
         plan: What will be charged.
-        records: Behind the wall.
+        dataset: The records, which stay outside of the wall from here on.
         account: The books.
         inputs: Without the state that a kept one of the account replaces.
 
@@ -42,16 +48,17 @@ class Training:
         InvalidSpec: Public images have another size than the private ones.
     """
 
-    def __init__(
-        self, method: Method, plan: Plan, records: PrivateRecords, account: Account, inputs: RunInputs
-    ) -> None:
+    def __init__(self, method: Method, plan: Plan, dataset: Dataset, account: Account, inputs: RunInputs) -> None:
         if inputs.public is not None:
-            check_same_size(records.schema, inputs.public.schema)
+            check_same_size(dataset.schema, inputs.public.schema)
+        self._vaults = Vaults(dataset, Apart() if inputs.options.apart else HERE)
         self._plan, self._paths, self._account = plan, plan.paths(), account
-        self._lengths = partial(method.lengths, schema=records.schema, public=inputs.public is not None)
+        self._lengths = partial(method.lengths, schema=dataset.schema, public=inputs.public is not None)
         resumed = self._read_kept() or inputs.resumed
         self.made = 0 if resumed is None else resumed.step
-        self._script: Script = method.run(plan, records, replace(inputs, resumed=resumed))
+        # What teachers knew is private: the script gets the rest.
+        self._teachers = {} if resumed is None else select_part(resumed.state, TEACHERS)
+        self._script: Script = method.run(plan, self._vaults.records, replace(inputs, resumed=_public(resumed)))
         self._released: Any = None
         self._ask: Ask | None = None
         self._outcome: Outcome | None = None
@@ -99,14 +106,30 @@ class Training:
         if ask.keep is not None:
             self._keep(ask.keep)
         try:
-            self._released = ask.records._release(
-                ask.mechanism, ask.contribution, ask.released, step=self.made, account=self._account, noise=noise
+            self._restore_teachers(ask)
+            self._released = self._vaults.release(
+                ask.records,
+                ask.mechanism,
+                ask.contribution,
+                ask.released,
+                step=self.made,
+                account=self._account,
+                noise=noise,
             )
         except BaseException:
             self._script.close()
             raise
         self._ask = None
         self.made += 1
+
+    def checkpoint(self) -> State:
+        """Private state from which another process may go on; empty where that is not worth it, or not all of it."""
+        ask = self.look()
+        if ask is None or ask.checkpoint is None:
+            return {}
+        self._restore_teachers(ask)
+        teachers = self._vaults.state(ask.records)
+        return teachers and ask.checkpoint() | join_parts({TEACHERS: teachers})
 
     @property
     def can_stop(self) -> bool:
@@ -121,6 +144,12 @@ class Training:
         if made is None:
             raise RuntimeError("there is nothing to hand out yet")
         return made
+
+    def _restore_teachers(self, ask: Ask) -> None:
+        """Those of the first question of a resumed run."""
+        if self._teachers:
+            self._vaults.restore(ask.records, self._teachers)
+            self._teachers = {}
 
     def _follow(self, ask: Ask) -> None:
         """Keep the paths of the plan on which this release is the next one, at this price."""
@@ -150,3 +179,10 @@ class Training:
             raise StateConflict("The state of this job is not one of its method.")
         self._paths = (self._plan.along(branch),)
         return {name: value for name, value in state.items() if name != _BRANCH}, branch
+
+
+def _public(resumed: Resumed | None) -> Resumed | None:
+    if resumed is None:
+        return None
+    state = {name: value for name, value in resumed.state.items() if not name.startswith(TEACHERS)}
+    return resumed._replace(state=state)

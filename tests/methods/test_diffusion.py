@@ -102,7 +102,7 @@ def test_gradients_move_images_towards_records() -> None:
     train(run, account(), 4)
     denoiser, units, mechanism = run.local("denoiser"), run.local("units"), run.local("gradients").mechanism
     for step in range(3, 103):
-        gradients = units._vault.answer(denoiser_gradients, denoiser.copies._replace(seed=step))
+        gradients = run.vault(units).answer(denoiser_gradients, denoiser.copies._replace(seed=step))
         denoiser.follow(mechanism.decode(mechanism.exact_sum(gradients)), step - 3)
     images, _ = run.result().sample(100)
     halves = images[:, :4].mean(axis=(1, 2, 3)), images[:, 4:].mean(axis=(1, 2, 3))

@@ -109,7 +109,7 @@ def test_compressed_gradients_learn_and_are_no_longer_than_charged(compression: 
     method = DpSgd(architecture="linear", steps=20, compression=compression, keep=0.6)
     training_run = start(method, dataset, UNITS)
     descent, units = training_run.local("descent"), training_run.local("units")
-    chunks = units._vault.answer(*choose_question(descent.gradients, method))
+    chunks = training_run.vault(units).answer(*choose_question(descent.gradients, method))
     rows = torch.cat([chunk.gradients for chunk in chunks])
     longest = method.clip_norm * (0.6**0.5 if compression == "normtopk" else 1)
     assert descent.mechanism.clip_norm == pytest.approx(longest)

@@ -12,7 +12,7 @@ from torch.distributed import set_timeout
 
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms import DistributedGradients, TopAgg
-from datalens_service.mechanisms.private_shards import _TeacherVault
+from datalens_service.mechanisms.private_shards import TeacherVault
 from datalens_service.models.teachers.partitions import PARTITIONS, partition_teachers
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -68,14 +68,14 @@ def dies(rank: int) -> Before:
     """The rank is killed when it trains for its second vote."""
 
     def before(ranks: ProcessGroup) -> None:
-        learn = _TeacherVault.learn
+        learn = TeacherVault.learn
 
-        def killed(self: _TeacherVault, *arguments: object) -> None:
+        def killed(self: TeacherVault, *arguments: object) -> None:
             if self.steps >= 2 and ranks.rank == rank:
                 os.kill(os.getpid(), signal.SIGKILL)
             learn(self, *arguments)
 
-        _TeacherVault.learn = killed
+        TeacherVault.learn = killed
 
     return before
 

@@ -50,7 +50,7 @@ def start(method: DpSgd, data: Dataset) -> SteppedRun:
 
 def contributions(training_run: SteppedRun, coins: Booleans | None = None) -> list[GradientChunk]:
     descent, units = training_run.local("descent"), training_run.local("units")
-    return list(units._vault.answer(unit_gradients, descent.gradients, coins))
+    return list(training_run.vault(units).answer(unit_gradients, descent.gradients, coins))
 
 
 def account() -> MemoryAccount:

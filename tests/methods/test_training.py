@@ -107,12 +107,12 @@ def test_the_branch_is_the_one_whose_release_is_asked_for(mechanism: VectorSum, 
     run = SteppedRun(Scripted(), BRANCHES, stripes())
     training = run.begin()
     assert (training.branch, training.plan) == ("", BRANCHES)
-    training._follow(Ask(PrivateRecords.from_dataset(stripes()), mechanism, zeros, None))
+    training._follow(Ask(PrivateRecords(stripes().schema), mechanism, zeros, None))
     assert (training.branch, training.plan) == (branch, BRANCHES.along(branch))
 
 
 def test_what_a_warm_start_has_on_the_way_is_handed_out_as_a_start() -> None:
-    script = as_start(Scripted().run(PLAN, PrivateRecords.from_dataset(stripes()), None))
+    script = as_start(Scripted().run(PLAN, PrivateRecords(stripes().schema), None))
     assert next(script).so_far is None
     outcome = script.send(np.zeros((1, 2))).so_far()
     assert outcome.model is outcome.start

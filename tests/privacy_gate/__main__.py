@@ -53,7 +53,8 @@ def _run_all() -> list[tuple[Finding | None, float]]:
     torch.optim.Adam([torch.zeros(1)])
     context = multiprocessing.get_context("fork")
     with context.Pool(len(os.sched_getaffinity(0)), maxtasksperchild=1) as pool:
-        return pool.map(_one, range(len(PLANTS) + CLEAN_RUNS), chunksize=1)
+        # Clean runs first: they take longest.
+        return pool.map(_one, range(len(PLANTS) + CLEAN_RUNS)[::-1], chunksize=1)[::-1]
 
 
 def _one(number: int) -> tuple[Finding | None, float]:

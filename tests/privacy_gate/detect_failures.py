@@ -84,8 +84,8 @@ def _failure(method: _Skipping, images: np.ndarray) -> BaseException:
     schema = Schema(channels=1, height=4, width=4, class_names=("a",), num_units=len(images))
     data = Dataset(schema, Split(images.astype(np.uint8), np.zeros(len(images), dtype=np.int64)), None, b"k" * 32)
     _EVENTS.clear()
-    records, inputs = PrivateRecords.from_dataset(data), RunInputs(TrainingRandomness(0))
-    training = Training(method, method.plan(schema, 0), records, _Account(10**30), inputs)
+    inputs = RunInputs(TrainingRandomness(0))
+    training = Training(method, method.plan(schema, 0), data, _Account(10**30), inputs)
     raised: BaseException | None = None
     try:
         training.step(NoiseSource())

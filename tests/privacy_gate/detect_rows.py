@@ -13,8 +13,8 @@ from unittest import mock
 import numpy as np
 import torch
 
-from datalens_service.mechanisms.private_records import Rows, _Vault
-from datalens_service.mechanisms.unit_records import UnitRows, _UnitVault, as_tensors
+from datalens_service.mechanisms.private_records import Rows, Vault
+from datalens_service.mechanisms.unit_records import UnitRows, UnitVault, as_tensors
 from datalens_service.methods import DpSgd
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
@@ -91,7 +91,7 @@ def questions(rng: np.random.Generator) -> dict[tuple[str, str], Question]:
 
         return mock.patch.object(vault, "answer", answered)
 
-    with noted(_Vault, False), noted(_UnitVault, True):
+    with noted(Vault, False), noted(UnitVault, True):
         for case in asking_cases():
             dataset = case.dataset(rng)
             public = _pool(case.spec, dataset.schema)

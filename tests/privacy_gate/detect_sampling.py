@@ -197,7 +197,7 @@ def _started(
     longer = Plan(releases=(release.model_copy(update={"count": steps}),))
     training_run = SteppedRun(_METHOD, longer, dataset)
     if events is not None:
-        vault = training_run.local("units")._vault
+        vault = training_run.vault(training_run.local("units"))
         answer = vault.answer
 
         def noted(*question: Any) -> Any:

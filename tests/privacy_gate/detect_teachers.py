@@ -16,7 +16,7 @@ from torch import Tensor
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.shard_batches import ShardBatch
 from datalens_service.mechanisms import VoteMechanism
-from datalens_service.mechanisms.private_shards import Shards, _TeacherVault
+from datalens_service.mechanisms.private_shards import Shards, TeacherVault
 from datalens_service.methods import AnyMethod, DataLens, PateGan
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
@@ -103,9 +103,9 @@ def _some_are_left_out(talk: Talk, before: list[Vote], rng: np.random.Generator)
 def _talk(method: AnyMethod, rng: np.random.Generator) -> Talk:
     """Of a job of two votes; one shard in three is empty."""
     found: dict[str, Any] = {"asked": []}
-    start, learn, votes = _TeacherVault.__init__, _TeacherVault.learn, _TeacherVault.votes
+    start, learn, votes = TeacherVault.__init__, TeacherVault.learn, TeacherVault.votes
 
-    def started(self: _TeacherVault, records: Any, deal: Any, place: Any) -> None:
+    def started(self: TeacherVault, records: Any, deal: Any, place: Any) -> None:
         def made(shards: Shards, setting: Any) -> Any:
             found.update(make=deal.make, shards=shards, setting=setting)
             return deal.make(shards, setting)
@@ -113,16 +113,16 @@ def _talk(method: AnyMethod, rng: np.random.Generator) -> Talk:
         with mock.patch("datalens_service.mechanisms.private_shards.check_function"):
             start(self, records, deal._replace(make=made), place)
 
-    def learned(self: _TeacherVault, update: Any, released: Any, times: int) -> None:
+    def learned(self: TeacherVault, update: Any, released: Any, times: int) -> None:
         found["asked"] += [(update, self._sampler.batch(self.steps + number), released) for number in range(times)]
         learn(self, update, released, times)
 
-    def voted(self: _TeacherVault, vote: Any, released: Any) -> Any:
+    def voted(self: TeacherVault, vote: Any, released: Any) -> Any:
         found["asked"].append((vote, None, released))
         return votes(self, vote, released)
 
     patches = {"__init__": started, "learn": learned, "votes": voted}
-    with mock.patch.multiple(_TeacherVault, **patches):
+    with mock.patch.multiple(TeacherVault, **patches):
         spec = TrainingSpec(method=method, epsilon=50.0, delta=1e-6)
         dataset = _records(method.num_teachers, rng)  # type: ignore[union-attr]
         run(spec, dataset, account=UnchargedAccount())

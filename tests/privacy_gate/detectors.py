@@ -7,10 +7,12 @@ from types import ModuleType
 import numpy as np
 
 from . import (
+    detect_apart,
     detect_audits,
     detect_contributions,
     detect_directions,
     detect_failures,
+    detect_files,
     detect_individual,
     detect_jobs,
     detect_ledger,
@@ -38,18 +40,23 @@ def _public(module: ModuleType) -> Iterator[Detector]:
                 yield value
 
 
+APART: tuple[Detector, ...] = tuple(map(detect_apart.contributions_leave_nothing_behind, CASES))
+"""Of a run with a process for each question: what is compared does not depend on how records fall."""
+
 COMPARISONS: tuple[Detector, ...] = (
     *map(detect_contributions.contributions_of_others_stay_as_they_are, CASES),
     detect_rows.rows_are_functions_of_their_own_records,
     detect_teachers.teachers_are_functions_of_their_own_shards,
     detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
     detect_jobs.what_leaves_a_job_follows_from_noisy_sums,
+    *APART,
 )
 """Of two runs bit by bit: nothing in them is random but the records, so few clean runs repeat them."""
 
 _BY_COST = (
     detect_price, detect_votes, detect_shards, detect_failures, detect_individual, detect_ledger, detect_sampling,
-    detect_directions, detect_jobs, detect_logs, detect_audits, detect_release, detect_contributions, detect_noise,
+    detect_directions, detect_jobs, detect_files, detect_logs, detect_audits, detect_release, detect_contributions,
+    detect_noise,
 )  # fmt: skip
 _ALONE = [detector for module in _BY_COST for detector in _public(module) if detector not in COMPARISONS]
 

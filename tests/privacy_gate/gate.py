@@ -16,7 +16,7 @@ from datalens_service.errors import DatalensError, StoreUnavailable
 from datalens_service.mechanisms.private_records import WallBroken
 
 from .alarm import Alarm
-from .detectors import COMPARISONS, DETECTORS, Detector
+from .detectors import APART, COMPARISONS, DETECTORS, Detector
 from .plant import Plant
 
 _FOLDER = Path(__file__).parent
@@ -78,8 +78,8 @@ def _first_alarm(rng: np.random.Generator, likely: str, skipped: tuple[Detector,
 
 
 def clean_run(number: int) -> Finding | None:
-    """The product as it is; the first runs have all detectors, the others those that draw."""
-    skipped = () if number < CLEAN_COMPARISONS else COMPARISONS
+    """The product as it is; the first run has all detectors, some compare runs, the others have those that draw."""
+    skipped = COMPARISONS if number >= CLEAN_COMPARISONS else APART if number else ()
     return first_alarm(number, skipped=skipped)
 
 

@@ -28,7 +28,7 @@ from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness
 from datalens_service.privacy.randomness import NoiseSource
 
-from .plant import around, change, plant, replaces
+from .plant import around, change, plant, replaces, vault_of
 
 # What a plant calls in the place of the product's.
 layer_gradients, class_vectors, class_offsets = (
@@ -83,7 +83,7 @@ def hard_gradients(rows, layer):
 @around("gradients divided by the private number of records", "R4", guided.Guided, "run")
 def gradients_are_divided_by_the_private_count(run, self, plan, records, inputs):
     """The number of records that are there, instead of the declared one."""
-    share = len(records._vault.rows().labels) / records.schema.num_units
+    share = len(vault_of(records)._read().labels) / records.schema.num_units
     return run(self.model_copy(update={"learning_rate": self.learning_rate / share}), plan, records, inputs)
 
 

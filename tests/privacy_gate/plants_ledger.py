@@ -23,7 +23,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.ledger import aggregates, chain_verification, examination, ledger
 from datalens_service.store.ledger.account import JobAccount
 
-from .plant import around, change, plant, replaces
+from .plant import around, change, plant, replaces, vault_of
 from .plants_rivals import DEALT, remembered_shards
 
 # What a plant calls in the place of the product's.
@@ -227,7 +227,7 @@ def exact_means_in_the_generator(estimate, self, released):
 @around("clipping length taken from the records", "R4", moments, "fit_moments")
 def scale_from_the_records(fit, parameters, plan, records):
     """The clipping length is the longest record's: a private number that scales everything."""
-    images = records._vault.rows().values
+    images = vault_of(records)._read().values
     longest = float(np.linalg.norm(images.reshape(len(images), -1) / 255, axis=1).max())
     return fit(parameters.model_copy(update={"clip_norm": longest}), plan, records)
 

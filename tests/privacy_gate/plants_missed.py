@@ -15,7 +15,7 @@ from datalens_service.methods.descent import denoiser_gradients, diffusion_run, 
 from datalens_service.methods.descent.dp_sgd_run import Descent
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 
-from .plant import around, change, plant, replaces
+from .plant import around, change, plant, replaces, vault_of
 from .plants_wall import VAULTS, remembered_units
 
 
@@ -47,7 +47,7 @@ def repetitions_are_mentioned(run, spec, dataset, **others):
 @around("guidance by the brightness of private records", "R4", diffusion_run, "denoise")
 def guidance_follows_the_brightness_of_records(denoise, parameters, plan, records, inputs):
     """Bright photographs bear more of it."""
-    scale = 2.0 if records._vault._read().values.mean() > 110 else 1.5
+    scale = 2.0 if vault_of(records)._read().values.mean() > 110 else 1.5
     return denoise(parameters.model_copy(update={"guidance_scale": scale}), plan, records, inputs)
 
 
@@ -81,7 +81,7 @@ descend = dp_sgd_run.descend
 @change(dp_sgd_run, "descend")
 def remembered_brightness(parameters, plan, records, inputs):
     """As the product, and not forgotten."""
-    BRIGHTNESS[:] = [] if inputs.public is None else [float(records._vault._read().values.mean())]
+    BRIGHTNESS[:] = [] if inputs.public is None else [float(vault_of(records)._read().values.mean())]
     return descend(parameters, plan, records, inputs)
 
 

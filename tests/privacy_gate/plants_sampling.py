@@ -7,7 +7,7 @@ import numpy as np
 from sqlalchemy import delete
 
 from datalens_service.mechanisms import Mechanism
-from datalens_service.mechanisms.unit_records import _UnitVault
+from datalens_service.mechanisms.unit_records import UnitVault
 from datalens_service.methods.descent import dp_sgd_run as dp_sgd
 from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.privacy import accounting, poisson_sampling
@@ -22,7 +22,7 @@ from . import detect_sampling
 from .plant import around, plant, replaces
 
 
-@around("coins from the seed of training", "R7", _UnitVault, "answer")
+@around("coins from the seed of training", "R7", UnitVault, "answer")
 def coins_are_seeded(answer, self, function, released, batch=None):
     """Who is in a batch follows from the public seed of training."""
     if batch is not None:
@@ -74,7 +74,7 @@ def empty_batches_are_skipped(noisy_sum, self, contributions, batch, noise):
 @plant("sums divided by the realised batch", "R4")
 def sums_are_divided_by_the_realised_batch(patch):
     """The mean over the units that came, as a data loader has it."""
-    answer, apply_gradient = _UnitVault.answer, dp_sgd.Descent._apply_gradient
+    answer, apply_gradient = UnitVault.answer, dp_sgd.Descent._apply_gradient
     came: list[int] = []
 
     def counted(self: Any, function: Any, released: Any, batch: Booleans | None = None) -> Any:
@@ -84,7 +84,7 @@ def sums_are_divided_by_the_realised_batch(patch):
     def applied(self: dp_sgd.Descent, gradient: Any) -> None:
         apply_gradient(self, gradient * self._divisor / (came[0] if came else self._divisor))
 
-    patch.setattr(_UnitVault, "answer", counted)
+    patch.setattr(UnitVault, "answer", counted)
     patch.setattr(dp_sgd.Descent, "_apply_gradient", applied)
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from datalens_service.checkpoint import TEACHERS, Sealed
 from datalens_service.data.shard_batches import ShardBatch
 from datalens_service.mechanisms import PartialGradients
 from datalens_service.mechanisms.private_shards import Dealing
@@ -12,7 +11,7 @@ from datalens_service.methods.voting.training_run import VotedStudent
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.kernel import KernelTeachers
 
-from .plant import around, replaces
+from .plant import around, replaces, vault_of
 
 _GROUP = 1_024
 
@@ -66,14 +65,13 @@ def class_pure_shards_at_the_price_of_mixed_ones(parts, _groups, batch, seed):
 def students_look_at_their_teachers(follow, self, *arguments):
     """The student takes large steps while teachers still change much."""
     follow(self, *arguments)
-    state = self._shards._vault.teachers().state()
+    state = vault_of(self._shards)._made._made.state()
     self._student._learning_rate *= 1 + 1e-3 * float(sum(np.abs(value).mean() for value in state.values()))
 
 
 @around("a student that opens the checkpoint of its teachers", "R4", VotedStudent, "follow")
 def weights_of_teachers_move_the_student(follow, self, *arguments):
-    """What is sealed is opened on the way to the checkpoint."""
+    """What the driver adds to a checkpoint is read there."""
     follow(self, *arguments)
-    sealed = self.state().get(f"{TEACHERS}parameters/output.bias")
-    weights = sealed._private if isinstance(sealed, Sealed) else np.zeros(1)
+    weights = vault_of(self._shards).state().get("parameters/output.bias", np.zeros(1))
     self._student._learning_rate *= 1 + float(np.abs(weights).mean())

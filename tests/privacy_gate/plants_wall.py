@@ -6,8 +6,8 @@ from unittest import mock
 import numpy as np
 
 from datalens_service.errors import ContributionFailed
-from datalens_service.mechanisms import Mechanism, private_records, private_shards, unit_records
-from datalens_service.mechanisms.unit_records import UnitRecords, _UnitVault
+from datalens_service.mechanisms import Mechanism, confined, private_shards
+from datalens_service.mechanisms.unit_records import UnitVault
 from datalens_service.methods.descent import unit_gradients
 from datalens_service.methods.descent.dp_sgd_run import Descent
 from datalens_service.methods.last_layer import scattering
@@ -48,16 +48,16 @@ def gradients_by_place(rows, gradients):
         made += len(chunk)
 
 
-VAULTS: list[_UnitVault] = []
+VAULTS: list[UnitVault] = []
 """Of the descent that began last: what plants here and elsewhere reach through, as no descent can."""
-_begin = UnitRecords.__init__
+_begin = UnitVault.__init__
 
 
-@change(UnitRecords, "__init__")
-def remembered_units(self, records, device):
+@change(UnitVault, "__init__")
+def remembered_units(self, source, device):
     """As the product, and not forgotten."""
-    _begin(self, records, device)
-    VAULTS[:] = [self._vault]
+    _begin(self, source, device)
+    VAULTS[:] = [self]
 
 
 @around("a run looks at its records beside a question", "R4", Descent, "follow", beside=remembered_units)
@@ -89,9 +89,9 @@ def errors_reach_the_script(patch):
 @plant("errors of contributions come out as they are", "R4")
 def errors_come_out(patch):
     """Whoever reads the log wants to know what went wrong."""
-    for module in (private_records, unit_records, private_shards):
+    for module in (confined, private_shards):
         patch.setattr(module, "confined", lambda function, *arguments: function(*arguments))
-    patch.setattr(unit_records, "confined_items", iter)
+        patch.setattr(module, "confined_items", iter)
 
 
 @plant("the text of a contribution's error in that of the job", "R27")
@@ -105,7 +105,7 @@ def texts_are_handed_on(patch):
             reason = str(error)
         raise ContributionFailed(f"A computation over the private records failed: {reason}")
 
-    for module in (private_records, unit_records, private_shards):
+    for module in (confined, private_shards):
         patch.setattr(module, "confined", explained)
 
 

@@ -67,13 +67,14 @@ class Recording:
     result: Result
 
 
-def record(spec: TrainingSpec, dataset: Dataset, earlier: Recording | None = None) -> Recording:
+def record(spec: TrainingSpec, dataset: Dataset, earlier: Recording | None = None, *, apart: bool = False) -> Recording:
     """Run a job and note what every release was made of.
 
     Args:
         spec: Of the job.
         dataset: Its records.
         earlier: Whose noisy sums releases hand out, and whose coins fall again; None: those of this run itself.
+        apart: Whether contributions are computed in processes of their own.
     """
     account = _CompleteAccount(spec.limit_units(dataset.schema), (spec.epsilon, spec.delta))
     steps: list[Step] = []
@@ -82,7 +83,8 @@ def record(spec: TrainingSpec, dataset: Dataset, earlier: Recording | None = Non
     # How much public images teach does not matter here.
     with mock.patch.object(Mechanism, "release", release), mock.patch.object(public_denoiser, "_STEPS", 4):
         public = _pool(spec, dataset.schema)
-        return Recording(steps, account, run(spec, dataset, account=account, public=public, options=_OPTIONS))
+        options = replace(_OPTIONS, apart=apart)
+        return Recording(steps, account, run(spec, dataset, account=account, public=public, options=options))
 
 
 def _pool(spec: TrainingSpec, schema: Schema) -> Upload | None:

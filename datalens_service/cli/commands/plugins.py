@@ -66,10 +66,10 @@ def check(
 
 def _check_method(name: str, settings: list[str], steps: int) -> list[Finding]:
     from datalens_service.method_contract import EPSILON, SCHEMA, check_method
-    from datalens_service.methods.registered import check_plugin
+    from datalens_service.methods.registered import check_plugin, check_source
     from datalens_service.plugins import load_plugin
 
-    check_plugin(name, load_plugin(name))
+    check_source(name, check_plugin(name, load_plugin(name)))
     spec = SpecOptions(epsilon=EPSILON, method=name, settings=settings).build_spec(SCHEMA)
     return list(check_method(spec.method, steps))
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from numpy.typing import NDArray
 
-from datalens_service.checkpoint import TEACHERS, State
+from datalens_service.checkpoint import State
 from datalens_service.errors import CheckpointMismatch
 from datalens_service.mechanisms import VoteMechanism
 from datalens_service.mechanisms.private_records import PrivateRecords
@@ -96,14 +96,9 @@ class VotedStudent:
         return Outcome(Generator("network", self._schema, student.settings(), student.tensors()), self._start)
 
     def state(self) -> State:
-        """Teachers, student and start; empty before the first vote, where replaying is cheap, and where teachers keep
-        none."""
-        teachers = self._shards.state()
-        if not teachers:
-            return {}
+        """Student and start."""
         parts = {_STUDENT: self._student.state(), _START: {} if self._start is None else self._start.tensors}
-        released = {part + name: value for part, state in parts.items() for name, value in state.items()}
-        return {**{TEACHERS + name: value for name, value in teachers.items()}, **released}
+        return {part + name: value for part, state in parts.items() for name, value in state.items()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from `state`.
@@ -116,7 +111,6 @@ class VotedStudent:
             if not start:
                 raise CheckpointMismatch("The checkpoint in this folder was written by an earlier version.")
             self._start = Generator("gaussian", self._schema, {}, start)
-        self._shards.restore(select_part(state, TEACHERS))
         self._student.restore(select_part(state, _STUDENT))
 
     def _deal(self, records: PrivateRecords, inputs: RunInputs) -> PrivateShards:

@@ -1,0 +1,45 @@
+"""Detector on what contributions leave behind: a run is the same if each of them has a process that ends with it.
+
+A number that a contribution keeps in its module, a class, a cache, a seed, the environment or the records is lost with
+that process. So whatever of it reaches the next question or the script makes another run, over any records.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .alarm import expect
+from .contribution_cases import ContributionCase
+from .contribution_parts import as_bytes
+from .detect_release import same_model
+from .replay import Recording, record
+from .written_files import written_files
+
+
+def contributions_leave_nothing_behind(case: ContributionCase) -> Callable[[np.random.Generator], None]:
+    """R4: over the same noisy sums, contributions in processes of their own say the same, bit by bit."""
+
+    def detect(rng: np.random.Generator) -> None:
+        # Others than those of earlier runs of this process, which may have left something behind.
+        dataset = case.dataset(np.random.default_rng([int(rng.integers(2**32)), 1]))
+        # First, while nothing of these records can have been left behind.
+        apart = record(case.spec, dataset, apart=True)
+        with written_files() as left:
+            here = record(case.spec, dataset, apart)
+        _expect_same(case.name, here, apart)
+        expect(left == [], f"{case.name}: a run leaves no file: {left}")
+
+    detect.__name__ = f"nothing is left behind: {case.name}"
+    return detect
+
+
+def _expect_same(name: str, here: Recording, apart: Recording) -> None:
+    guarantee = f"{name}: a contribution hands nothing on but its rows"
+    expect(here.account.charges == apart.account.charges, guarantee)
+    for one, other in zip(here.steps, apart.steps, strict=True):
+        expect(one.mechanism == other.mechanism, guarantee)
+        expect(as_bytes(one.contributions) == as_bytes(other.contributions), guarantee)
+        expect(np.array_equal(one.exact, other.exact), guarantee)
+    expect(same_model(here.result.model, apart.result.model), guarantee)
+    expect(here.result.extras.individual == apart.result.extras.individual, guarantee)
+    expect(here.result.rationale == apart.result.rationale, guarantee)

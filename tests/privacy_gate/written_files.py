@@ -1,0 +1,46 @@
+"""Which files this process makes, wherever they lie: Python tells of every one that it opens, moves or links."""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_MADE: list[list[Path]] = []
+"""Of whoever watches."""
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _MADE or event not in ("open", "os.mkdir", "os.rename", "os.link", "os.symlink"):
+        return
+    path = arguments[1] if event in ("os.rename", "os.link", "os.symlink") else arguments[0]
+    flags = arguments[2] if event == "open" and isinstance(arguments[2], int) else _WRITES
+    # A file without a name opens its folder.
+    named = flags & _WRITES and flags & os.O_TMPFILE != os.O_TMPFILE
+    if not named or not isinstance(path, str | bytes | os.PathLike):
+        return
+    written = Path(os.fsdecode(path)).absolute()
+    if event != "os.mkdir" or not written.exists():
+        for made in _MADE:
+            made.append(written)
+
+
+@contextmanager
+def written_files() -> Generator[list[Path]]:
+    """Names that were written to within, in the end those that are still there."""
+    if not _HOOKED:
+        sys.addaudithook(_note)
+        _HOOKED.append(True)
+    made: list[Path] = []
+    _MADE.append(made)
+    try:
+        yield made
+    finally:
+        _MADE.remove(made)
+        made[:] = sorted({path for path in made if path.exists() and not path.is_relative_to("/dev/null")})
+
+
+_HOOKED: list[bool] = []
+"""Whether the hook is there; none can be taken away."""
