@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from benchmarks.direction_passes import DirectionalNoise, RecordGradients, RecordSum
+from benchmarks.directions import DirectionalNoise, RecordGradients, RecordSum
 from datalens_service.data.dataset import Schema
 from datalens_service.methods.descent.noisy_directions import mean_cosine
 from datalens_service.models.classifiers.architectures import build_network
