@@ -10,7 +10,7 @@ Batch, rate and passes are those of the paper's table 1, with Adam; widths of it
 are those of the product. `plain` is the mean gradient, `directions` the mean of gradients that are scaled to length 1
 one by one, `clipped` the mean of gradients of which only the longer ones are. The concentration is κ = ε_V/2. `--part`
 splits a gradient into blocks of so many coordinates that are turned one by one and keep their lengths: the paper
-partitions "sometimes" and does not say where. For ε_G, Gaussian noise is added to the sum of clipped gradients. Its size
+partitions "sometimes" and does not say where. For ε_G, Gaussian noise is added to the sum of cut gradients. Its size
 is what Opacus finds for Poisson sampling and δ = 10⁻⁵; batches are shuffled, as is common. The paper states neither δ
 nor the clipping norm of those cells; ours is 1. Cells whose line is kept are not run again.
 
