@@ -25,7 +25,6 @@ from PIL import Image
 from scipy import stats
 from sklearn.datasets import load_digits
 
-from benchmarks.directions import directions, train_without_books
 from benchmarks.environment import PARTITION_KEY, dataset, provenance
 from benchmarks.kept_results import print_result
 from datalens_service.audits.audit import AuditSettings, Train
@@ -33,12 +32,19 @@ from datalens_service.audits.inversion import invert_gradients, observe_gradient
 from datalens_service.audits.inversion_figures import InversionSettings
 from datalens_service.audits.targets import rehearse, train_unprotected
 from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import unit_directions
-from datalens_service.methods import DpSgd
+from datalens_service.methods import DpSgd, Plan
+from datalens_service.methods.descent.noisy_directions import PartitionedRun
+from datalens_service.methods.script import RunInputs
+from datalens_service.methods.training import Training
 from datalens_service.models.classifiers.architectures import build_network
-from datalens_service.privacy.accounting import mu_for_epsilon, mu_of_units
+from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.classifiers.sizes import num_weights
+from datalens_service.privacy.accounting import NeighboringRelation, mu_for_epsilon, mu_of_units
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.privacy.partitioned_passes import PartitionedPasses, partition_units
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
@@ -142,7 +148,7 @@ def _train_privately(epsilon: float, network: str) -> Train:
 
 def _train_by_directions(kappa: float, network: str) -> Train:
     """Three passes of the same network over noisy directions."""
-    return lambda data, seed: train_without_books(_by_directions(kappa, network), data, seed, NoiseSource())
+    return lambda data, seed: _train_without_books(_by_directions(kappa, network), data, seed)
 
 
 def _by_directions(kappa: float, network: str) -> DpSgd:
@@ -155,7 +161,34 @@ def _by_directions(kappa: float, network: str) -> DpSgd:
 def _mu_of_directions(kappa: float, network: str) -> float:
     """Of all passes, by the price of the product."""
     schema = _part("fashion_mnist", RECORDS_PER_MODEL, 0).schema
-    return mu_of_units(directions(_by_directions(kappa, network), schema).partition.units_zero_out)
+    return mu_of_units(_directions(_by_directions(kappa, network), schema).partition.units_zero_out)
+
+
+def _directions(method: DpSgd, schema: Schema) -> VonMisesFisherSum:
+    """The release of every step, also with a kappa for which no account has numbers."""
+    run = PartitionedRun(schema, num_weights(method.architecture, schema), method.batch or 1, method.steps)
+    stddev = run.choose_stddev(method.kappa or 1.0)
+    unpriced = PartitionedPasses(
+        num_units=schema.num_units, batches=run.batches, passes=run.passes, units_zero_out=1, units_replace_one=1
+    )
+    mechanism = VonMisesFisherSum(dimensions=run.dimensions, partition=unpriced, noise_stddev=stddev)
+    multiplier = mechanism.noise_multiplier()
+    price = [partition_units(multiplier, run.passes, relation) for relation in NeighboringRelation]
+    partition = unpriced.model_copy(update={"units_zero_out": price[0], "units_replace_one": price[1]})
+    return mechanism.model_copy(update={"partition": partition})
+
+
+def _train_without_books(method: DpSgd, data: Dataset, seed: int) -> Classifier:
+    """A classifier of public records, whatever it would cost."""
+    plan = Plan(releases=(PlannedRelease(mechanism=_directions(method, data.schema), count=method.steps),))
+    inputs = RunInputs(TrainingRandomness(seed))
+    training = Training(method, plan, data, UnchargedAccount(), inputs)
+    for _ in range(method.steps):
+        training.step(NoiseSource())
+    model = training.outcome().model
+    if not isinstance(model, Classifier):
+        raise TypeError("DP-SGD makes a classifier")
+    return model
 
 
 def _draw_privately(epsilon: float) -> Train:

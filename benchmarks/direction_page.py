@@ -1,101 +1,132 @@
-"""Write the table of docs/mechanisms/von_mises_fisher.md from results: `python -m benchmarks.direction_page`.
+"""Write the tables of docs/mechanisms/von_mises_fisher.md from results: `python -m benchmarks.direction_page`.
 
-With `--check` nothing is written, and the exit code says whether the table is what the results say.
+With `--check` nothing is written, and the exit code says whether the tables are what the results say.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+import statistics
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
 from typing import Any, Final
 
+from benchmarks.directions import PUBLISHED
 from benchmarks.environment import ROOT
 from benchmarks.kept_results import read_results
 
 PAGE: Final = ROOT / "docs" / "mechanisms" / "von_mises_fisher.md"
-BEGIN, END = "<!-- table: python -m benchmarks.direction_page -->\n", "<!-- end of table -->"
-HEAD: Final = (
-    "| network | gradient of a record | ε_V | rate | passes | after one | after all | published, 30 passes | by |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
-)
-GRADIENTS: Final = {
-    "plain": "as it is",
-    "clipped": "cut to length 1",
-    "directions": "scaled to length 1",
+LEVELS: Final = ("none", *(f"ε_G = {level:g}" for level in (0.8, 1, 2, 3, 8, 50)), *(
+    f"ε_V = {level:,}" for level in (1, 5, 10, 50, 500, 300_000)))  # fmt: skip
+ACCURACIES: Final = {
+    ("fashion_mnist", "lenet"): (87.7, 81.2, 81.7, 82.3, 83.1, 83.9, 85.1, 81.5, 81.3, 81.8, 81.9, 82.9, 83.9),
+    ("fashion_mnist", "mlp"): (84.7, 79.6, 79.8, 81.2, 81.7, 82.9, 84.1, 84.9, 84.2, 84.4, 84.5, 85.1, 85.3),
+    ("cifar10", "lenet"): (52.2, 36.7, 37.4, 41.5, 43.2, 46.6, 48.9, 50.7, 51.3, 50.5, 51.4, 51.4, 51.6),
+    ("cifar10", "mlp"): (45.8, 32.0, 32.7, 34.6, 35.3, 36.9, 39.1, 42.1, 41.9, 42.3, 42.9, 43.3, 44.8),
 }
-WITHOUT: Final = {"lenet": 87.7, "mlp": 84.7}
-NOISY: Final = {
-    "lenet": {1: 81.5, 5: 81.3, 10: 81.8, 50: 81.9, 500: 82.9, 300_000: 83.9},
-    "mlp": {1: 84.9, 5: 84.2, 10: 84.4, 50: 84.5, 500: 85.1, 300_000: 85.3},
+"""Table 2 of Faustini et al. 2023, by level."""
+AREAS: Final = {
+    "lenet": (54.8, 49.2, 49.3, 50.1, 49.9, 50.5, 50.4, 49.5, 48.9, 49.3, 49.8, 50.4, 51.8),
+    "mlp": (61.1, 49.8, 49.9, 50.4, 51.1, 51.8, 52.6, 49.2, 48.7, 49.2, 49.7, 52.3, 55.1),
 }
-"""Table 2 of Faustini et al. 2023, Fashion-MNIST: no privacy, and VMF by ε_V."""
+"""Table 3, Fashion-MNIST."""
+ERRORS: Final = {
+    "lenet": (0.65, 1.60, 1.61, 1.60, 1.62, 1.58, 1.17, 1.80, 1.79, 1.67, 1.66, 1.05, 0.58),
+    "mlp": (0.37, 1.53, 1.53, 1.54, 1.53, 1.52, 1.45, 1.54, 1.55, 1.52, 1.52, 1.47, 0.91),
+}
+"""Table 4, Fashion-MNIST."""
+ATTACKED: Final = {
+    "none": ("no privacy", "none", 0.0),
+    "ε_G = 1": ("dp_sgd, ε = 1", "gaussian", 1.0),
+    "ε_V = 50": ("von Mises–Fisher, ε_V = 50", "von_mises_fisher", 25.0),
+    "ε_V = 500": ("von Mises–Fisher, ε_V = 500", "von_mises_fisher", 250.0),
+    "ε_V = 300,000": ("von Mises–Fisher, ε_V = 300000", "von_mises_fisher", 150_000.0),
+}
+"""What `benchmarks.audits` attacks: a model, and a gradient with noise of a strength."""
+KINDS: Final = {
+    ("plain", 0): "as it is",
+    ("clipped", 0): "cut to length 1",
+    ("directions", 0): "scaled to length 1",
+    ("clipped", 10): "cut, parts of 10",
+    ("directions", 10): "scaled, parts of 10",
+}
 
 
-def published(line: dict[str, Any]) -> str:
-    """The figure of the paper for such a cell; it names no activation of LeNet."""
-    network, epsilon = line["architecture"].removesuffix("_relu"), line["epsilon_v"]
-    if epsilon is not None:
-        return f"{NOISY[network][epsilon]:.1f}"
-    return f"{WITHOUT[network]:.1f}" if line["gradients"] == "plain" else ""
+def accuracy_table() -> str:
+    """Published cells beside ours, by way of bounding gradients."""
+    cells: defaultdict[tuple[Any, ...], dict[str, list[tuple[int, str]]]] = defaultdict(lambda: defaultdict(list))
+    for line in read_results("directions"):
+        place = list(ACCURACIES).index((line["dataset"], line["architecture"].removesuffix("_relu")))
+        row = place, line["architecture"], line.get("records") or 0, -line["learning_rate"], LEVELS.index(_level(line))
+        cells[row][KINDS[line["gradients"], line["part"] or 0]].append((line["passes"], _accuracy(line)))
+    head = ["data", "network", "records", "rate", "noise", "published", *KINDS.values()]
+    return _table(head, [_accuracy_cells(row, cells[row]) for row in sorted(cells)])
 
 
-def lines() -> Iterator[dict[str, Any]]:
-    """All cells: those of the product's own sampler, and those of many passes."""
-    for result in read_results("directions"):
-        method = result["method"]
-        yield {
-            "architecture": method["architecture"],
-            "gradients": "directions",
-            "epsilon_v": float(f"{2 * result['kappa']:.2g}") if result["noise"] else None,
-            "part": None,
-            "learning_rate": method["learning_rate"],
-            "passes": result["passes"],
-            "accuracies_by_pass": [[accuracy] for accuracy in result["accuracies"]],
-            "spread": result["spread"],
-            "by": "product",
-        }
-    yield from ({**result, "by": "passes"} for result in read_results("direction_passes"))
-
-
-def table() -> str:
-    """By network, gradient, concentration and passes."""
-    ordered = sorted(lines(), key=_place)
-    return HEAD + "".join(f"| {' | '.join(_cells(line))} |\n" for line in ordered)
-
-
-def _place(line: dict[str, Any]) -> tuple[Any, ...]:
-    epsilon = line["epsilon_v"]
-    kind = list(GRADIENTS).index(line["gradients"])
-    return line["architecture"], kind, epsilon is not None, -(epsilon or 0), -line["learning_rate"], line["passes"]
-
-
-def _cells(line: dict[str, Any]) -> list[str]:
-    part = f", turned in parts of {line['part']}" if line["part"] else ""
-    epsilon = "no noise" if line["epsilon_v"] is None else f"{line['epsilon_v']:,.0f}"
-    first, last = ([run[place] for run in line["accuracies_by_pass"]] for place in (0, -1))
-    after_all = f"{sum(last) / len(last):.1f}" + (f" ± {line['spread']:.1f}" if line["spread"] is not None else "")
+def _accuracy_cells(row: tuple[Any, ...], found: dict[str, list[tuple[int, str]]]) -> list[str]:
+    place, architecture, records, rate, level = row
+    data, network = list(ACCURACIES)[place]
+    ours = [max(found[kind])[1] if found.get(kind) else "" for kind in KINDS.values()]
+    published = f"{ACCURACIES[data, network][level]:.1f}"
     return [
-        f"`{line['architecture']}`",
-        GRADIENTS[line["gradients"]] + part,
-        epsilon,
-        f"{line['learning_rate']:g}",
-        str(line["passes"]),
-        f"{sum(first) / len(first):.1f}",
-        after_all,
-        published(line),
-        line["by"],
+        data,
+        f"`{architecture}`",
+        f"{records:,}" if records else "all",
+        f"{-rate:g}",
+        LEVELS[level],
+        published,
+        *ours,
     ]
 
 
+def _level(line: dict[str, Any]) -> str:
+    if line["epsilon_v"] is not None:
+        return f"ε_V = {line['epsilon_v']:,.0f}"
+    return "none" if line.get("epsilon_g") is None else f"ε_G = {line['epsilon_g']:g}"
+
+
+def _accuracy(line: dict[str, Any]) -> str:
+    """After all passes; with their number if it is not the paper's."""
+    passes = PUBLISHED[line["architecture"].removesuffix("_relu"), line["dataset"]].passes
+    spread = f" ± {line['spread']:.1f}" if line["spread"] is not None else ""
+    return f"{line['mean']:.1f}{spread}" + (f" ({line['passes']})" if line["passes"] != passes else "")
+
+
+def attack_table() -> str:
+    """Areas under the curve and errors of inverted gradients, both on Fashion-MNIST."""
+    found = [row for report in read_results("audits") for row in report["rows"]]
+    areas = {row["model"]: f"{100 * row['auc']['reference']:.1f}" for row in found if "auc" in row}
+    errors: defaultdict[tuple[Any, ...], list[float]] = defaultdict(list)
+    for row in found:
+        if "median_error" in row:
+            errors[row["network"], row["noise"], row["strength"]].append(row["median_error"])
+    rows = []
+    for network, member in (("lenet", "lenet_relu"), ("mlp", "mlp")):
+        for level, (model, *noise) in ATTACKED.items():
+            place, error = LEVELS.index(level), f"{statistics.mean(errors[network, *noise]):.2g}"
+            area, published = areas.get(f"{member}, {model}", ""), f"{ERRORS[network][place]:.2f}"
+            rows.append([f"`{network}`", level, f"{AREAS[network][place]:.1f}", area, published, error])
+    return _table(["network", "noise", "AUC, published", "AUC, ours", "error, published", "error, ours"], rows)
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in [head, ["---"] * len(head), *rows])
+
+
 def page() -> str:
-    """The page with its table."""
-    before, rest = PAGE.read_text().split(BEGIN)
-    return before + BEGIN + table() + END + rest.split(END)[1]
+    """The page with its tables."""
+    text = PAGE.read_text()
+    for name, table in (("accuracies", accuracy_table()), ("attacks", attack_table())):
+        begin, end = f"<!-- {name}: python -m benchmarks.direction_page -->\n", f"<!-- end of {name} -->"
+        text, count = re.subn(f"{begin}.*?{end}", f"{begin}{table}{end}", text, flags=re.DOTALL)
+        if count != 1:
+            raise SystemExit(f"{PAGE} has no place for {name}")
+    return text
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Table of noisy directions.")
+    parser = argparse.ArgumentParser(description="Tables of noisy directions.")
     parser.add_argument("--check", action="store_true")
     if parser.parse_args().check:
         sys.exit(page() != PAGE.read_text())

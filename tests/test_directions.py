@@ -1,11 +1,14 @@
 """The fast form of noisy directions has the sums of the product's own, and their noise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-from benchmarks.direction_passes import DirectionalNoise, RecordGradients, RecordSum
+from benchmarks.directions import PUBLISHED, Cell, DirectionalNoise, GaussianNoise, RecordGradients, RecordSum
+from benchmarks.kept_results import read_results
 from datalens_service.data.dataset import Schema
 from datalens_service.methods.descent.noisy_directions import mean_cosine
 from datalens_service.models.classifiers.architectures import build_network
@@ -99,3 +102,25 @@ def test_parts_keep_their_lengths(schema: Schema) -> None:
     squares = functional.pad(records.squares(), (0, -len(noisy[0]) % 7)).view(-1, 7).sum(dim=1)
     found = functional.pad(noisy.square().mean(dim=0), (0, -len(noisy[0]) % 7)).view(-1, 7).sum(dim=1)
     assert torch.allclose(found, squares, rtol=0.3, atol=1e-6)
+
+
+def test_gaussian_noise_has_the_size_of_its_multiplier(schema: Schema) -> None:
+    network = build_network({"architecture": "linear"}, schema, seed=3)
+    records = RecordGradients(network).gather(*batch_of(schema), scaled=False)
+    generator = torch.Generator().manual_seed(1)
+    noisy = torch.stack([GaussianNoise(2.5).turn(records, generator) for _ in range(400)])
+    assert float((noisy - records.total()).std()) == pytest.approx(2.5, rel=0.02)
+
+
+def test_a_kept_cell_is_told_from_others() -> None:
+    line = next(line for line in read_results("directions") if line["part"] == 0)
+    published = PUBLISHED[line["architecture"], line["dataset"]]
+    settings = replace(published, learning_rate=line["learning_rate"], passes=line["passes"])
+    kept = Cell(line["dataset"], line["architecture"], settings, line["gradients"], line["epsilon_v"], part=0)
+    assert kept.is_kept()
+    others = [
+        replace(kept, part=7),
+        replace(kept, settings=replace(settings, records=99)),
+        replace(kept, epsilon_v=2.0),
+    ]
+    assert not any(cell.is_kept() for cell in others)
