@@ -1,6 +1,7 @@
-"""Features of a public encoder in the place of images: `python -m benchmarks.features cifar10`.
+"""Features of a public encoder in the place of images: `python -m benchmarks.features cifar10 --draw 20000`.
 
-Writes SET_features.npz beside the set. An image of 32×40 grey pixels holds the 1,280 numbers of `imagenet-lite0`,
+Writes SET_features.npz beside the set, of so many training images and of 5,000 test images, as cells of the panel are
+drawn. An image of 32×40 grey pixels holds the 1,280 numbers of `imagenet-lite0`,
 scaled to length 1 and then, by a public constant, to the upper half of a byte: `linear` on them is a linear layer on
 the encoder, and everything that takes images takes them.
 """
@@ -10,13 +11,14 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.environment import DATA, dataset
+from benchmarks.environment import DATA
+from benchmarks.panel import Cell, draw, tested
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.models.encoders.imagenet_lite0 import ImagenetLite0
 
@@ -39,15 +41,13 @@ def as_bytes(features: NDArray[np.float32]) -> NDArray[np.uint8]:
     return np.rint(127.5 + 127.5 * np.clip(features / lengths / _LARGEST, 0, 1)).astype(np.uint8)
 
 
-def write(name: str) -> Path:
-    """Both splits of a set, as an upload holds them."""
-    data = dataset(name)
-    if data.test is None:
-        raise SystemExit(f"{name} has no test images")
-    arrays = {"class_names": np.array(data.schema.class_names)}
-    for split, part in (("train", data.train), ("test", data.test)):
-        arrays[f"{split}_images"] = features_as_images(part.images, data.schema)[..., 0]
-        arrays[f"{split}_labels"] = part.labels.astype(np.uint8)
+def write(name: str, records: int) -> Path:
+    """Both splits, as an upload holds them."""
+    data = draw(Cell(name, records, epsilon=1.0), seed=0)
+    arrays: dict[str, Any] = {"class_names": np.array(data.schema.class_names)}
+    for split, (images, labels) in (("train", (data.train.images, data.train.labels)), ("test", tested(data))):
+        arrays[f"{split}_images"] = features_as_images(images, data.schema)[..., 0]
+        arrays[f"{split}_labels"] = labels.astype(np.uint8)
     with tempfile.TemporaryDirectory(dir=DATA, prefix=".writing-") as folder:
         written = Path(folder, "set.npz")
         np.savez_compressed(written, **arrays)
@@ -57,8 +57,10 @@ def write(name: str) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Features of a public encoder in the place of images.")
     parser.add_argument("dataset", choices=["cifar10"])
+    parser.add_argument("--draw", type=int, default=20_000)
+    options = parser.parse_args()
     with torch.inference_mode():
-        print(write(parser.parse_args().dataset))
+        print(write(options.dataset, options.draw))
 
 
 if __name__ == "__main__":

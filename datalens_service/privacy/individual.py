@@ -115,7 +115,9 @@ class SampledAccountant:
         divergences = np.tile(self._other_divergences(), (len(counts), 1))
         by_level = _divergences_by_level(self._probability, self._noise_multiplier, self._levels)
         for level, of_one_step in enumerate(by_level):
-            divergences += counts[:, level, None] * of_one_step
+            times = counts[:, level, None]
+            # A divergence that a library could not compute is infinite, also where no step has it.
+            divergences += np.multiply(times, of_one_step, out=np.zeros_like(divergences), where=times > 0)
         return np.array([self._converted(row, delta) for row in divergences], dtype=np.float64)
 
     def _other_divergences(self) -> Floats:
