@@ -4,7 +4,20 @@ import numpy as np
 import pytest
 
 from benchmarks.features import as_bytes
-from benchmarks.instances import LEVELS, RULES, SINGLE, Charged, Layer, Rule, Setting, as_rows, epsilons, train, worst
+from benchmarks.instances import (
+    LEVELS,
+    PUBLIC,
+    RULES,
+    SINGLE,
+    Charged,
+    Layer,
+    Rule,
+    Setting,
+    as_rows,
+    epsilons,
+    train,
+    worst,
+)
 
 SETTING = Setting(probability=0.25, noise_multiplier=2.0, steps=12, rate=0.2)
 
@@ -34,7 +47,7 @@ def test_bounds_that_are_computed_at_every_step_are_the_norms() -> None:
     assert len(np.unique(lowest(charged.actual))) > 10
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", RULES.values())
 def test_the_first_step_is_charged_with_the_bound_that_clipped_it(rule: Rule) -> None:
     """Unless all norms were computed before it, that is C."""
     charged = run(rule)
@@ -48,7 +61,7 @@ def test_the_first_step_is_charged_with_the_bound_that_clipped_it(rule: Rule) ->
 
 def test_on_a_public_schedule_nothing_follows_from_who_was_drawn() -> None:
     """Bounds before the first step, which other coins follow."""
-    rule = RULES[-1]
+    rule = RULES[PUBLIC]
     first = [train(run(SINGLE).layer, SETTING._replace(steps=1, rate=0.0), rule, seed).bounds for seed in (0, 1)]
     np.testing.assert_array_equal(*first)
 
