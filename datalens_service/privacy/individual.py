@@ -3,6 +3,9 @@
 Given all released iterates, a step is a Gaussian whose mean the unit shifts by its own clipped gradient h. Norms are
 rounded up to public levels, so that the price of a level is known before training. A realised sum is an odometer: the
 guarantee of every unit is the ε of the job. Claim and proof: docs/mechanisms/individual_histogram.md.
+
+Accounts for single records of DP-SGD, with rounded norms, are from Yu et al. 2022, "Per-Instance Privacy Accounting for
+Differentially Private Stochastic Gradient Descent"; that page says where we differ from their Algorithm 1.
 """
 
 import functools
