@@ -10,10 +10,11 @@ from api.deps import ObjectId, Services, ServicesDep
 from api.http.file_responses import file_response
 from api.http.strictness import DIGITS
 from api.openapi.document import file_content
+from datalens_service.data.dataset import MAXIMUM_CLASSES
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
 from datalens_service.errors import InvalidInput, StateConflict
-from datalens_service.services.synthetic_files import MAXIMUM_IMAGES, SyntheticFile
+from datalens_service.services.synthetic_files import MAXIMUM_IMAGES, Selection, SyntheticFile
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
@@ -74,19 +75,41 @@ FormatName = Annotated[
 ]
 
 
-def count_images(
+def select_images(
+    format: FormatName = "parquet",
     synthetic_images: Annotated[
-        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
+        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images in all; left out, what was packed."), DIGITS
+    ] = None,
+    per_class: Annotated[
+        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images of each class, instead."), DIGITS
+    ] = None,
+    classes: Annotated[
+        list[str] | None,
+        Query(
+            max_length=MAXIMUM_CLASSES,
+            description="Names of classes, or their numbers in label order; left out, all. Those named take turns.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        Query(
+            ge=0,
+            lt=2**63,
+            description="The same seed draws the same images; left out, they come from what a job packed, as far as "
+            "that goes.",
+        ),
+        DIGITS,
     ] = None,
     n: Annotated[int | None, Query(ge=1, le=MAXIMUM_IMAGES, include_in_schema=False), DIGITS] = None,
-) -> int | None:
-    """Return how many images are asked for; clients of 1.0 say `n`."""
+) -> Selection:
+    """Return which images are asked for; clients of 1.0 say `n`."""
     if synthetic_images is not None and n is not None:
         raise InvalidInput("n is the earlier name of ⟦download.synthetic_images⟧: send one of them.")
-    return n if synthetic_images is None else synthetic_images
+    count = n if synthetic_images is None else synthetic_images
+    return Selection(format, count, per_class, tuple(classes or ()), seed)
 
 
-ImageCount = Annotated[int | None, Depends(count_images)]
+SelectionDep = Annotated[Selection, Depends(select_images)]
 
 
 def images_file(request: Request, made: SyntheticFile, identifier: str, format: str) -> Response:

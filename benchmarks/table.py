@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,14 +74,14 @@ ORDER: Final = (
 _WHOLE: Final = 100
 """FIDs from here on are shown without decimals."""
 
-SHORT: Final = ("auto", "teach", "moments", "scratch", "floor", "ceiling")
+SHORT: Final = ("auto", "floor", "ceiling")
 """Rows of the table in README.md."""
 UNSHOWN: Final = ("klevel", "count_sketch", "pate_gan_scratch", "dp_gan_scratch")
 PICTURED: Final = ("auto", "rejection", "diffusion", "teach", "moments", "scratch")
 TITLES: Final = {
     "floor A: noisy class averages": "baseline: ten noisy class averages",
     "floor B: `moments`": "`moments`, one Gaussian per class (baseline)",
-    "ceiling: real images": "upper bound: real images",
+    "ceiling: real images": "real images, the same classifier",
 }
 """Names of measurements as pages show them, where they differ from the results."""
 
@@ -89,14 +90,14 @@ MEASURED: Final = """# Every measurement of utility
 `python -m benchmarks.utility --row ROW --dataset DATASET --epsilon ε` prints one, with `--images` and `--epochs` as its
 line says; rows are in [`benchmarks/rows.py`](../rows.py). Images × epochs are synthetic images and the passes of the
 [standard CNN](../../docs/report.md#accuracy) over them. More of either helps every method, so compare rows with equal
-numbers; the upper bound has 60,000 × 4, fewer than any row of `teach`. Seconds are processor time for training, one
+numbers; real images are 60,000 × 4, fewer than any row of `teach`. Seconds are processor time for training, one
 thread beside other work; those of 38eb7aa and earlier, and of 373aaaf, are wall-clock time.
 
 Fidelity is of the same samples, those of seed 0, against the real test images. *Fidelity of* names the commit of
 another run of the row where it is not: one seed, with its own accuracy, in `fidelity.jsonl`. Features are the 128 of a
 [small CNN](../../docs/findings.md). Rows that name an extractor in their JSON have it from
 `extractor-*.safetensors`; older ones trained it anew by the same recipe. Class averages are those without noise, and
-the upper bound is that of the training images. *FID, random* is that under the random convolutions of
+real images are the training images. *FID, random* is that under the random convolutions of
 [reports](../../docs/report.md#fidelity), of 2,000 images, and has another scale.
 
 `python -m benchmarks.table` writes this page.
@@ -147,13 +148,13 @@ def both_figures(row: dict[str, Any]) -> str:
     return f"{accuracy(row)} / {row['fid']:.{0 if row['fid'] >= _WHOLE else 1}f}" if "fid" in row else accuracy(row)
 
 
-def overview(results: Rows) -> str:
-    """One line per method, one column per data set and budget."""
+def overview(results: Rows, show: Callable[[dict[str, Any]], str]) -> str:
+    """One line per method, one column per data set and budget; `show` writes the figures of a row."""
     places = [(dataset, epsilon) for dataset in DATASETS for epsilon in BUDGETS]
-    cells = {(row["method"], row["dataset"], row["epsilon"]): both_figures(row) for row in results}
+    cells = {(row["method"], row["dataset"], row["epsilon"]): show(row) for row in results}
     # Real images have no budget: their figures stand in every column.
     cells |= {
-        (row["method"], row["dataset"], epsilon): both_figures(row)
+        (row["method"], row["dataset"], epsilon): show(row)
         for row in results
         if row["epsilon"] is None
         for epsilon in BUDGETS
@@ -172,7 +173,7 @@ def details(results: Rows) -> str:
 
 def line(row: dict[str, Any]) -> list[str]:
     """One measurement."""
-    # Real images are the upper bound's; class averages have no images at all.
+    # Real images are no synthetic ones; class averages have no images at all.
     shown = f"{row['synthetic_images']:,} × {row['epochs']}" if row["row"] not in ("floor", "ceiling") else ""
     seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
     method = " ".join([TITLES.get(row["method"], row["method"]), *row["settings"]])
@@ -271,13 +272,13 @@ def readme(results: Rows) -> str:
     """README.md with its table."""
     before, rest = (ROOT / "README.md").read_text().split(BEGIN)
     shown = [row for row in results if row["row"] in SHORT]
-    return before + BEGIN + overview(shown) + END + rest.split(END)[1]
+    return before + BEGIN + overview(shown, accuracy) + END + rest.split(END)[1]
 
 
 def page(results: Rows) -> str:
     """docs/utility.md. Starts alone, and rivals without one, are among the measurements only."""
     shown = [row for row in results if row["row"] not in UNSHOWN and not rank(row)[1]]
-    notes = NOTES.read_text().replace("{overview}\n", overview(shown))
+    notes = NOTES.read_text().replace("{overview}\n", overview(shown, both_figures))
     notes = notes.replace("{samples}\n", samples())
     notes = notes.replace("{panel}\n", panel()).replace("{looks}\n", looks()).replace("{costs}\n", costs())
     notes = notes.replace("{rivals}\n", table(list(published.HEAD), published.lines()))

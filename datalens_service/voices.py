@@ -72,9 +72,9 @@ RULES: Final[dict[str, Callable[[str], Term]]] = {
 """By the start of a name, how what follows is called."""
 
 TERMS: Final[dict[str, Term]] = {
-    "records_per_unit": _member("records_per_unit", "Most images of one"),
-    "classes_per_unit": _member("classes_per_unit", "Most classes of one"),
-    "unit": _member("unit", "Word for one"),
+    "records_per_unit": _member("records_per_unit", "Most images of one person"),
+    "classes_per_unit": _member("classes_per_unit", "Most classes of one person"),
+    "unit": _member("unit", "What one is called"),
     "class_names": _member("class_names", "Names of the classes"),
     "confirmation": Term(
         "POST /v1/datasets/{dataset_id}:confirm", "the page of the data set", "`datalens datasets confirm`"
@@ -133,6 +133,8 @@ TERMS: Final[dict[str, Term]] = {
     "audit.seed": _unlisted("seed", "--seed"),
     # What is taken from a job.
     "download.synthetic_images": _member("synthetic_images", "Images"),
+    "download.per_class": _member("per_class", "Images of each class"),
+    "download.classes": _member("classes", "Classes", "--class"),
     "download.format": _member("format", "Format"),
     "download.seed": _unlisted("seed", "--seed"),
     "record.label": _unlisted("label", "--label"),

@@ -368,7 +368,7 @@ IMAGES: Final = [
     Case("constant_images.zip", Read({"cat": 4, "dog": 3}, notices={"constant_images": 1})),
 ]
 
-DICOM: Final = "This is a DICOM file, which is read only if one size is named for all: "
+DICOM: Final = "This is a DICOM file, which is read once you choose one size for all: "
 CHEST: Final = {"NORMAL": 6, "PNEUMONIA": 6}
 
 REPORTS: Final = [

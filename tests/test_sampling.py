@@ -42,6 +42,15 @@ def test_drawn_images_are_those_of_the_generator(tmp_path: Path) -> None:
     assert json.loads(str(found["provenance"]))["epsilon"] == 1.0
 
 
+def test_named_classes_take_turns(tmp_path: Path) -> None:
+    generator().save(tmp_path / "generator")
+    write_synthetic(tmp_path / "generator", CARD, 5, "npz", 3, tmp_path / "out", [1])
+    found = load(tmp_path / "out")
+    images, _ = generator().sample(5, labels=np.ones(5, dtype=np.int64), seed=3)
+    assert list(found["train_labels"]) == [1] * 5
+    np.testing.assert_array_equal(found["train_images"], images)
+
+
 @pytest.mark.parametrize("format", WRITERS)
 def test_a_slice_is_what_drawing_fewer_gives(tmp_path: Path, format: str) -> None:
     generator().save(tmp_path / "generator")
@@ -66,7 +75,7 @@ def test_process_says_when_torch_is_missing(tmp_path: Path, kind: str, status: i
     missing.write_text("raise ModuleNotFoundError('No module named torch', name='torch')")
     generator(kind).save(tmp_path / "generator")
     (tmp_path / "card").write_text(json.dumps(CARD))
-    arguments = [tmp_path / "generator", tmp_path / "card", "2", "npz", "0", tmp_path / "out"]
+    arguments = [tmp_path / "generator", tmp_path / "card", "2", "", "npz", "0", tmp_path / "out"]
     done = subprocess.run(
         [sys.executable, "-m", "datalens_service.programs.sampling", *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(missing.parent)},

@@ -12,6 +12,7 @@ from api.schemas.jobs import JobRead
 from api.security.permissions import check_scope
 from datalens_service.errors import InvalidInput, StateConflict
 from datalens_service.programs.sampling import PACKED_IMAGES
+from datalens_service.services.synthetic_files import Selection
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
@@ -61,7 +62,7 @@ def images_picture(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep,
     if asked.seed is None:
         path = services.artifacts.releasable(job.id, PACKED_IMAGES).path
     else:
-        path = services.synthetic.get(job, dataset.schema, "npz", images, asked.seed).path
+        path = services.synthetic.get(job, dataset.schema, Selection("npz", images, seed=asked.seed)).path
     if asked.image is None:
         picture = image_viewer.draw_page(path, dataset.schema, asked.label, asked.page)
     else:

@@ -53,7 +53,7 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
         "test images are left out of figures, and the figures are yours alone.",
     ),
     (errors.BudgetExceeded, 409, "Ask for at most ⟦budget_remaining⟧. Spent budget does not come back."),
-    (errors.NotFound, 404, "Check the id, or list what there is."),
+    (errors.NotFound, 404, "Check the address or the id. The lists show what there is."),
     (errors.StateConflict, 409, "Read the object again and do what its state allows."),
     (errors.UploadOffsetMismatch, 409, "⟦ask_offset⟧."),
     (errors.UploadLocked, 423, "Wait until the other request has ended, then ⟦ask_offset⟧."),

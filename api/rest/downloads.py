@@ -7,16 +7,14 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.deps import Caller, Services, ServicesDep
 from api.http.file_responses import file_response
-from api.http.strictness import DIGITS
 from api.openapi.document import file_content, problems
 from api.released_jobs import (
     IMAGES,
     Drawing,
-    FormatName,
-    ImageCount,
     Labelling,
     LicenceId,
     Released,
+    SelectionDep,
     images_file,
     stored_file,
 )
@@ -49,8 +47,6 @@ class ReportFormat(StrEnum):
     JSON = "json"
     HTML = "html"
 
-
-Seed = Annotated[int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS]
 
 _REPORT_NAMES: Final = {Audience.OWNER: "report", Audience.RELEASABLE: "report-releasable"}
 
@@ -152,14 +148,12 @@ def get_synthetic(
     job: Drawing,
     request: Request,
     services: ServicesDep,
-    synthetic_images: ImageCount,
-    format: FormatName = "parquet",
-    seed: Seed = None,
+    selection: SelectionDep,
 ) -> Response:
-    """Drawing more is free: it reads the generator, never the records."""
+    """Drawing more, or other classes, is free: it reads the generator, never the records."""
     schema = datasets.get(services.database, job.dataset_id).schema
-    made = services.synthetic.get(job, schema, format, synthetic_images, seed)
-    return images_file(request, made, job.id, format)
+    made = services.synthetic.get(job, schema, selection)
+    return images_file(request, made, job.id, selection.format)
 
 
 @router.get(
@@ -175,17 +169,14 @@ def get_dataset(
     job: Drawing,
     request: Request,
     services: ServicesDep,
-    synthetic_images: ImageCount,
-    format: FormatName = "parquet",
-    seed: Seed = None,
+    selection: SelectionDep,
     title: Annotated[str | None, Query(max_length=200, description="Public name of the dataset.")] = None,
     license: LicenceId = "other",
 ) -> Response:
     """Unpacked, Hugging Face `datasets` loads the folder; nothing in it is private."""
     schema = datasets.get(services.database, job.dataset_id).schema
-    bundle_request = BundleRequest(format, synthetic_images, seed, title, license)
-    made = services.synthetic.bundle(job, schema, bundle_request)
-    name = f"{job.id}-{format}.zip"
+    made = services.synthetic.bundle(job, schema, BundleRequest(selection, title, license))
+    name = f"{job.id}-{selection.format}.zip"
     return file_response(request, made.path, made.sha256, media_type="application/zip", name=name)
 
 

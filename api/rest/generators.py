@@ -1,28 +1,27 @@
 """Generators: draw more from them, take them along, bring them in."""
 
 import json
-from typing import Annotated, Any, Final
+from dataclasses import replace
+from typing import Any, Final
 
-from fastapi import APIRouter, Query, Request, Response, status
+from fastapi import APIRouter, Request, Response, status
 
 from api.deps import After, Caller, Limit, ObjectId, ServicesDep
 from api.http.file_responses import file_response
-from api.http.strictness import DIGITS
 from api.openapi import examples
 from api.openapi.document import file_content, form_body, ok, problems
-from api.released_jobs import IMAGES, FormatName, ImageCount, images_file
+from api.released_jobs import IMAGES, SelectionDep, images_file
 from api.schemas.common import Page
 from api.schemas.releases import GeneratorForm, GeneratorRead
 from api.uploads.receiver import FILE_FIELD, GeneratorUploadDep
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import StateConflict
 from datalens_service.services import generator_import
-from datalens_service.services.synthetic_files import CARD, GENERATOR
+from datalens_service.services.synthetic_files import CARD, GENERATOR, USUAL_IMAGES
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models
 
 router = APIRouter(prefix="/v1/generators", tags=["generators"])
-_USUAL_COUNT: Final = 1000
 _FORM: Final[dict[str, Any]] = form_body(
     GeneratorForm, FILE_FIELD, "A generator as `GET /v1/generators/{id}/file` gives it.", examples.GENERATOR_FORM
 )
@@ -113,12 +112,9 @@ def get_samples(
     generator_id: ObjectId,
     request: Request,
     services: ServicesDep,
-    synthetic_images: ImageCount,
-    seed: Annotated[int, Query(ge=0, lt=2**63, description="The same seed gives the same images."), DIGITS] = 0,
-    format: FormatName = "parquet",
+    selection: SelectionDep,
 ) -> Response:
-    """Costs no ε: it reads the generator, never the records. Without `synthetic_images`, 1,000 are drawn."""
-    count = synthetic_images or _USUAL_COUNT
+    """Costs no ε: it reads the generator, never the records. If no number is named, 1,000 are drawn."""
     generator = released_models.get(services.database, generator_id)
     if generator.job_id is None:
         schema = Schema.model_validate((generator.card or {})["schema"])
@@ -126,11 +122,13 @@ def get_samples(
             generator_import.locate_file(services.settings.data_dir, generator.id),
             generator_import.locate_card(services.settings.data_dir, generator.id),
         )
-        made = services.synthetic.drawn(generator.id, file, card, schema, format, count, seed)
+        made = services.synthetic.drawn(generator.id, file, card, schema, selection)
     else:
         job = jobs.get(services.database, generator.job_id)
-        made = services.synthetic.get(job, datasets.get(services.database, job.dataset_id).schema, format, count, seed)
-    return images_file(request, made, generator.id, format)
+        if selection.synthetic_images is None and selection.per_class is None:
+            selection = replace(selection, synthetic_images=USUAL_IMAGES)
+        made = services.synthetic.get(job, datasets.get(services.database, job.dataset_id).schema, selection)
+    return images_file(request, made, generator.id, selection.format)
 
 
 @router.delete(

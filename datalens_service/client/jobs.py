@@ -86,10 +86,25 @@ class JobHandle(Job):
 
     @accept_earlier_names(n="synthetic_images")
     def download(
-        self, path: Path, *, format: Format = "parquet", synthetic_images: int | None = None, seed: int | None = None
+        self,
+        path: Path,
+        *,
+        format: Format = "parquet",
+        synthetic_images: int | None = None,
+        per_class: int | None = None,
+        classes: Sequence[str] = (),
+        seed: int | None = None,
     ) -> Path:
         """Its synthetic images as a file."""
-        return self._client.download(self.id, path, format=format, synthetic_images=synthetic_images, seed=seed)
+        return self._client.download(
+            self.id,
+            path,
+            format=format,
+            synthetic_images=synthetic_images,
+            per_class=per_class,
+            classes=classes,
+            seed=seed,
+        )
 
 
 class JobOperations:
@@ -229,6 +244,8 @@ class JobOperations:
         *,
         format: Format = "npz",
         synthetic_images: int | None = None,
+        per_class: int | None = None,
+        classes: Sequence[str] = (),
         seed: int | None = None,
     ) -> Path:
         """Synthetic images as a file; more images cost no privacy.
@@ -238,9 +255,12 @@ class JobOperations:
             path: Where to write; replaced once the download is complete.
             format: "npz", "parquet", "imagefolder" (a zip) or "webdataset" (a tar).
             synthetic_images: How many; None takes what the job packed.
+            per_class: How many of each class, instead.
+            classes: Names of classes, or their numbers in label order, which take turns; empty takes all.
             seed: Repeats a draw; None takes from what the job packed as far as that goes.
         """
-        params = requests.encode_form({"format": format, "synthetic_images": synthetic_images, "seed": seed})
+        amount = {"synthetic_images": synthetic_images, "per_class": per_class, "classes": list(classes) or None}
+        params = requests.encode_query({"format": format, **amount, "seed": seed})
         url_path = f"/v1/jobs/{job_id}/synthetic"
         return self._transport.save(url_path, params, path, timeout=requests.DOWNLOAD_SECONDS)
 
@@ -252,6 +272,8 @@ class JobOperations:
         *,
         format: Format = "parquet",
         synthetic_images: int | None = None,
+        per_class: int | None = None,
+        classes: Sequence[str] = (),
         seed: int | None = None,
         title: str | None = None,
         license: str = "other",
@@ -262,8 +284,8 @@ class JobOperations:
             title: Public name of the dataset.
             license: SPDX id, for example CC-BY-4.0; `other` chooses none.
         """
-        drawn = {"format": format, "synthetic_images": synthetic_images, "seed": seed}
-        params = requests.encode_form(drawn | {"title": title, "license": license})
+        amount = {"synthetic_images": synthetic_images, "per_class": per_class, "classes": list(classes) or None}
+        params = requests.encode_query(amount | {"format": format, "seed": seed, "title": title, "license": license})
         url_path = f"/v1/jobs/{job_id}/dataset"
         return self._transport.save(url_path, params, path, timeout=requests.DOWNLOAD_SECONDS)
 

@@ -27,6 +27,14 @@ def encode_form(fields: Mapping[str, object]) -> dict[str, str]:
     return {name: _encode_text(value) for name, value in drop_unset(fields).items()}
 
 
+def encode_query(fields: Mapping[str, object]) -> dict[str, str | list[str]]:
+    """Query parameters; None and False leave one out, and a list becomes a parameter that is repeated."""
+    return {
+        name: [str(one) for one in value] if isinstance(value, list) else _encode_text(value)
+        for name, value in drop_unset(fields).items()
+    }
+
+
 def drop_unset(fields: Mapping[str, object]) -> dict[str, object]:
     """The fields that are neither None nor False: a service that does not know a member refuses it."""
     return {name: value for name, value in fields.items() if value is not None and value is not False}

@@ -73,7 +73,9 @@ class Transport:
                 raise unexpected_response(response)
             yield from response.iter_lines()
 
-    def save(self, path: str, params: dict[str, str], file_path: Path, *, timeout: float | None = None) -> Path:
+    def save(
+        self, path: str, params: Mapping[str, str | list[str]], file_path: Path, *, timeout: float | None = None
+    ) -> Path:
         """Stream a response into a file, which appears complete or not at all."""
         partial = file_path.with_name(f".{file_path.name}.partial")
         stream = self._http.stream("GET", path, params=params, timeout=timeout or self._timeout)

@@ -3,7 +3,9 @@
 Both are post-processing: free, however often. Drawing may need torch, and many images take time, so the API
 does it in a process of its own:
 
-    python -m datalens_service.programs.sampling GENERATOR CARD N FORMAT SEED OUT [PACKED]
+    python -m datalens_service.programs.sampling GENERATOR CARD N CLASSES FORMAT SEED OUT [PACKED]
+
+CLASSES are the labels to draw in turn, separated by commas; all of them if it is empty.
 """
 
 import json
@@ -24,8 +26,16 @@ PACKED_IMAGES: Final = "synthetic.npz"
 """File of a job with the images that it has drawn already."""
 
 
-def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: str, seed: int, out_path: Path) -> None:
-    """Draw images and write them.
+def write_synthetic(
+    generator_path: Path,
+    card: dict[str, Any],
+    n: int,
+    format: str,
+    seed: int,
+    out_path: Path,
+    classes: Sequence[int] = (),
+) -> None:
+    """Draw images and write them; `classes` take turns, all of them if none is named.
 
     Raises:
         WorkerUnavailable: The generator needs torch, and it is not installed.
@@ -34,8 +44,9 @@ def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: 
     writer = _find_writer(format)
     generator = Generator.load(generator_path)
     with say_what_is_missing("Drawing from this generator"):
-        images, labels = generator.sample(n, seed=seed)
-    soft = generator.soft_labels(n, seed=seed)
+        wanted = np.resize(np.array(classes, dtype=np.int64), n) if classes else None
+        images, labels = generator.sample(n, labels=wanted, seed=seed)
+    soft = generator.soft_labels(n, labels=wanted, seed=seed)
     writer.write(out_path, WrittenImages(images, labels, generator.schema, card, soft))
 
 
@@ -57,12 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return end_with(_write, arguments)
 
 
-def _write(generator: str, card: str, n: str, format: str, seed: str, out: str, packed: str = "") -> None:
+def _write(generator: str, card: str, n: str, classes: str, format: str, seed: str, out: str, packed: str = "") -> None:
     stated = json.loads(Path(card).read_text())
     if packed:
         write_prefix(Path(packed), Generator.load(Path(generator)).schema, stated, int(n), format, Path(out))
     else:
-        write_synthetic(Path(generator), stated, int(n), format, int(seed), Path(out))
+        labels = [int(label) for label in classes.split(",") if label]
+        write_synthetic(Path(generator), stated, int(n), format, int(seed), Path(out), labels)
 
 
 def _find_writer(format: str) -> Writer:

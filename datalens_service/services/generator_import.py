@@ -103,7 +103,7 @@ def _try(path: Path, card: dict[str, Any]) -> None:
         card_path = Path(folder) / "card.json"
         card_path.write_text(json.dumps(card))
         try:
-            make_file(ImageRequest(path, card_path, 1, "npz", 0), Path(folder) / "one.npz")
+            make_file(ImageRequest(path, card_path, 1, "npz"), Path(folder) / "one.npz")
         except ChildProcessError as error:
             raise InvalidInput(
                 "No image can be drawn from this generator; its numbers do not fit its description."

@@ -14,6 +14,7 @@ from typing import Final
 
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export.model_card import write_model_archive
+from datalens_service.data.export.pages import DrawnImages
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.errors import InvalidInput, NotFound
 from datalens_service.methods.descent.iterates import ITERATES_FILE
@@ -27,6 +28,8 @@ from datalens_service.store.jobs.jobs import Job
 GENERATOR: Final = "generator.safetensors"
 CARD: Final = "card.json"
 MAXIMUM_IMAGES: Final = 1_000_000
+USUAL_IMAGES: Final = 1_000
+"""Drawn from an imported generator by a request that names no number."""
 _MAXIMUM_BYTES: Final = 2**31
 _KEPT_FILES: Final = 64
 _SECONDS: Final = 1800
@@ -37,6 +40,61 @@ _KEY_LENGTH: Final = 16
 
 
 @dataclass(frozen=True)
+class Selection:
+    """Which synthetic images somebody asks for.
+
+    Attributes:
+        synthetic_images: How many in all; None takes as many as are usual there.
+        per_class: How many of each class, instead.
+        classes: Names of classes, or their numbers in label order, which take turns; empty takes all.
+        seed: None takes those that the job has packed, as far as they go.
+    """
+
+    format: str
+    synthetic_images: int | None = None
+    per_class: int | None = None
+    classes: tuple[str, ...] = ()
+    seed: int | None = None
+
+    def find_labels(self, schema: Schema) -> tuple[int, ...]:
+        """Return the labels of the classes; empty for all.
+
+        Raises:
+            InvalidInput: There is no such class, or one is named twice.
+        """
+        labels = tuple(_find_label(name, schema) for name in self.classes)
+        if len(set(labels)) < len(labels):
+            raise InvalidInput("⟦download.classes⟧ names a class twice.")
+        return labels
+
+    def count(self, usual: int, schema: Schema) -> int:
+        """Return how many images these are.
+
+        Raises:
+            InvalidInput: Two numbers were named, or the images are too many or too large.
+        """
+        if self.synthetic_images is not None and self.per_class is not None:
+            raise InvalidInput("Name either ⟦download.synthetic_images⟧ or ⟦download.per_class⟧.")
+        if self.per_class is not None:
+            usual = self.per_class * (len(self.classes) or schema.num_classes)
+        count = self.synthetic_images or usual
+        most = min(MAXIMUM_IMAGES, _MAXIMUM_BYTES // schema.dimensions)
+        if count > most:
+            raise InvalidInput(
+                f"Ask for at most {most} images of this size at once; another ⟦download.seed⟧ gives others."
+            )
+        return count
+
+
+def _find_label(name: str, schema: Schema) -> int:
+    if name in schema.class_names:
+        return schema.class_names.index(name)
+    if name.isascii() and name.isdecimal() and int(name) < schema.num_classes:
+        return int(name)
+    raise InvalidInput(f"⟦download.classes⟧ names “{name[:80]}”, which is no class of these images.")
+
+
+@dataclass(frozen=True)
 class BundleRequest:
     """What goes into a bundle.
 
@@ -44,9 +102,7 @@ class BundleRequest:
         title: Public name; None names the job.
     """
 
-    format: str
-    n: int | None
-    seed: int | None
+    selection: Selection
     title: str | None
     licence: str
 
@@ -56,6 +112,7 @@ class ImageRequest:
     """What the process that makes a file of images is told.
 
     Attributes:
+        labels: Classes that take turns; empty for all.
         packed: NPZ to take them from instead.
     """
 
@@ -63,7 +120,8 @@ class ImageRequest:
     card: Path
     n: int
     format: str
-    seed: int
+    seed: int = 0
+    labels: tuple[int, ...] = ()
     packed: Path | None = None
 
 
@@ -88,36 +146,40 @@ class SyntheticFiles:
         self._folder = data_dir.absolute() / "cache"
         self._places = Places()
 
-    def get(self, job: Job, schema: Schema, format: str, n: int | None, seed: int | None) -> SyntheticFile:
-        """The file for a request.
+    def get(self, job: Job, schema: Schema, selection: Selection) -> SyntheticFile:
+        """Return the file of selected images; as many as were packed are usual.
 
         Raises:
-            InvalidInput: The file would be larger than 2 GiB of pixels.
+            InvalidInput: There is no such class, or the file would be larger than 2 GiB of pixels.
             WorkerUnavailable: This machine cannot draw, or is busy drawing.
         """
         packed = int(job.spec["synthetic_images"])
-        n = packed if n is None else n
-        _check_size(n, schema)
-        from_stock = seed is None and n <= packed
-        if from_stock and n == packed and format == "npz":
+        n, labels = selection.count(packed, schema), selection.find_labels(schema)
+        from_stock = selection.seed is None and n <= packed and not labels
+        if from_stock and n == packed and selection.format == "npz":
             whole = self._artifacts.releasable(job.id, PACKED_IMAGES)
             return SyntheticFile(whole.path, whole.sha256)
-        card = self._artifacts.releasable(job.id, CARD).sha256[:_KEY_LENGTH]
-        key = f"{job.id}-{n}-{'packed' if from_stock else seed or 0}-{card}"
-        return self._kept(key, format, lambda out: self._make(job.id, n, format, seed or 0, out, packed=from_stock))
+        generator, card = (self._artifacts.releasable(job.id, name) for name in (GENERATOR, CARD))
+        stock = self._artifacts.releasable(job.id, PACKED_IMAGES).path if from_stock else None
+        request = ImageRequest(generator.path, card.path, n, selection.format, selection.seed or 0, labels, stock)
+        return self._kept_images(job.id, request, card.sha256)
 
-    def drawn(
-        self, generator_id: str, file: Path, card: Path, schema: Schema, format: str, n: int, seed: int
-    ) -> SyntheticFile:
-        """The file of images that an imported generator draws.
+    def drawn(self, generator_id: str, file: Path, card: Path, schema: Schema, selection: Selection) -> SyntheticFile:
+        """Return the file of images that an imported generator draws; 1,000 are usual.
 
         Raises:
-            InvalidInput: The file would be larger than 2 GiB of pixels.
+            InvalidInput: There is no such class, or the file would be larger than 2 GiB of pixels.
             WorkerUnavailable: This machine cannot draw, or is busy drawing.
         """
-        _check_size(n, schema)
-        request = ImageRequest(file, card, n, format, seed)
-        return self._kept(f"{generator_id}-{n}-{seed}", format, lambda out: make_file(request, out))
+        n, labels = selection.count(USUAL_IMAGES, schema), selection.find_labels(schema)
+        request = ImageRequest(file, card, n, selection.format, selection.seed or 0, labels)
+        return self._kept_images(generator_id, request, "")
+
+    def _kept_images(self, origin: str, request: ImageRequest, card_digest: str) -> SyntheticFile:
+        source = request.seed if request.packed is None else "packed"
+        made_from = f"{source}{request.labels}{card_digest}"
+        named = hashlib.sha256(made_from.encode()).hexdigest()[:_KEY_LENGTH]
+        return self._kept(f"{origin}-{request.n}-{named}", request.format, lambda out: make_file(request, out))
 
     def bundle(self, job: Job, schema: Schema, request: BundleRequest) -> SyntheticFile:
         """The same with everything a data set needs to be published, as a zip.
@@ -125,20 +187,22 @@ class SyntheticFiles:
         Raises:
             NotFound: The job has no proof to go with its images.
         """
-        images = self.get(job, schema, request.format, request.n, request.seed)
+        selection = request.selection
+        images = self.get(job, schema, selection)
         card = json.loads(self._artifacts.releasable(job.id, CARD).path.read_text())
         stated = sorted(file.sha256 for file in self._artifacts.list_artifacts(job.id) if file.releasable)
         made_from = f"{request}{images.sha256}{stated}{self._key.public.key_id}"
         named = hashlib.sha256(made_from.encode()).hexdigest()[:_KEY_LENGTH]
-        count = int(job.spec["synthetic_images"]) if request.n is None else request.n
+        classes = tuple(schema.class_names[label] for label in selection.find_labels(schema))
+        drawn = DrawnImages(selection.count(int(job.spec["synthetic_images"]), schema), classes)
 
         def make(out: Path) -> None:
             write_bundle(
                 out,
                 images.path,
-                request.format,
+                selection.format,
                 card,
-                count=count,
+                drawn=drawn,
                 name=request.title or f"Synthetic images {job.id}",
                 spdx=request.licence,
                 further=self._released(job.id),
@@ -199,11 +263,6 @@ class SyntheticFiles:
         self._remove_oldest()
         return SyntheticFile(path, digest)
 
-    def _make(self, job_id: str, n: int, format: str, seed: int, out: Path, *, packed: bool) -> None:
-        generator, card = (self._artifacts.releasable(job_id, name).path for name in (GENERATOR, CARD))
-        stock = self._artifacts.releasable(job_id, PACKED_IMAGES).path if packed else None
-        make_file(ImageRequest(generator, card, n, format, seed, stock), out)
-
     def _remove_oldest(self) -> None:
         files = sorted(self._folder.glob("[jg]*_*"), key=lambda path: path.stat().st_mtime)
         for path in files[:-_KEPT_FILES]:
@@ -217,12 +276,7 @@ def make_file(request: ImageRequest, out: Path) -> None:
         WorkerUnavailable: It lacks something, was killed or took too long.
         ChildProcessError: It broke.
     """
-    drawn = (request.generator, request.card, request.n, request.format, request.seed, out)
+    classes = ",".join(map(str, request.labels))
+    drawn = (request.generator, request.card, request.n, classes, request.format, request.seed, out)
     packed = () if request.packed is None else (request.packed,)
     run_program("datalens_service.programs.sampling", *drawn, *packed, seconds=_SECONDS)
-
-
-def _check_size(n: int, schema: Schema) -> None:
-    if n * schema.dimensions > _MAXIMUM_BYTES:
-        most = _MAXIMUM_BYTES // schema.dimensions
-        raise InvalidInput(f"Ask for at most {most} images of this size at once; another ⟦download.seed⟧ gives others.")

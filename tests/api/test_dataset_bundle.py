@@ -63,6 +63,18 @@ def test_title_and_number(client: TestClient, job_id: str) -> None:
     assert "10 synthetic images" in json.loads(found.read("croissant.json"))["description"]
 
 
+def test_classes_that_were_selected_are_named(client: TestClient, job_id: str) -> None:
+    chosen = {"per_class": 3, "classes": ["1", "0"]}
+    found = opened(client.get(f"/v1/jobs/{job_id}/dataset", params=chosen).content)
+    sheet = found.read("datasheet.md").decode()
+    assert "6 synthetic images" in sheet
+    assert "only these classes were drawn, in turn: 1, 0." in sheet
+    assert (
+        "only these classes"
+        not in opened(client.get(f"/v1/jobs/{job_id}/dataset").content).read("datasheet.md").decode()
+    )
+
+
 def test_bad_requests(client: TestClient, job_id: str) -> None:
     for params in [{"license": "WTFPL"}, {"format": "zip"}, {"synthetic_images": 0}, {"title": "x" * 201}]:
         reply = client.get(f"/v1/jobs/{job_id}/dataset", params=params)

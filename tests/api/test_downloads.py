@@ -9,6 +9,7 @@ import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -167,7 +168,7 @@ def test_the_earlier_name_of_the_count_is_taken(client: TestClient, job_id: str)
     both = client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": 6, "synthetic_images": 6})
     assert (both.status_code, both.json()["detail"][:26]) == (422, "n is the earlier name of s")
     hint = client.get(f"/v1/jobs/{job_id}/synthetic", params={"number": 6}).json()["detail"]
-    assert "Known here: format, seed, synthetic_images." in hint
+    assert "Known here: classes, format, per_class, seed, synthetic_images." in hint
     counting = [route for route in routes(client.app) if "synthetic_images" in list_parameters(route)]
     assert len(counting) == 3
     for route in counting:
@@ -191,6 +192,20 @@ def test_image_folder(client: TestClient, job_id: str) -> None:
     assert len({name.split("/")[0] for name in images}) == NUM_CLASSES
     assert reply.headers["content-type"] == "application/zip"
     assert f"{job_id}-synthetic.zip" in reply.headers["content-disposition"]
+
+
+@pytest.mark.parametrize(
+    ("params", "labels"),
+    [
+        ({"per_class": 2}, [*range(NUM_CLASSES)] * 2),
+        ({"per_class": 2, "classes": ["1"]}, [1, 1]),
+        ({"synthetic_images": 5, "classes": ["1", "0"]}, [1, 0, 1, 0, 1]),
+    ],
+)
+def test_classes_are_selected(client: TestClient, job_id: str, params: dict[str, Any], labels: list[int]) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz", **params})
+    with np.load(io.BytesIO(reply.content)) as arrays:
+        assert list(arrays["train_labels"]) == labels
 
 
 def test_more_than_was_packed_is_drawn_and_kept(
@@ -240,6 +255,13 @@ def test_bad_downloads(client: TestClient, job_id: str) -> None:
         {"seed": -1},
         {"synthetic_images": "all"},
         {"seed": 2**63},
+        {"per_class": 0},
+        {"per_class": 2, "synthetic_images": 2},
+        {"per_class": 600_000},
+        {"classes": ["no such class"]},
+        {"classes": [""]},
+        {"classes": [str(NUM_CLASSES)]},
+        {"classes": ["0", "0"]},
     ]:
         reply = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
         assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input"), params

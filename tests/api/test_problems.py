@@ -207,7 +207,7 @@ COARSE = {"epsilon": 0.0001, "method": {"name": "dp_sgd", "architecture": "mlp",
         (
             "/v1/datasets", NO_UNITS, "#",
             "unit and classes_per_unit need records_per_unit.",
-            "“Word for one” and “Most classes of one” need “Most images of one”.",
+            "“What one is called” and “Most classes of one person” need “Most images of one person”.",
             "--unit and --classes-per-unit need --records-per-unit.",
         ),
         (

@@ -7,7 +7,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from datalens_service.data.export.pages import datasheet
+from datalens_service.data.export.pages import DrawnImages, datasheet
 from datalens_service.data.preparation_settings import Fit, PrepareSettings
 from datalens_service.evaluation import METRICS, Measure
 from datalens_service.evaluation.evaluate import Evaluation
@@ -166,8 +166,8 @@ def test_preparation_and_working_size_are_in_report_card_and_datasheet() -> None
         for view in (owner_view, releasable_view):
             assert sentence not in view(silent)["summary"]
             assert sentence in view(said)["summary"]
-        assert sentence in datasheet(card(said), 10, name="x", spdx="CC0-1.0")
-        assert sentence not in datasheet(card(silent), 10, name="x", spdx="CC0-1.0")
+        assert sentence in datasheet(card(said), DrawnImages(10), name="x", spdx="CC0-1.0")
+        assert sentence not in datasheet(card(silent), DrawnImages(10), name="x", spdx="CC0-1.0")
     assert "cropped in the centre to 28 by 28 pixels" in settings.sentence()
     assert "Values from -5 to 90 became 0 to 255." in settings.sentence()
 

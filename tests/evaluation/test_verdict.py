@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from datalens_service.data.export.model_card import model_card
-from datalens_service.data.export.pages import datasheet
+from datalens_service.data.export.pages import DrawnImages, datasheet
 from datalens_service.evaluation.measures import ClassFigure, ConfusionTable, Measure
 from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
 from datalens_service.evaluation.report.card import card
@@ -131,7 +131,7 @@ def test_the_owners_report_has_the_verdict_and_nothing_that_is_passed_on_has(kin
     released = [json.dumps(releasable_view(given), ensure_ascii=False), releasable_html(given), json.dumps(public)]
     for text in [
         *released,
-        datasheet(public, 10, name="n", spdx="CC0-1.0"),
+        datasheet(public, DrawnImages(10), name="n", spdx="CC0-1.0"),
         model_card(public, "classifier", ["a.onnx"]),
     ]:
         assert sentence not in text

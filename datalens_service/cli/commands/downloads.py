@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 import typer
 
@@ -21,6 +21,8 @@ _Readers = Literal["anyone", "owner"]
 _Fetch = Callable[[Client, str, Path], Path]
 """Writes a file of a job."""
 
+_OF_IMAGES: Final = ("synthetic_images", "per_class", "classes", "seed")
+"""Parameters that select images."""
 _SUFFIX: Final = {"npz": ".npz", "parquet": ".parquet", "imagefolder": ".zip", "webdataset": ".tar"}
 """Of images; all other formats are those of classifiers."""
 
@@ -40,6 +42,14 @@ def download(
         FileFormat, typer.Option("--format", help="Of the images; of a classifier: safetensors or onnx.")
     ] = "npz",
     synthetic_images: options.DrawnImages = None,
+    per_class: Annotated[
+        int | None,
+        typer.Option("--per-class", parser=build_integer_parser(1), help="How many images of each class, instead."),
+    ] = None,
+    classes: Annotated[
+        list[str] | None,
+        typer.Option("--class", help="Name of a class, or its number; only these are drawn, in turn. Repeatable."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", parser=build_integer_parser(0), help="Repeats a draw of its own.")
     ] = None,
@@ -64,27 +74,31 @@ def download(
     Says for whom the file is.
     """
     fetch: _Fetch
+    selection: dict[str, Any] = {
+        "synthetic_images": synthetic_images,
+        "per_class": per_class,
+        "classes": classes or (),
+        "seed": seed,
+    }
     if file is None and not bundle:
         refuse_unused(context, "title", "license", why="belongs to --bundle")
     if file is not None:
-        others = ("file_format", "synthetic_images", "seed", "bundle", "title", "license")
+        others = ("file_format", *_OF_IMAGES, "bundle", "title", "license")
         refuse_unused(context, *others, why="has no effect beside --file")
         name, fetch = f"{job_id}-{file}", partial(_fetch_file, file)
     elif file_format not in _SUFFIX:
-        if synthetic_images is not None or seed is not None or title is not None:
-            raise InvalidInput("--synthetic-images, --seed and --title are about images; a classifier has none.")
+        refuse_unused(context, *_OF_IMAGES, "title", why="is about images; a classifier has none")
         name = f"{job_id}-classifier.{'zip' if bundle else file_format}"
         form = "archive" if bundle else cast(ClassifierFormat, file_format)
         fetch = partial(Client.download_classifier, format=form, license=license if bundle else "other")
     elif bundle:
         name = f"{job_id}-{file_format}.zip"
         images = image_format(file_format)
-        drawn = partial(Client.download_bundle, format=images, synthetic_images=synthetic_images, seed=seed)
-        fetch = partial(drawn, title=title, license=license)
+        fetch = partial(Client.download_bundle, format=images, **selection, title=title, license=license)
     else:
         name = f"{job_id}{_SUFFIX[file_format]}"
         images = image_format(file_format)
-        fetch = partial(Client.download, format=images, synthetic_images=synthetic_images, seed=seed)
+        fetch = partial(Client.download, format=images, **selection)
     with new_file(out or Path(name), force=force) as path, service.connect() as client:
         job_id = find_job(client, job_id)
         readers: _Readers = "anyone"

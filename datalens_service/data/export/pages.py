@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from datalens_service.data.export.licence import LICENCES, OF_PUBLIC_IMAGES, describe_public_images
@@ -26,9 +27,21 @@ USES: Final = (
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
-def description(card: Mapping[str, Any], count: int) -> str:
+@dataclass(frozen=True)
+class DrawnImages:
+    """Images of an archive.
+
+    Attributes:
+        classes: Names of those that were selected; empty for all.
+    """
+
+    count: int
+    classes: tuple[str, ...] = ()
+
+
+def description(card: Mapping[str, Any], drawn: DrawnImages) -> str:
     """The data set in one paragraph."""
-    images = card["images"]
+    images, count = card["images"], drawn.count
     if is_verbatim(card):
         return (
             f"{count:,} draws with replacement from {card['public_images']['images']:,} public images of "
@@ -44,7 +57,7 @@ def description(card: Mapping[str, Any], count: int) -> str:
 
 
 def dataset_card(
-    card: Mapping[str, Any], count: int, *, name: str, spdx: str, pattern: str, pictured: bool = False
+    card: Mapping[str, Any], drawn: DrawnImages, *, name: str, spdx: str, pattern: str, pictured: bool = False
 ) -> str:
     """README.md with the YAML that Hugging Face's Hub and `datasets` read.
 
@@ -59,7 +72,7 @@ def dataset_card(
         f"pretty_name: {json.dumps(name, ensure_ascii=False)}",
         "task_categories: [image-classification]",
         f"tags: [{'public-images' if is_verbatim(card) else 'synthetic'}, differential-privacy]",
-        f"size_categories: [{json.dumps(next((name for limit, name in _SIZES if count < limit), '1M<n<10M'))}]",
+        f"size_categories: [{json.dumps(next((name for limit, name in _SIZES if drawn.count < limit), '1M<n<10M'))}]",
         "configs:",
         "- config_name: default",
         "  data_files:",
@@ -69,7 +82,7 @@ def dataset_card(
         "",
         f"# {_plain(name)}",
         "",
-        description(card, count),
+        description(card, drawn),
         "",
         "## Usefulness",
         "",
@@ -94,14 +107,14 @@ def _picture(card: Mapping[str, Any]) -> list[str]:
     return [f"![Samples, one row for each class]({SAMPLES})", "", f"One row for each class: {names}.", ""]
 
 
-def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str, pictured: bool = False) -> str:
+def datasheet(card: Mapping[str, Any], drawn: DrawnImages, *, name: str, spdx: str, pictured: bool = False) -> str:
     """Datasheets for Datasets: its headings, with what the card can answer."""
     public = is_verbatim(card)
     recognised = " People on the public images can be recognised." if public else ""
     licence = "Licence of the labels; images keep theirs" if public else "Licence"
     sections = {
         "Motivation": "Made to be used where the private images themselves may not be shared.",
-        "Composition": f"{description(card, count)} Every image has a label; classes take turns. All "
+        "Composition": f"{description(card, drawn)} Every image has a label; {_turns(drawn)} All "
         f"are one split, train. There are no names of people.{recognised}",
         "Collection process": "Nothing was collected for this data set. The private images came with labels from "
         "whoever holds them.",
@@ -116,6 +129,12 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str, pict
     for heading, text in sections.items():
         parts += [f"## {heading}", "", text, ""]
     return "\n".join([*parts, *(_picture(card) if pictured else ()), *guarantee(card), ""])
+
+
+def _turns(drawn: DrawnImages) -> str:
+    if not drawn.classes:
+        return "classes take turns."
+    return f"only these classes were drawn, in turn: {', '.join(map(_plain, drawn.classes))}."
 
 
 def usefulness(card: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from datalens_service.data.export import WRITERS, ArchivePlace
 from datalens_service.data.export.croissant import DataFile, croissant
 from datalens_service.data.export.licence import describe_licence, licence_text
-from datalens_service.data.export.pages import SAMPLES, dataset_card, datasheet, description
+from datalens_service.data.export.pages import SAMPLES, DrawnImages, dataset_card, datasheet, description
 from datalens_service.data.export.writer import fixed_entry, is_verbatim, provenance
 from datalens_service.privacy.guarantee import card_guarantee
 from datalens_service.signatures import SigningKey
@@ -47,7 +47,7 @@ def write_bundle(
     format: str,
     card: dict[str, Any],
     *,
-    count: int,
+    drawn: DrawnImages,
     name: str,
     spdx: str,
     further: Mapping[str, bytes],
@@ -58,7 +58,7 @@ def write_bundle(
     place = WRITERS[format].archive_place
     sums = _digests(images, place)
     data = DataFile(place.name, place.media_type, sums.get(place.name, ""), images.stat().st_size)
-    texts = {**_texts(card, data, count, name, spdx, pictured=SAMPLES in further), **further}
+    texts = {**_texts(card, data, drawn, name, spdx, pictured=SAMPLES in further), **further}
     with zipfile.ZipFile(path, "w") as archive:
         write_signed(archive, texts, sums, key)
         _copy_images(images, place, archive)
@@ -103,13 +103,13 @@ def _pictures(folder: zipfile.ZipFile) -> list[str]:
 
 
 def _texts(
-    card: dict[str, Any], data: DataFile, count: int, name: str, spdx: str, *, pictured: bool
+    card: dict[str, Any], data: DataFile, drawn: DrawnImages, name: str, spdx: str, *, pictured: bool
 ) -> dict[str, bytes]:
     classes = {"class_names": list(card["images"]["class_names"])}
-    metadata = croissant(card, data, name=name, spdx=spdx, description=description(card, count))
+    metadata = croissant(card, data, name=name, spdx=spdx, description=description(card, drawn))
     texts = {
-        "README.md": dataset_card(card, count, name=name, spdx=spdx, pattern=data.pattern, pictured=pictured),
-        "datasheet.md": datasheet(card, count, name=name, spdx=spdx, pictured=pictured),
+        "README.md": dataset_card(card, drawn, name=name, spdx=spdx, pattern=data.pattern, pictured=pictured),
+        "datasheet.md": datasheet(card, drawn, name=name, spdx=spdx, pictured=pictured),
         "classes.json": _json(classes),
         "croissant.json": _json(metadata),
         "provenance.json": provenance(card),

@@ -101,7 +101,7 @@ class PictureDecoder:
         if kind is None or self.reads(kind):
             return
         if kind.use is Use.PREPARED_PICTURE:
-            raise InvalidDataset(f"This is {kind.name}, which is read only if one size is named for all: {_PREPARE}.")
+            raise InvalidDataset(f"This is {kind.name}, which is read once you choose one size for all: {_PREPARE}.")
         raise InvalidDataset(f"This is {kind.name}, which is not read. {kind.advice}")
 
 

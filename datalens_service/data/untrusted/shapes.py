@@ -46,7 +46,7 @@ class MixedShapes(InvalidDataset):
     """
 
     def __init__(self, shapes: Counter[Shape], bad_files: tuple[BadFile, ...] = ()) -> None:
-        super().__init__(f"{_describe(shapes)}. All must be alike: resize or convert them.")
+        super().__init__(f"{_describe(shapes)}. Resize or convert them, so that all are alike.")
         self.shapes = shapes
         self.bad_files = bad_files
 

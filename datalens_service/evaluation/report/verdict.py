@@ -118,7 +118,7 @@ def judge(figures: Figures) -> Verdict:
     """The verdict on a released model."""
     if figures.accuracy is None:
         thing = "this classifier is" if figures.classifier else "these images are"
-        return Verdict("unknown", f"Nothing tells how useful {thing}: no accuracy was measured on real test images.")
+        return Verdict("unknown", f"How useful {thing} was not measured on real test images.")
     if not figures.tells_classes_apart():
         return Verdict("useless", _useless(figures, figures.accuracy))
     grade, sentence = _compare(figures, figures.accuracy)

@@ -116,19 +116,21 @@ class Generator:
         """Whether its images are public ones or parts of them, and no model made them."""
         return self.kind == "pool"
 
-    def soft_labels(self, n: int, *, seed: int = 0) -> NDArray[np.float32] | None:
-        """(n, classes) of the images that `sample` draws with this seed, where a model knows more than their class."""
+    def soft_labels(self, n: int, *, labels: Labels | None = None, seed: int = 0) -> NDArray[np.float32] | None:
+        """(n, classes) of the images that `sample` draws with the same arguments, where a model knows more than their
+        class."""
         is_finished = self.kind == "diffusion" and self.settings["start"]["kind"] == "labelled"
         if self.kind == "labelled" or is_finished:
             module = "denoiser.diffusion" if is_finished else "gaussian.labelled"
             label_softly = import_module(f"{__package__}.{module}").label_softly
             said: NDArray[np.float32] = label_softly(
-                self.tensors, self.settings, self.schema, *self.sample(n, seed=seed)
+                self.tensors, self.settings, self.schema, *self.sample(n, labels=labels, seed=seed)
             )
             return said
         if not self.verbatim:
             return None
-        labels = np.arange(n, dtype=np.int64) % self.schema.num_classes
+        if labels is None:
+            labels = np.arange(n, dtype=np.int64) % self.schema.num_classes
         parts = [
             pool.draw_soft_labels(self.tensors, labels[start : start + _BATCH], np.random.default_rng([seed, start]))
             for start in range(0, n, _BATCH)

@@ -14,6 +14,7 @@ from datalens_service.data import read_upload
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.data.export.licence import LICENCES, licence_text
+from datalens_service.data.export.pages import DrawnImages
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.notation import decimal_text
 from datalens_service.signatures import SigningKey, signer
@@ -39,7 +40,15 @@ def unpacked(folder: Path, kind: str, title: str = "Digits: a [test]") -> Path:
     WRITERS[kind].write(folder / "images", WrittenImages(IMAGES, LABELS, schema, CARD))
     further = {"privacy.json": json.dumps(EXAMPLE_PROOF).encode()}
     write_bundle(
-        folder / "zip", folder / "images", kind, CARD, count=30, name=title, spdx="CC-BY-4.0", further=further, key=KEY
+        folder / "zip",
+        folder / "images",
+        kind,
+        CARD,
+        drawn=DrawnImages(30),
+        name=title,
+        spdx="CC-BY-4.0",
+        further=further,
+        key=KEY,
     )
     with zipfile.ZipFile(folder / "zip") as archive:
         archive.extractall(folder / kind)
