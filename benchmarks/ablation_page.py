@@ -6,6 +6,7 @@ With `--check` nothing is written, and the exit code says whether page and drawi
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from typing import Any, Final
 from xml.etree import ElementTree
@@ -119,22 +120,36 @@ def accounting_table(result: dict[str, Any]) -> str:
 
 
 def authors_table(results: list[dict[str, Any]]) -> str:
-    """One row for each point of a run, in the order in which the runs were kept."""
+    """One row for each point of a run, runs of the same settings one after another."""
+    alike = sorted(results, key=lambda one: (one["dataset"] != "mnist", one["published_epsilon"], _changes(one)))
     rows = [
         [
             f"{DATASETS[one['dataset']]}, ε = {one['published_epsilon']}",
             f"{one['teachers']:,}",
-            ", ".join(one["like"]) or "none",
+            _changes(one) or "none",
             f"{point['votes']:,}",
-            f"{point['last']:.1f}",
-            f"{point['best']:.1f}",
+            f"{point['last']:.1f}, {point['best']:.1f}",
+            _pair(point.get("sgd"), "last", "best"),
+            _pair(point.get("fidelity"), "inception_score", "fid"),
             str(one["seed"]),
             one["commit"],
         ]
-        for one in results
+        for one in alike
         for point in one["points"]
     ]
-    return table(["settings", "teachers", "as the authors' code", "steps", "last", "best", "seed", "commit"], rows)
+    head = ["settings", "teachers", "changes", "steps", "last, best", "by SGD", "IS, FID", "seed", "commit"]
+    return table(head, rows)
+
+
+def _changes(one: dict[str, Any]) -> str:
+    """What is as in the authors' code, and which settings are not."""
+    like = set(one["like"])
+    short = ["all five"] if len(like) == 5 else sorted(like)
+    return ", ".join([*short, *(f"{name} {json.dumps(value)}" for name, value in one.get("changes", {}).items())])
+
+
+def _pair(figures: dict[str, float] | None, first: str, second: str) -> str:
+    return f"{figures[first]}, {figures[second]}" if figures else ""
 
 
 def page(results: list[dict[str, Any]]) -> str:

@@ -3,6 +3,7 @@
     mnist-1     the published run of DataLens on MNIST at ε = 1: 4,000 convolutional teachers, 149 votes
     mnist-10    the same at ε = 10
     faces       the published settings for faces on 30,000 photographs of CIFAR-10, enlarged to 64×64: 1,000 teachers
+    hundred     the published settings of MNIST on 30,000 pairs of its digits: 100 classes, 2,000 teachers
     tests       the tests that need CUDA
 
 Each part gets a line of JSON when it ends or when its time is over; a part that has a line is not run again. Charges
@@ -52,12 +53,15 @@ class Part(NamedTuple):
     seconds: float
     enlarged: int = 1
     """Times that a pixel is repeated along each side."""
+    paired: bool = False
+    """Whether two images make one, of one of 100 classes."""
 
 
 PARTS: Final = {
     "mnist-1": Part("mnist", "paper", 1.0, 60_000, 240),
     "mnist-10": Part("mnist", "paper", 10.0, 60_000, 240),
     "faces": Part("cifar10", "paper_celeba_gender", 1.0, 30_000, 150, enlarged=2),
+    "hundred": Part("mnist", "paper", 1.0, 30_000, 120, paired=True),
 }
 
 
@@ -65,14 +69,25 @@ def take(data: Dataset, part: Part, share: float) -> Dataset:
     """The records of a part, or a share of them."""
     count = round(part.records * share)
     splits = [split and _enlarge(split, part.enlarged) for split in (data.train, data.test)]
+    if part.paired:
+        splits = [split and _pair(split) for split in splits]
     train = Split(splits[0].images[:count], splits[0].labels[:count])
     height, width = train.images.shape[1:3]
-    schema = data.schema.model_copy(update={"num_units": count, "height": height, "width": width})
+    names = tuple(f"{number:02}" for number in range(100)) if part.paired else data.schema.class_names
+    shape = {"num_units": count, "height": height, "width": width, "class_names": names}
+    schema = data.schema.model_copy(update=shape)
     return Dataset(Schema.model_validate(schema.model_dump()), train, splits[1], partition_key=PARTITION_KEY)
 
 
 def _enlarge(split: Split, times: int) -> Split:
     return Split(split.images.repeat(times, axis=1).repeat(times, axis=2), split.labels)
+
+
+def _pair(split: Split) -> Split:
+    """Each image with the next one at its side."""
+    left, right = (slice(first, len(split) // 2 * 2, 2) for first in (0, 1))
+    images = np.concatenate([split.images[left], split.images[right]], axis=2)
+    return Split(images, 10 * split.labels[left] + split.labels[right])
 
 
 def measure(part: Part, data: Dataset, device: str, images: int) -> dict[str, Any]:
@@ -91,7 +106,8 @@ def measure(part: Part, data: Dataset, device: str, images: int) -> dict[str, An
         raise TypeError("voting makes a generator")
     drawn, labels = generator.sample(images, seed=0)
     return {
-        "teachers": method.num_teachers, "noise_stddev": plan.releases[-1].mechanism.noise_stddev,
+        "records": data.schema.num_units, "teachers": method.num_teachers,
+        "noise_stddev": plan.releases[-1].mechanism.noise_stddev,
         "votes": training.made, "votes_paid_for": plan.steps, "seconds": round(seconds, 1),
         "peak_gpu_bytes": _peak(device), "synthetic_images": images,
         "accuracy": round(trained_on(drawn, labels, data, 3, 0), 2), "brightness": round(float(np.mean(drawn)), 2),

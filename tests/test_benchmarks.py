@@ -76,6 +76,9 @@ def test_the_script_for_a_gpu_runs_small_and_measures_no_part_twice(
     assert 0 <= digits["accuracy"] <= 100
     faces = gpu.take(made_set("cifar10"), gpu.PARTS["faces"], 0.005)
     assert (faces.train.images.shape, faces.schema.num_units) == ((150, 64, 64, 3), 150)
+    pairs = gpu.take(made_set("mnist"), gpu.PARTS["hundred"], 0.002)
+    assert (pairs.train.images.shape, pairs.schema.num_classes) == ((60, 28, 56, 1), 100)
+    assert sorted(set(pairs.train.labels)) == [1, 23, 45, 67, 89]
 
 
 def test_an_answer_that_is_no_success_counts_as_an_error() -> None:

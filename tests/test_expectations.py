@@ -12,7 +12,8 @@ from benchmarks.environment import ROOT
 from benchmarks.panel import compare_plans
 from datalens_service.cli import options
 from datalens_service.data.dataset import Schema
-from datalens_service.methods import LabelledPool, PooledMoments, Scattering
+from datalens_service.methods import DataLens, LabelledPool, PooledMoments, Scattering
+from datalens_service.methods.voting.teachers import ConvTeacher
 from datalens_service.models.encoders import ImagenetLite0, imagenet_lite0
 from datalens_service.planning import expectations, resources
 from datalens_service.planning.expectations import compare, expect, is_of_little_use, measure_machine, read_table
@@ -286,3 +287,30 @@ def test_one_seed_says_the_less_the_fewer_images_it_had() -> None:
     few, more, many = (each.spread for each in once)
     assert few > more > 3 > many
     assert row("easy", 500, 1.0, 50).spread == 1
+
+
+FACES = Schema(channels=3, height=64, width=64, class_names=("a", "b"), num_units=180_000)
+HAIR = FACES.model_copy(update={"class_names": ("a", "b", "c"), "num_units": 240_000})
+MNIST = GREY.model_copy(update={"num_units": 60_000})
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "gibibytes"),
+    [("paper", MNIST, 25), ("paper_celeba_gender", FACES, 150), ("paper_celeba_hair", HAIR, 206)],
+)
+def test_the_authors_teachers_lie_on_a_disk_as_large_as_measured(name: str, schema: Schema, gibibytes: float) -> None:
+    expected = expect(planned(schema, 1.0, preset=name), schema)
+    assert expected.disk_bytes / 2**30 == pytest.approx(gibibytes, rel=0.03)
+    assert "Unknown" in expected.basis
+
+
+def test_planned_time_of_the_authors_teachers_is_that_of_measured_runs() -> None:
+    """Up to twice as much or half."""
+    rows = [json.loads(line) for line in (ROOT / "benchmarks/results/authors.jsonl").read_text().splitlines()]
+    measured = [(row["teachers"], point) for row in rows if not row["like"] for point in row["points"]]
+    for teachers, point in measured:
+        schema = GREY.model_copy(update={"num_units": 15 * teachers})
+        method = DataLens(teacher=ConvTeacher(), num_teachers=teachers, steps=point["votes"])
+        spec = TrainingSpec(method=method, epsilon=1.0, delta=1e-5)
+        assert 1 / 2 < resources.expect_seconds(spec, schema, (), None) / point["seconds"] < 2, point
+    assert measured

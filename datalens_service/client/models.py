@@ -249,6 +249,7 @@ class Expectation(ResponseModel):
     warning: str
     measured: bool = True
     memory_bytes: int = 0
+    disk_bytes: int = 0
     class_averages_low: float = 0.0
     class_averages_high: float = 100.0
     guessing: float = 0.0

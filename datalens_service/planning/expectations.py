@@ -118,6 +118,7 @@ _GUESSED: Final = (
     "A guess: no such job was measured. It rests on jobs with as much evidence (μ times the protected units of a "
     "class), on images of the nearest kind."
 )
+_UNKNOWN: Final = "Unknown: no job with such teachers was measured with a guarantee, and the range says nothing."
 _NAMES: Final = {
     "mnist": "written digits",
     "fashion_mnist": "clothes",
@@ -155,7 +156,8 @@ def estimate(spec: TrainingSpec, schema: Schema, calibration_seconds: float | No
         measured=reached.measured,
         training_seconds=round(resources.expect_seconds(spec, schema, rows, calibration_seconds), 1),
         memory_bytes=resources.expect_memory(spec.method, schema),
-        basis=_name_basis(spec, schema) if reached.measured else _GUESSED,
+        disk_bytes=resources.expect_disk(spec.method, schema),
+        basis=_name_basis(spec, schema) if reached.measured else _say_guessed(spec),
         warning="",
     )
 
@@ -206,6 +208,10 @@ def _expect_labels(spec: TrainingSpec, schema: Schema) -> Expectation | None:
         return estimate(TrainingSpec(method=method, epsilon=spec.epsilon, delta=spec.delta), schema)
     except DatalensError:
         return None
+
+
+def _say_guessed(spec: TrainingSpec) -> str:
+    return _UNKNOWN if resources.has_conv(spec.method) else _GUESSED
 
 
 def _name_basis(spec: TrainingSpec, schema: Schema) -> str:

@@ -88,6 +88,7 @@ class Expectation(BaseModel):
         "drawing and measuring the images come on top."
     )
     memory_bytes: int = Field(default=0, description="Of the job's process at its peak, about.")
+    disk_bytes: int = Field(default=0, description="Of a file of teachers that do not fit into memory, about.")
     basis: str = Field(description="What was measured, in a sentence.")
     warning: str = Field(description="What to change where such jobs are of little use; else empty.")
 

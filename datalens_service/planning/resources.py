@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import LabelledPool, Mixture, Moments, PooledMoments, Scattering
+from datalens_service.methods.base import Method
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.methods.voting.voting_method import TeacherSettings
 from datalens_service.planning.curves import like_measured, nearest_shape
@@ -35,12 +36,18 @@ _BYTES_OF_A_DRAWN_NUMBER: Final = 20_000
 _BYTES_OF_A_FREQUENCY, _MOST_FREQUENCIES = 24, 1024
 """Of each record, while it is summed; images whose numbers are fewer have no more."""
 _NETWORKS: Final = {"datalens": (0.2, 8e4), "pate_gan": (0.2, 8e4), "dp_gan": (0.2, 8e4), "dp_sgd": (0.2, 8e4)}
-_WEIGHTS_OF_A_TEACHER: Final = {"dense": 16, "conv": 700}
-"""For each pixel, and for each channel of dense ones; others have none."""
-_BYTES_OF_A_WEIGHT: Final = 24
-"""With its optimiser, and both once more in a checkpoint: `python -m benchmarks.memory`."""
-_LARGEST_ENSEMBLE: Final = 16 * _GIB
-"""In bytes of these; a larger one lies on a disk."""
+_HIDDEN_OF_DENSE, _HIDDEN_OF_CONV = 16, 256
+_MAPS_OF_CONV, _TAPS = 32, 25
+_BYTES_OF_A_WEIGHT: Final = 12
+"""With its optimiser; both once more in a checkpoint, if they lie in memory: `python -m benchmarks.memory`."""
+_LARGEST_ENSEMBLE: Final = 8 * _GIB
+"""A larger one lies on a disk."""
+_SECONDS_OF_CONV: Final = 3.5e-10
+"""Of a weight and an image that a teacher learns from; of an image that it votes on about as much. Read off
+`python -m benchmarks.authors`, whose teachers lie in memory."""
+_SLOWER_ON_A_DISK: Final = 6
+"""`python -m benchmarks.engine` with 4,000 conv teachers."""
+_CALIBRATION_OF_CONV: Final = 0.0018
 _BYTES_OF_A_FITTED_PIXEL: Final = 72
 """Of each image that wavelets are fitted to: `python -m benchmarks.memory`."""
 _DESCENT: Final = (0.4, 1.7e5)
@@ -53,9 +60,17 @@ _FAMILIES: Final = {
 }
 
 
+def has_conv(method: Method) -> TypeGuard[TeacherSettings]:
+    """Whether the authors' networks vote."""
+    return isinstance(method, TeacherSettings) and method.teacher.name == "conv"
+
+
 def expect_seconds(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured], calibration: float | None) -> float:
     """Of training on one core: as the nearest rows of the method, by units and pixels; without `calibration` as fast as
-    theirs."""
+    theirs. The authors' teachers are no row: their work is counted."""
+    if has_conv(spec.method):
+        slower = calibration / _CALIBRATION_OF_CONV if calibration else 1.0
+        return max(_FASTEST_SECONDS, slower * _expect_conv_seconds(spec.method, schema, spec.limit_units(schema)))
     same = [row for row in rows if row.method == like_measured(spec.method.name)]
     if not same:
         pixels = schema.dimensions / _DIMENSIONS_OF_OTHERS
@@ -87,14 +102,38 @@ def expect_memory(method: RegisteredMethod, schema: Schema) -> int:
     return round(_PROGRAM + max(networks, _expect_fit(method, schema), _BYTES_OF_A_PIXEL * pixels))
 
 
-def _expect_teachers(method: RegisteredMethod, schema: Schema) -> int:
+def expect_disk(method: Method, schema: Schema) -> int:
+    """Bytes of a job's file of teachers that do not fit into memory."""
+    size = _BYTES_OF_A_WEIGHT * _count_weights(method, schema)
+    return size if size > _LARGEST_ENSEMBLE else 0
+
+
+def _expect_teachers(method: Method, schema: Schema) -> int:
     """Bytes of all networks that vote."""
+    return 0 if expect_disk(method, schema) else 2 * _BYTES_OF_A_WEIGHT * _count_weights(method, schema)
+
+
+def _count_weights(method: Method, schema: Schema) -> int:
+    """Of all teachers that are networks."""
     if not isinstance(method, TeacherSettings):
         return 0
-    kind = method.teacher.name
-    numbers = schema.dimensions if kind == "dense" else schema.height * schema.width
-    weights = method.num_teachers * _WEIGHTS_OF_A_TEACHER.get(kind, 0) * numbers
-    return weights * _BYTES_OF_A_WEIGHT if weights * _BYTES_OF_A_WEIGHT <= _LARGEST_ENSEMBLE else 0
+    classes = schema.num_classes
+    maps, quarters = _MAPS_OF_CONV + classes, math.ceil(schema.height / 4) * math.ceil(schema.width / 4)
+    each = {
+        "dense": _HIDDEN_OF_DENSE * (schema.dimensions + classes),
+        "conv": maps * (_HIDDEN_OF_CONV * quarters + _TAPS * (schema.channels + 2 * classes)),
+    }
+    return method.num_teachers * each.get(method.teacher.name, 0)
+
+
+def _expect_conv_seconds(method: TeacherSettings, schema: Schema, units: int) -> float:
+    """Training before each vote, and votes."""
+    votes = method.plan(schema, units).steps
+    teacher = method.teacher
+    lessons = teacher.steps_before_vote(first=True) + (votes - 1) * teacher.steps_before_vote(first=False)
+    images = lessons * (teacher.batch + method.images_per_step) + votes * method.images_per_step
+    slower = _SLOWER_ON_A_DISK if expect_disk(method, schema) else 1
+    return slower * _SECONDS_OF_CONV * images * _count_weights(method, schema)
 
 
 def _expect_fit(method: RegisteredMethod, schema: Schema) -> int:

@@ -91,7 +91,7 @@ def describe_expectation(plan: dict[str, Any]) -> dict[str, object]:
         "verdict": expected.get("verdict", ""),
         "expected accuracy": f"{_format_range(expected)}. {expected['basis']}",
         "training": f"about {duration(expected['training_seconds'])} on one core of this machine, in about "
-        f"{_format_memory(expected)} of memory; drawing and measuring the images come on top",
+        f"{_format_memory(expected)} of memory{_format_disk(expected)}; drawing and measuring the images come on top",
     }
     return facts if compared is None else facts | {"methods": _list_methods(expected, compared)}
 
@@ -125,6 +125,11 @@ def _format_range(expected: dict[str, Any]) -> str:
 
 def _format_memory(expected: dict[str, Any]) -> str:
     return f"{expected.get('memory_bytes', 0) / 10**9:.3g} GB"
+
+
+def _format_disk(expected: dict[str, Any]) -> str:
+    size = expected.get("disk_bytes", 0)
+    return f" and {size / 10**9:.3g} GB on a disk" if size else ""
 
 
 def _describe_sampling(sampling: dict[str, Any]) -> dict[str, object]:
