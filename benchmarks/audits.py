@@ -2,12 +2,14 @@
 
     python -m benchmarks.audits membership
     python -m benchmarks.audits success
+    python -m benchmarks.audits groups --dataset cifar10_features
     python -m benchmarks.audits inversion [--pictures FOLDER]
 
 Membership: 2,000 Fashion-MNIST records per model, one target and eight references; networks trained without privacy,
 the same by `dp_sgd` and by noisy directions, and samples of `moments`. Success: of the loss threshold on the first two,
-and on scikit-learn's digits, without references. Inversion: 50 records, median of the squared
-error over the public variance of pixels. Three seeds each.
+and on scikit-learn's digits, without references. Groups: the same by class and by declared group of classes, with as
+many candidates as there are, on 10,000 records (Yu et al. 2022, figures 7 and 10). Inversion: 50 records, median of the
+squared error over the public variance of pixels. Three seeds each.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from scipy import stats
 from sklearn.datasets import load_digits
 
 from benchmarks.environment import PARTITION_KEY, dataset, provenance
+from benchmarks.individual import GROUPS
 from benchmarks.kept_results import print_result
 from datalens_service.audits.audit import AuditSettings, Train
 from datalens_service.audits.inversion import invert_gradients, observe_gradients, squared_errors
@@ -49,6 +52,7 @@ from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
 RECORDS_PER_MODEL = 2000
+_OF_GROUPS = 10_000
 DELTA = 1e-5
 SPREAD = 0.353
 """Public standard deviation of Fashion-MNIST pixels."""
@@ -100,6 +104,26 @@ def _success(name: str, way: str, train: Train, mu: float | None, options: argpa
         "standard_error": math.sqrt(mean * (1 - mean) / candidates),
         "allowed": None if mu is None else float(stats.norm.cdf(mu / 2)),
     }
+
+
+def groups(options: argparse.Namespace) -> dict[str, Any]:
+    """Share of right guesses of a loss threshold for each class and each group, mean over seeds."""
+    ways = {"no privacy": _train_plainly("mlp"), "dp_sgd, ε = 1": _train_privately(1.0, "mlp")}
+    rows = []
+    for way, train in ways.items():
+        audits = []
+        for seed in range(options.seeds):
+            settings = AuditSettings(
+                attacks=("loss_threshold",), candidates=_OF_GROUPS, groups=GROUPS[options.dataset], seed=seed
+            )
+            audits.append(rehearse(_part(options.dataset, _OF_GROUPS, seed), train, None, settings))
+        found = [(one.class_name, one.success) for audit in audits for one in audit.classes]
+        found += [(one.group, one.success) for audit in audits for one in audit.groups]
+        shares = {name: statistics.mean(share for other, share in found if other == name) for name, _ in found}
+        scored = {one.class_name: one.candidates for one in audits[0].classes}
+        units = audits[0].units_per_model
+        rows.append({"model": way, "records_per_model": units, "success": shares, "candidates_of_a_seed": scored})
+    return {"dataset": options.dataset, "network": "mlp", "seeds": options.seeds, "rows": rows}
 
 
 def _digits() -> Dataset:
@@ -260,14 +284,16 @@ def _draw(images: torch.Tensor, inverted: torch.Tensor, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Attacks on models with and without privacy.")
-    parser.add_argument("what", choices=["membership", "success", "inversion"])
+    parser.add_argument("what", choices=["membership", "success", "groups", "inversion"])
+    parser.add_argument("--dataset", default="fashion_mnist", choices=GROUPS, help="Of groups.")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--records", type=int, default=50, help="Of inversion.")
     parser.add_argument("--iterations", type=int, default=1000, help="Of inversion.")
     parser.add_argument("--pictures", type=Path, help="Folder for originals and inverted images.")
     parser.add_argument("--only", default="", help="Part of the name of a row, or of a noise.")
     options = parser.parse_args()
-    report = {"membership": membership, "success": success, "inversion": inversion}[options.what](options)
+    ways = {"membership": membership, "success": success, "groups": groups, "inversion": inversion}
+    report = ways[options.what](options)
     print_result(report | {"environment": provenance()})
 
 

@@ -4,6 +4,7 @@
     python -m benchmarks.classifiers accuracy --method dp_sgd --set architecture=mlp --dataset mnist --epsilon 1
     python -m benchmarks.classifiers accuracy --method dp_sgd --dataset mnist --epsilon 0.5 --held-out
     python -m benchmarks.classifiers accuracy --set encoder=imagenet-lite0 --dataset cifar10 --draw 10000
+    python -m benchmarks.classifiers accuracy --method dp_sgd --dataset cifar10_features --set architecture=linear
     python -m benchmarks.classifiers opacus --dataset mnist --epsilon 1
     python -m benchmarks.classifiers speed --json
 
@@ -45,6 +46,7 @@ from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
+SETS = ("mnist", "fashion_mnist", "cifar10", "cifar10_features", "smiles64")
 ARCHITECTURES = ("small_cnn", "lenet", "mlp")
 BATCH = 256
 HELD_OUT = 10_000
@@ -289,7 +291,7 @@ _WAYS: dict[str, Callable[[nn.Module], Callable[[Tensor, Tensor], None]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description="Private classifiers: accuracy and speed.")
     parser.add_argument("what", choices=["accuracy", "opacus", "speed"])
-    parser.add_argument("--dataset", default="mnist", choices=["mnist", "fashion_mnist", "cifar10", "smiles64"])
+    parser.add_argument("--dataset", default="mnist", choices=SETS)
     parser.add_argument("--draw", type=int, help="Take so many training images only; all of a set without it.")
     parser.add_argument("--method", default="scattering", choices=["scattering", "dp_sgd"])
     parser.add_argument("--held-out", action="store_true", help="Score on training images that are set aside.")

@@ -1,6 +1,7 @@
 """What NormTopK leaves of a sum of clipped gradients, without noise, as JSON.
 
     python -m benchmarks.compression --dataset mnist --seeds 3
+    python -m benchmarks.compression --dataset cifar10_features --architecture linear
 
 Descent on clipped gradients of the same 1,024 training records, once on their plain sum and once on the sum of what
 each record keeps. No noise: what differs is the bias of the compression alone. Accuracy is on those records.
@@ -26,9 +27,9 @@ KEEPS = (1.0, 0.8, 0.7, 0.6)
 STEPS, RATE, RECORDS = 60, 0.3, 1024
 
 
-def descend(images: Tensor, labels: Tensor, schema: Any, keep: float, seed: int) -> dict[str, float]:
+def descend(architecture: str, images: Tensor, labels: Tensor, schema: Any, keep: float, seed: int) -> dict[str, float]:
     """Sixty steps; how the kept sum lies to the plain one in the middle of them, and what is reached."""
-    network = build_network({"architecture": "small_cnn"}, schema, seed)
+    network = build_network({"architecture": architecture}, schema, seed)
     gradients = PerRecordGradients(torch.nn.Sequential(BytesToNumbers(), network), _loss)
     sizes = [weight.numel() for weight in network.parameters()]
     optimizer = torch.optim.SGD(network.parameters(), RATE)
@@ -62,7 +63,8 @@ def _loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The bias of compressed gradients.")
-    parser.add_argument("--dataset", default="mnist", choices=["mnist", "fashion_mnist"])
+    parser.add_argument("--dataset", default="mnist", choices=["mnist", "fashion_mnist", "cifar10_features"])
+    parser.add_argument("--architecture", default="small_cnn", choices=["small_cnn", "mlp", "linear"])
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     data = dataset(options.dataset)
@@ -70,9 +72,15 @@ def main() -> None:
     labels = torch.from_numpy(data.train.labels[:RECORDS])
     rows = []
     for keep in KEEPS:
-        runs = [descend(images, labels, data.schema, keep, seed) for seed in range(options.seeds)]
+        runs = [descend(options.architecture, images, labels, data.schema, keep, seed) for seed in range(options.seeds)]
         rows.append({"keep": keep, **{name: statistics.mean(run[name] for run in runs) for name in runs[0]}})
-    report = {"dataset": options.dataset, "steps": STEPS, "seeds": options.seeds, "rows": rows}
+    report = {
+        "dataset": options.dataset,
+        "architecture": options.architecture,
+        "steps": STEPS,
+        "seeds": options.seeds,
+        "rows": rows,
+    }
     print_result(report | {"environment": provenance()})
 
 

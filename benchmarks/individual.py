@@ -2,9 +2,13 @@
 
     python -m benchmarks.individual --dataset mnist --epsilon 1 --records 500 > result.json
     python -m benchmarks.individual --batch 4000 --steps 300 --noise-multiplier 6 --epsilon 0.8
+    python -m benchmarks.individual --dataset fashion_mnist --draw 10000 --records 2000 --batch 667 --steps 300 \
+        --noise-multiplier 2 --epsilon 3
 
 `exact` looks at every iterate, for some records; `estimated` at every `histogram_every`-th, as the histogram does;
-`released` is what the job hands out about all records.
+`released` is what the job hands out about all records. `classes` and `groups` are what the owner alone may compute:
+mean exact ε and mean loss, as Yu et al. 2022 compare them (figures 6 and 9); `tenths` is their figure 5 and `fifths`
+their figure 2.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ from scipy.stats import pearsonr, spearmanr
 
 from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result
-from datalens_service.data.dataset import Dataset, Split
+from benchmarks.panel import Cell, draw
+from datalens_service.data.dataset import Dataset, Labels, Split
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.mechanisms.unit_records import as_tensors
@@ -32,17 +37,27 @@ from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.methods.descent.unit_gradients import image_gradients
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.individual import level_table, norm_levels
+from datalens_service.privacy.individual import DEFAULT_LEVELS, level_table, norm_levels
 from datalens_service.privacy.randomness import Integers
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
 
 PARTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
+GROUPS = {
+    "cifar10_features": {
+        "animals": ("bird", "cat", "deer", "dog", "frog", "horse"),
+        "vehicles": ("airplane", "automobile", "ship", "truck"),
+    },
+    "fashion_mnist": {"shoes": ("5", "7", "9"), "tops": ("0", "2", "4", "6")},
+    "mnist": {"straight": ("1", "4", "7"), "round": ("0", "6", "8", "9")},
+}
+"""Declared subgroups: sets of classes."""
+
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """A job, and the individual ε of its first records."""
-    data = dataset(options.dataset)
+    data = draw(Cell(options.dataset, options.draw, options.epsilon), 0) if options.draw else dataset(options.dataset)
     method = DpSgd(
         architecture=options.architecture, sampling="poisson", batch=options.batch, steps=options.steps,
         learning_rate=options.learning_rate, clip_norm=options.clip_norm, noise_multiplier=options.noise_multiplier,
@@ -71,12 +86,59 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "exact": _statistics(exact),
         "estimated": _statistics(estimated),
         "released": released.model_dump(exclude={"noisy_counts"}),
+        "draw": options.draw,
+        **_by_group(exact, losses, split.labels, data.schema.class_names, GROUPS[options.dataset]),
+        "tenths": _by_part(losses, exact, 10),
+        "fifths": _norms_by_part(levels, 5),
         "share_within_1_percent_of_the_job": float(np.mean(exact >= 0.99 * result.cost.epsilon_at_plan)),
         "pearson_of_estimate": float(pearsonr(exact, estimated).statistic),
         "mean_error_of_estimate": float(np.abs(exact - estimated).mean()),
         "spearman_with_final_loss": float(spearmanr(exact, losses).statistic),
         "processor_seconds_of_the_job": seconds,
     }
+
+
+def _by_group(
+    epsilons: NDArray[np.float64],
+    losses: NDArray[np.float64],
+    labels: Labels,
+    names: tuple[str, ...],
+    groups: dict[str, tuple[str, ...]],
+) -> dict[str, Any]:
+    """Mean ε and loss of each class and of each group, largest ε first, and the correlation over classes."""
+    classes = [{"class": name, **_means(epsilons, losses, labels == label)} for label, name in enumerate(names)]
+    members = {name: np.isin(labels, [names.index(one) for one in chosen]) for name, chosen in groups.items()}
+    means = [[one[figure] for one in classes] for figure in ("epsilon", "loss")]
+    return {
+        "classes": sorted(classes, key=lambda one: -one["epsilon"]),
+        "groups": [{"group": name, **_means(epsilons, losses, chosen)} for name, chosen in members.items()],
+        "pearson_over_classes": float(pearsonr(*means).statistic),
+        "pearson_with_final_loss": float(pearsonr(epsilons, losses).statistic),
+    }
+
+
+def _means(epsilons: NDArray[np.float64], losses: NDArray[np.float64], chosen: NDArray[np.bool_]) -> dict[str, Any]:
+    values = epsilons[chosen]
+    return {
+        "records": len(values),
+        "epsilon": round(float(values.mean()), 4),
+        "standard_error": round(float(values.std(ddof=1) / len(values) ** 0.5), 4),
+        "loss": round(float(losses[chosen].mean()), 4),
+    }
+
+
+def _by_part(losses: NDArray[np.float64], epsilons: NDArray[np.float64], count: int) -> list[dict[str, float]]:
+    """Mean loss and ε of records in the order of their losses, in so many parts."""
+    parts = np.array_split(np.argsort(losses), count)
+    return [{"loss": round(float(losses[rows].mean()), 4), "epsilon": round(float(epsilons[rows].mean()), 4)}
+            for rows in parts]  # fmt: skip
+
+
+def _norms_by_part(levels: Integers, count: int) -> list[list[float]]:
+    """Mean norms, over the clipping norm, in the tenths of a run, of records in the order of their mean norm."""
+    norms = levels / DEFAULT_LEVELS
+    parts, times = np.array_split(np.argsort(norms.mean(axis=0)), count), np.array_split(np.arange(len(norms)), 10)
+    return [[round(float(norms[np.ix_(steps, rows)].mean()), 3) for steps in times] for rows in parts]
 
 
 def _percent(result: Result, data: Dataset) -> float:
@@ -112,7 +174,8 @@ def _statistics(epsilons: NDArray[np.float64]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Realised individual epsilon of a job on public images.")
-    parser.add_argument("--dataset", default="mnist", choices=["mnist", "fashion_mnist"])
+    parser.add_argument("--dataset", default="mnist", choices=GROUPS)
+    parser.add_argument("--draw", type=int, help="Take so many training images only; all of a set without it.")
     parser.add_argument("--architecture", default="small_cnn")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--batch", type=int, default=1024)

@@ -1,7 +1,8 @@
 """Histogram of individual ε: how the realised ε of all privacy units are spread, as noisy counts.
 
-Given released iterates, a unit's ε is a function of that unit alone, so a unit stands in one bin. Claim, proof and
-tests: docs/mechanisms/individual_histogram.md.
+Given released iterates, a unit's ε is a function of that unit alone, so a unit stands in one bin. It takes the place of
+the mean and the quantiles that Yu et al. 2022 (appendix E) release one by one. Claim, proof and tests:
+docs/mechanisms/individual_histogram.md.
 """
 
 from __future__ import annotations

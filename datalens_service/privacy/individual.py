@@ -3,6 +3,9 @@
 Given all released iterates, a step is a Gaussian whose mean the unit shifts by its own clipped gradient h. Norms are
 rounded up to public levels, so that the price of a level is known before training. A realised sum is an odometer: the
 guarantee of every unit is the ε of the job. Claim and proof: docs/mechanisms/individual_histogram.md.
+
+Accounts for single records of DP-SGD, with rounded norms, are from Yu et al. 2022, "Per-Instance Privacy Accounting for
+Differentially Private Stochastic Gradient Descent"; that page says where we differ from their Algorithm 1.
 """
 
 import functools
@@ -115,7 +118,9 @@ class SampledAccountant:
         divergences = np.tile(self._other_divergences(), (len(counts), 1))
         by_level = _divergences_by_level(self._probability, self._noise_multiplier, self._levels)
         for level, of_one_step in enumerate(by_level):
-            divergences += counts[:, level, None] * of_one_step
+            times = counts[:, level, None]
+            # A divergence that a library could not compute is infinite, also where no step has it.
+            divergences += np.multiply(times, of_one_step, out=np.zeros_like(divergences), where=times > 0)
         return np.array([self._converted(row, delta) for row in divergences], dtype=np.float64)
 
     def _other_divergences(self) -> Floats:

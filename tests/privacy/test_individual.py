@@ -114,3 +114,10 @@ def test_the_margin_covers_gradients_that_were_rounded_otherwise():
     norms, others = ((values**2).sum(axis=1) for values in (first, second))
     assert (with_margin(norms, RADIUS) >= others).all()
     assert with_margin(np.array([0, RADIUS**2]), RADIUS).tolist() == [16, RADIUS**2]
+
+
+def test_an_order_that_cannot_be_computed_at_one_level_spoils_no_unit_without_such_steps() -> None:
+    """dp_accounting gives up on orders below 2 at these levels, and says infinite."""
+    accountant = SampledAccountant(0.25, 2.0, worst_epsilon=100.0, levels=10)
+    short = accountant.epsilon({1: 30}, 1e-5)
+    assert 0 < short < accountant.epsilon({5: 30}, 1e-5) < accountant.epsilon({10: 30}, 1e-5) < 100
