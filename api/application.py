@@ -1,8 +1,10 @@
 """The web application: routes, middleware, and what it opens when it starts."""
 
 import threading
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -54,7 +56,7 @@ from api.uploads import receiver
 from api.uploads.tus import TusHeaders
 from datalens_service import logs
 from datalens_service.errors import InvalidInput
-from datalens_service.gateways.dispatch import choose_dispatcher
+from datalens_service.gateways.dispatch import Dispatcher, choose_dispatcher
 from datalens_service.gateways.openid_provider import OpenIdProvider
 from datalens_service.gateways.startup import prepare, warn_of_unknown_variables
 from datalens_service.gateways.surroundings import Surroundings
@@ -65,7 +67,9 @@ from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
+from datalens_service.services.waiting import check_workers
 from datalens_service.settings import Settings
+from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.installation import signing_key
 
@@ -209,8 +213,17 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         signing_key=key.public,
         limits=RequestLimits(settings),
         ledger_check=ledger_check,
-        surroundings=Surroundings(settings, artifacts.check, dispatcher, stopping),
+        surroundings=Surroundings(settings, _list_checks(database, artifacts, dispatcher), stopping),
         stopping=stopping,
         validator=Validator(database, settings),
         openid_provider=OpenIdProvider(settings) if settings.oidc_issuer else None,
     )
+
+
+def _list_checks(database: Database, artifacts: ArtifactStore, dispatcher: Dispatcher) -> dict[str, Callable[[], None]]:
+    """What the service looks at besides its disks."""
+    return {
+        "artifact_store": artifacts.check,
+        "broker": dispatcher.check,
+        "workers": partial(check_workers, database, time.monotonic()),
+    }

@@ -19,6 +19,7 @@ SOUND = {
     "datalens_degraded{instance='a',part='disk'}": "0x400",
     "datalens_degraded{instance='a',part='artifact_store'}": "0x400",
     "datalens_degraded{instance='a',part='broker'}": "0x400",
+    "datalens_degraded{instance='a',part='workers'}": "0x400",
     "datalens_disk_free_bytes{instance='a',disk='data'}": "50e9x400",
     "datalens_jobs_without_worker{instance='a'}": "0x400",
     "datalens_queue_oldest_seconds{instance='a',queue='cpu'}": "10x400",

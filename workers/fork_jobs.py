@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, NoReturn
 
 import numpy as np
 
-from workers.process.fork_server import INTEGER
+from workers.process.fork_server import HAS_GPU, INTEGER
 
 _IMPORTS: Final = (
     "workers.run_job",
@@ -70,7 +70,7 @@ class Server:
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         # A worker that was killed may leave an answer unread.
         with suppress(ConnectionError):
-            self._control.sendall(b"\n")
+            self._control.sendall(HAS_GPU if _finds_gpu() else b"\n")
             while True:
                 readable, _, _ = select.select([self._control, self._ended], [], [])
                 if self._ended in readable:
@@ -126,6 +126,13 @@ def serve(control: socket.socket) -> NoReturn:
     sys.stderr.flush()
     # To take apart all that was imported takes two seconds, and a forked process would copy it first.
     os._exit(code)
+
+
+def _finds_gpu() -> bool:
+    """Whether torch does; by NVML, which loads no driver into this process."""
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def import_all() -> None:

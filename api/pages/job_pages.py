@@ -24,7 +24,7 @@ from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.services import pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import JobPrivacy
-from datalens_service.services.waiting import explain_waiting, list_busy_queues
+from datalens_service.services.waiting import explain_waiting
 from datalens_service.spec import PlanSummary
 from datalens_service.store.access import tenants
 from datalens_service.store.access.roles import Scope
@@ -158,9 +158,9 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
         account = account_summary.summarize_account(session, dataset.id)
     cost = PlanSummary.model_validate(job.price)
     files, public = services.artifacts.list_artifacts(job.id), job.spec.get("public_data")
-    busy = list_busy_queues(services.database) if job.state is JobState.QUEUED else frozenset()
+    reasons = explain_waiting(services.database, services.surroundings.faults, [job])
     return {
-        "job": JobRead.from_job(job, explain_waiting(job, services.surroundings.faults, busy)),
+        "job": JobRead.from_job(job, reasons.get(job.id)),
         "guarantee": JobPrivacy.from_job(job, cost.about(dataset.schema)).guarantee,
         "made": job.result,
         "public_images": public and pricing.describe_public_data(datasets.get(services.database, public)),
@@ -183,7 +183,9 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
 @router.get("/audits/{audit_id}", operation_id="showAudit")
 def audit_page(audit_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
     """An audit: what was attacked, and what was found."""
-    row = attacks.find_row(audits.get(services.database, audit_id))
+    audit = audits.get(services.database, audit_id)
+    reasons = explain_waiting(services.database, services.surroundings.faults, [audit.job])
+    row = attacks.find_row(audit, reasons.get(audit_id))
     result = row.audit.result
     if result is not None:
         visitor.note(services, "seeAudits", audit_id)

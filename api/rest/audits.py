@@ -1,10 +1,11 @@
 """Audits: attack a method or a released model, for the owner of the records alone."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Query, Response, status
 
-from api.deps import After, Caller, Limit, ObjectId, ServicesDep
+from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import ok, private_picture, problems
@@ -17,8 +18,10 @@ from datalens_service.audits.request import AuditRequest
 from datalens_service.errors import NotFound
 from datalens_service.services import audits as submitting
 from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.services.waiting import explain_waiting
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.jobs import audits, jobs
+from datalens_service.store.jobs.audits import StoredAudit
 
 router = APIRouter(prefix="/v1/audits", route_class=StrictRoute, tags=["audits"])
 _SUBMISSION: Final = problems(
@@ -52,7 +55,7 @@ def create_audit(
     )
     response.headers["Location"] = f"/v1/audits/{audit.job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return PrivacyAuditRead.from_audit(audit)
+    return read_audits(services, [audit])[0]
 
 
 @router.get(
@@ -77,7 +80,7 @@ def list_audits(
     page = audits.list_audits(
         services.database, key.tenant_id, limit=limit, cursor=after, dataset_id=dataset_id, attacked_job_id=job_id
     )
-    return Page.build(page, map(PrivacyAuditRead.from_audit, page.items))
+    return Page.build(page, read_audits(services, page.items))
 
 
 @router.get(
@@ -91,7 +94,7 @@ def get_audit(audit_id: ObjectId, services: ServicesDep, response: Response) -> 
     audit = audits.get(services.database, audit_id)
     if not audit.job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return PrivacyAuditRead.from_audit(audit)
+    return read_audits(services, [audit])[0]
 
 
 @router.get(
@@ -123,4 +126,10 @@ def cancel_audit(audit_id: ObjectId, services: ServicesDep, key: Caller) -> Priv
     """Nothing was charged, so nothing returns."""
     check_scope(key, Scope.JOBS_WRITE)
     jobs.request_cancel(services.database, audit_id)
-    return PrivacyAuditRead.from_audit(audits.get(services.database, audit_id))
+    return read_audits(services, [audits.get(services.database, audit_id)])[0]
+
+
+def read_audits(services: Services, found: Sequence[StoredAudit]) -> list[PrivacyAuditRead]:
+    """What is shown of audits, with why they wait."""
+    reasons = explain_waiting(services.database, services.surroundings.faults, [audit.job for audit in found])
+    return [PrivacyAuditRead.from_audit(audit, reasons.get(audit.job.id)) for audit in found]

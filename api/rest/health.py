@@ -29,7 +29,7 @@ class Ready(BaseModel):
     executor: str
     degraded: dict[str, str] = Field(
         description="What is wrong with what the service needs besides its database, by its part: `disk`, "
-        "`artifact_store`, `broker`; looked at every ten seconds."
+        "`artifact_store`, `broker`, `workers`; looked at every ten seconds."
     )
 
 
@@ -56,8 +56,8 @@ async def livez() -> Alive:
 def readyz(services: ServicesDep) -> Ready:
     """Checks the database with its schema and safety settings, and the data folder.
 
-    Without a broker, an artifact store or room on a disk it still answers, but is degraded. A disk with less than 16
-    MiB free counts as full.
+    Without a broker, an artifact store, a worker or room on a disk it still answers, but is degraded. A disk with
+    less than 16 MiB free counts as full.
     """
     services.database.check()
     if not os.access(services.settings.data_dir, os.R_OK | os.W_OK | os.X_OK):

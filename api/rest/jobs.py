@@ -18,7 +18,7 @@ from datalens_service.planning.expectations import check_utility
 from datalens_service.services import encoders, pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.submit_job import submit_job
-from datalens_service.services.waiting import explain_waiting, list_busy_queues
+from datalens_service.services.waiting import explain_waiting
 from datalens_service.store import labels
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.jobs import jobs
@@ -112,7 +112,7 @@ def get_job(job_id: ObjectId, services: ServicesDep, response: Response) -> JobR
     job = jobs.get(services.database, job_id)
     if not job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return read_jobs(services, [job])[0]
+    return _read_job(services, job)
 
 
 @router.patch(
@@ -127,7 +127,7 @@ def update_job(
     services: ServicesDep,
 ) -> JobRead:
     """Labels are for finding a job again; it may have ended. They change no price and no result."""
-    return JobRead.from_job(labels.label_job(services.database, job_id, changes.changed()))
+    return _read_job(services, labels.label_job(services.database, job_id, changes.changed()))
 
 
 @router.post(
@@ -142,7 +142,7 @@ def update_job(
 )
 def cancel_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """What it has charged stays charged; the rest of its reservation returns when it has stopped."""
-    return JobRead.from_job(jobs.request_cancel(services.database, job_id))
+    return _read_job(services, jobs.request_cancel(services.database, job_id))
 
 
 @router.post(
@@ -157,7 +157,7 @@ def cancel_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
 )
 def pause_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """Reservation, checkpoint and released sums stay; ε does not depend on how often a job was paused."""
-    return JobRead.from_job(jobs.request_pause(services.database, job_id))
+    return _read_job(services, jobs.request_pause(services.database, job_id))
 
 
 @router.post(
@@ -171,7 +171,7 @@ def resume_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """What was drawn is replayed, not drawn again. A pause that has not begun yet is called off."""
     job = jobs.resume(services.database, job_id)
     services.dispatcher.submitted(job.id, job.queue)
-    return read_jobs(services, [job])[0]
+    return _read_job(services, job)
 
 
 @router.post(
@@ -222,10 +222,14 @@ def _submitted(
     )
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return read_jobs(services, [job])[0]
+    return _read_job(services, job)
 
 
 def read_jobs(services: Services, found: Sequence[Job]) -> list[JobRead]:
     """What is shown of jobs, with why they wait."""
-    busy = list_busy_queues(services.database) if any(job.state is JobState.QUEUED for job in found) else frozenset()
-    return [JobRead.from_job(job, explain_waiting(job, services.surroundings.faults, busy)) for job in found]
+    reasons = explain_waiting(services.database, services.surroundings.faults, found)
+    return [JobRead.from_job(job, reasons.get(job.id)) for job in found]
+
+
+def _read_job(services: Services, job: Job) -> JobRead:
+    return read_jobs(services, [job])[0]

@@ -15,6 +15,7 @@ from datalens_service.copies import copied
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.remaining_time import estimate_seconds_left
+from datalens_service.voices import speak
 
 AUDIT_STATES = {
     JobState.QUEUED: "waiting for a worker",
@@ -52,6 +53,7 @@ class PrivacyAuditRead(BaseModel):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    waiting_reason: str | None = Field(description="Why it does not go on, where something is in the way; else null.")
     error: JobError | None
     result: AuditResult | None = Field(
         description="Lower bounds with intervals of 95 %, and beside each curve the one that μ allows. For the owner "
@@ -60,15 +62,21 @@ class PrivacyAuditRead(BaseModel):
     links: PrivacyAuditLinks
 
     @classmethod
-    def from_audit(cls, audit: StoredAudit) -> Self:
-        """What is shown of an audit."""
+    def from_audit(cls, audit: StoredAudit, waiting: str | None = None) -> Self:
+        """What is shown of an audit.
+
+        Args:
+            waiting: Why it does not go on, for its reader's voice.
+        """
         job, request = audit.job, AuditRequest.model_validate(audit.job.spec)
         base = f"/v1/audits/{job.id}"
+        left = None if waiting else estimate_seconds_left(job, utc_now())
         return copied(
             cls,
             job,
             **{name: getattr(request, name) for name in AuditRequest.model_fields},
-            progress=ProgressRead.from_progress(job.progress, estimate_seconds_left(job, utc_now())),
+            progress=ProgressRead.from_progress(job.progress, left),
+            waiting_reason=waiting and speak(waiting),
             error=JobError.from_error(job.error) if job.error else None,
             result=None if audit.result is None else AuditResult.model_validate(audit.result),
             links=PrivacyAuditLinks(

@@ -184,8 +184,8 @@ class JobRead(BaseModel):
         description="When a running job is likely to end, to the minute; null while there is no estimate."
     )
     waiting_reason: str | None = Field(
-        description="Why no worker takes a job that waits, where something is in the way: a full disk, other jobs, a "
-        "worker that was lost or is missing, or has no GPU; else null."
+        description="Why a job does not go on, where something is in the way: a full disk, other jobs, a worker that "
+        "was lost, is missing, cannot start jobs or has no GPU, or a running job's worker that is silent; else null."
     )
     error: JobError | None
     links: JobLinks
@@ -195,11 +195,12 @@ class JobRead(BaseModel):
         """What is shown of a job.
 
         Args:
-            waiting: Why no worker takes it, for its reader's voice.
+            waiting: Why it does not go on, for its reader's voice.
         """
         cost = PlanSummary.model_validate(job.price)
         now = utc_now()
-        left = estimate_seconds_left(job, now) if job.state == JobState.RUNNING else None
+        goes_on = job.state == JobState.RUNNING and waiting is None
+        left = estimate_seconds_left(job, now) if goes_on else None
         # The first whole minute behind it.
         finish = None if left is None else now + timedelta(seconds=left + _MINUTE)
         return copied(

@@ -335,6 +335,7 @@ class AuditInfo(_Ending):
     progress: Progress
     created_at: datetime
     finished_at: datetime | None
+    waiting_reason: str | None = None
     error: dict[str, Any] | None
     result: dict[str, Any] | None
     links: dict[str, str | None] = {}

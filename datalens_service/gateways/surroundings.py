@@ -1,4 +1,4 @@
-"""What the service needs besides its database: disks, artifact store and broker.
+"""What the service needs besides its database: disks, object stores, broker, workers.
 
 Without one of them it still answers: it is degraded, and ready. They are looked at beside all requests, so that one
 that is slow or frozen holds nobody up who asks.
@@ -15,9 +15,9 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.errors import DatalensError
-from datalens_service.gateways.dispatch import Dispatcher
 from datalens_service.gateways.startup import check_disks, list_disks
 from datalens_service.settings import Settings
+from datalens_service.store.patience import impatient
 
 DISK: Final = "disk"
 _PAUSE_SECONDS: Final = 10.0
@@ -28,22 +28,16 @@ class Surroundings:
     """A thread that looks every ten seconds.
 
     Args:
-        check_store: Of artifacts; raises where it is away.
+        checks: Of each part besides the disks; raises where the part is not in order.
 
     Attributes:
         faults: What is wrong, for its reader, by the part that is not in order; replaced by each look.
     """
 
-    def __init__(
-        self, settings: Settings, check_store: Callable[[], None], dispatcher: Dispatcher, stopping: threading.Event
-    ) -> None:
+    def __init__(self, settings: Settings, checks: Mapping[str, Callable[[], None]], stopping: threading.Event) -> None:
         self.faults: Mapping[str, str] = MappingProxyType({})
         self._disks = list_disks(settings)
-        self._checks: dict[str, Callable[[], None]] = {
-            DISK: partial(check_disks, settings),
-            "artifact_store": check_store,
-            "broker": dispatcher.check,
-        }
+        self._checks: dict[str, Callable[[], None]] = {DISK: partial(check_disks, settings), **checks}
         self._stopping = stopping
         self._thread = threading.Thread(target=self._run, name="surroundings", daemon=True)
 
@@ -58,6 +52,10 @@ class Surroundings:
 
     def look(self) -> None:
         """Find out now what is not in order."""
+        with impatient():
+            self._look()
+
+    def _look(self) -> None:
         found = {part: said for part, check in self._checks.items() if (said := _complaint(check)) is not None}
         for part in found.keys() - self.faults.keys():
             _log.error("degraded", part=part, detail=found[part])

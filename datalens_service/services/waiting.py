@@ -1,50 +1,126 @@
-"""Why a job waits: what is in the way of a worker that could take it. Counts of others' jobs are told to nobody."""
+"""Why a job does not go on: what is in the way of a worker that could take it, or that its worker is silent.
+
+Counts of others' jobs are told to nobody.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import select
-
-from datalens_service.clock import utc_now
+from datalens_service.errors import WorkerUnavailable
 from datalens_service.gateways.surroundings import DISK
 from datalens_service.spec import Device
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
+from datalens_service.store.jobs.attendance import Attendance, Worker, list_waiting_queues, read_attendance
 from datalens_service.store.jobs.jobs import Job, JobState
-from datalens_service.store.tables import JobRow
 
 _SOON: Final = timedelta(minutes=1)
-"""Within which a free worker takes a job."""
+"""Within which a free worker takes a job, and the first worker of a new service begins."""
 _GIVEN_BACK: Final = (
     "Its last worker gave it back or was lost, perhaps for want of memory; it goes on where it was as soon as a worker "
     "is free."
 )
-_NO_GPU: Final = "It waits for a worker with a GPU, and none is at work."
 _BUSY: Final = "Workers are busy with other jobs; it is taken as soon as one of them has ended."
-_NOBODY: Final = "No worker has taken it: the operator sees whether one runs."
+_NOBODY: Final = "A worker is alive, and has not taken it for a minute: the operator sees why in the worker's log."
+_ASK: Final = "the operator has to start one."
+_NEVER: Final = f"No worker has been at work yet: {_ASK}"
+_NO_GPU: Final = (
+    "It waits for a worker with a GPU, and none of those at work has one; a worker without one would end it, uncharged."
+)
 
 
-def list_busy_queues(database: Database) -> frozenset[str | None]:
-    """Queues whose workers do a job now."""
-    query = select(JobRow.queue).where(JobRow.state == JobState.RUNNING).distinct()
+def explain_waiting(database: Database, faults: Mapping[str, str], found: Sequence[Job]) -> dict[str, str]:
+    """By the id of each job that does not go on the reason, for its reader's voice.
+
+    Args:
+        faults: What is wrong with the surroundings of the service, by part.
+    """
+    states = {job.state for job in found}
+    if JobState.QUEUED not in states and not (JobState.RUNNING in states and _any_silent(database, found)):
+        return {}
+    attendance = read_attendance(database)
+    reasons = {job.id: explain_job(job, faults, attendance) for job in found}
+    return {job_id: reason for job_id, reason in reasons.items() if reason is not None}
+
+
+def explain_job(job: Job, faults: Mapping[str, str], attendance: Attendance) -> str | None:
+    """The reason of one job; None of one that goes on, has ended, or that a worker will take at once."""
+    if job.state is JobState.RUNNING:
+        return _explain_silence(job, attendance)
+    return _explain_queue(job, faults, attendance) if job.state is JobState.QUEUED else None
+
+
+def check_workers(database: Database, started: float) -> None:
+    """Whether a worker is there for every job that waits, and for the next one.
+
+    Args:
+        started: When the service was, on the monotonic clock; workers have a minute to begin after it.
+
+    Raises:
+        WorkerUnavailable: None is alive, or none of those alive could take a job.
+    """
+    if time.monotonic() - started < _SOON.total_seconds():
+        return
+    attendance = read_attendance(database)
+    for queue in ({None} | list_waiting_queues(database)) - attendance.busy:
+        reason = None if queue is None and attendance.busy else _explain_absence(attendance, queue)
+        if reason is not None:
+            raise WorkerUnavailable(f"{reason} Jobs of the queue {queue} wait." if queue else reason)
+
+
+def _any_silent(database: Database, found: Sequence[Job]) -> bool:
     with database.session() as session:
-        return frozenset(session.scalars(query))
+        now = read_database_clock(session)
+    return any(job.is_silent(now) for job in found)
 
 
-def explain_waiting(
-    job: Job, faults: Mapping[str, str], busy: frozenset[str | None], now: datetime | None = None
-) -> str | None:
-    """The reason, for its reader's voice; None of a job that does not wait, or that a worker will take at once."""
-    if job.state is not JobState.QUEUED:
+def _explain_silence(job: Job, attendance: Attendance) -> str | None:
+    if job.lease_until is None or not job.is_silent(attendance.now):
         return None
+    lost = f"Nothing is heard of its worker, whose lease ended at {_say(job.lease_until)}."
+    rest = _explain_absence(attendance, job.queue) if job.queue not in attendance.busy else None
+    return f"{lost} {rest or 'Another worker goes on where it was.'}"
+
+
+def _explain_queue(job: Job, faults: Mapping[str, str], attendance: Attendance) -> str | None:
     if DISK in faults:
         return faults[DISK]
-    if job.queue in busy:
+    if job.queue in attendance.busy:
         return _BUSY
+    soon = attendance.now - job.created_at < _SOON
+    absence = _explain_absence(attendance, job.queue, "worker with a GPU" if _wants_gpu(job) else "worker")
+    if absence is not None and not (soon and not attendance.workers):
+        return absence
+    if _wants_gpu(job) and (alive := attendance.alive(job.queue)) and not any(map(_may_have_gpu, alive)):
+        return _NO_GPU
     if job.attempts:
         return _GIVEN_BACK
-    if (now or utc_now()) - job.created_at < _SOON:
-        return None
-    return _NO_GPU if job.spec.get("device") == Device.GPU else _NOBODY
+    return None if soon else _NOBODY
+
+
+def _explain_absence(attendance: Attendance, queue: str | None, what: str = "worker") -> str | None:
+    """Why no worker of a queue can take a job; None if one can."""
+    alive = attendance.alive(queue)
+    if alive:
+        troubles = [worker.trouble for worker in alive]
+        return next((f"No worker can start a job: {one}" for one in troubles if one), None) if all(troubles) else None
+    last = attendance.last_seen(queue)
+    if last is None:
+        return _NEVER.replace("worker", what, 1)
+    return f"No {what} has been alive since {_say(last)}: {_ASK}"
+
+
+def _wants_gpu(job: Job) -> bool:
+    return job.spec.get("device") == Device.GPU
+
+
+def _may_have_gpu(worker: Worker) -> bool:
+    return worker.gpu is not False
+
+
+def _say(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"

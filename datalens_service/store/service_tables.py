@@ -49,6 +49,23 @@ class JobTotalsRow(Base):
     artifact_bytes: Mapped[int]
 
 
+class WorkerRow(Base):
+    """A loop that takes jobs, as it last said of itself (`store/jobs/attendance.py`).
+
+    `queue` is None where it takes jobs of all queues, `gpu` while it does not know,
+    `trouble` where it could take a job.
+    """
+
+    __tablename__ = "workers"
+
+    id: Mapped[str] = mapped_column(String(255), primary_key=True)
+    queue: Mapped[str | None] = mapped_column(String(64))
+    gpu: Mapped[bool | None]
+    trouble: Mapped[str | None] = mapped_column(String(1000))
+    seen_at: Mapped[datetime]
+    ended: Mapped[bool]
+
+
 class TenantRow(Base):
     """A house of its own within the service, and the head of its audit journal."""
 

@@ -6,8 +6,6 @@ Names, tags and notes: for finding things again, without any effect on them.
 import html
 import json
 import re
-from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,13 +17,11 @@ from api.deps import Services
 from api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service import Client
 from datalens_service.client import requests
-from datalens_service.clock import utc_now
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units
-from datalens_service.services.waiting import explain_waiting
 from datalens_service.spec import TrainingSpec
-from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger import ledger
 
@@ -65,25 +61,6 @@ def test_below_the_limit_of_use_no_budget_is_spent_by_accident(client: TestClien
     clone = f"/v1/jobs/{accepted.json()['id']}:clone"
     assert client.post(clone).json()["code"] == "low-utility"
     assert client.post(clone, json={"accept_low_utility": True}).status_code == 202
-
-
-def test_a_job_that_waits_says_what_is_in_the_way(client: TestClient, services: Services, dataset_id: str) -> None:
-    first, second, third = (
-        client.post("/v1/jobs", json=training(dataset_id, device=device)).json() for device in ("auto", "auto", "gpu")
-    )
-    later = utc_now() + timedelta(minutes=2)
-    waiting, on_gpu = (jobs.get(services.database, job["id"]) for job in (second, third))
-    nobody: frozenset[str | None] = frozenset()
-    assert second["waiting_reason"] is None
-    assert explain_waiting(waiting, {}, nobody) is None
-    assert "No worker" in str(explain_waiting(waiting, {}, nobody, later))
-    assert "GPU" in str(explain_waiting(on_gpu, {}, nobody, later))
-    assert explain_waiting(waiting, {"disk": "It is full."}, nobody) == "It is full."
-    assert "memory" in str(explain_waiting(replace(waiting, attempts=1), {}, nobody))
-    claimed(services, first["id"])
-    assert "other jobs" in client.get(f"/v1/jobs/{second['id']}").json()["waiting_reason"]
-    assert "other jobs" in browser(client).get(f"/jobs/{second['id']}").text
-    assert client.get(f"/v1/jobs/{first['id']}").json()["waiting_reason"] is None
 
 
 def test_job_is_accepted_with_its_budget_reserved(client: TestClient, dataset_id: str) -> None:

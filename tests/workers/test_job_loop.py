@@ -53,6 +53,7 @@ class Forks:
         self.started: list[str] = []
         self.moments: list[float] = []
         self.end = self.succeed
+        self.has_gpu: bool | None = None
         self._database = database
 
     def ready(self) -> bool:

@@ -6,7 +6,12 @@ import signal
 import stat
 import sys
 
+import pytest
+
+from datalens_service.errors import WorkerUnavailable
+from datalens_service.services.waiting import check_workers
 from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.attendance import read_attendance
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, VOTES, Deployment, lamps, stop_between_transactions
 from processes import alive, parent_of
@@ -67,6 +72,29 @@ def test_worker_whose_processes_cannot_start_leaves_jobs_to_others(local: Deploy
 
     local.wait(lambda: local.log.read_text().count("no job process can start") >= 2)
     assert (local.job(job).state, local.job(job).lease_token) == (JobState.QUEUED, 0)
+
+
+def test_supervisor_says_that_it_lives_and_that_torch_is_missing(local: Deployment) -> None:
+    hidden = local.folder / "hidden" / "sitecustomize.py"
+    hidden.parent.mkdir()
+    hidden.write_text("import sys; sys.modules['torch'] = None\n")
+    local.changes["PYTHONPATH"] = os.pathsep.join([str(hidden.parent), *sys.path])
+    supervisor = local.start_module(SUPERVISOR)
+    local.wait(lambda: bool(read_attendance(local.database).alive(None)))
+    (worker,) = read_attendance(local.database).alive(None)
+    assert "PyTorch is not installed" in str(worker.trouble)
+    assert check_complains(local)
+
+    supervisor.send_signal(signal.SIGTERM)
+    supervisor.wait()
+    assert read_attendance(local.database).alive(None) == ()
+    assert "No worker has been alive since" in check_complains(local)
+
+
+def check_complains(local: Deployment) -> str:
+    with pytest.raises(WorkerUnavailable) as complaint:
+        check_workers(local.database, started=float("-inf"))
+    return str(complaint.value)
 
 
 def test_job_outlives_the_process_that_forked_it(local: Deployment) -> None:

@@ -8,6 +8,7 @@ The server ends with its worker. Job processes outlive both.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import select
@@ -26,6 +27,10 @@ from datalens_service.errors import WorkerUnavailable
 INTEGER: Final = struct.Struct("!i")
 """A process id or an exit code, as the server tells it."""
 
+HAS_GPU: Final = b"G"
+"""What the server says first where jobs find a GPU; elsewhere it says a line's end."""
+
+_NO_TORCH: Final = "PyTorch is not installed beside it; install datalens-service[worker] there."
 WAITS_ASLEEP: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Threads that wait spin by default; where other work runs beside a job, that makes it many times slower."""
 
@@ -35,12 +40,17 @@ _GPU_UNTOUCHED: Final = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 class ForkServer:
-    """The server of this worker; started when it is first looked for, and anew after it was lost."""
+    """The server of this worker; started when it is first looked for, and anew after it was lost.
+
+    Attributes:
+        has_gpu: Whether torch finds one; None until the server has told.
+    """
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
+        self.has_gpu: bool | None = None
 
     def ready(self) -> bool:
         """Whether a job could start at once.
@@ -49,13 +59,16 @@ class ForkServer:
             WorkerUnavailable: The server ended, for example because torch is not installed.
         """
         with self._turn:
+            if (missing := explain_missing_package()) is not None:
+                raise WorkerUnavailable(missing)
             if self._process is None:
                 self._start()
             elif (code := self._process.poll()) is not None:
                 self._stop(self._process)
                 raise WorkerUnavailable(f"The process that starts jobs ended with code {code}; it is started again.")
             elif not self._ready and _is_readable(self._control, 0):
-                self._ready = bool(self._control.recv(1))
+                told = self._control.recv(1)
+                self._ready, self.has_gpu = bool(told), told == HAS_GPU
             return self._ready
 
     def fork(self, arguments: Sequence[str], environment: Mapping[str, str], output: int, errors: int) -> ForkedProcess:
@@ -129,6 +142,11 @@ class ForkedProcess:
     def _receive(self) -> int | None:
         received = self._replies.recv(INTEGER.size, socket.MSG_WAITALL)
         return int(INTEGER.unpack(received)[0]) if len(received) == INTEGER.size else None
+
+
+def explain_missing_package() -> str | None:
+    """Why no server can start with the packages that are installed; None if one can."""
+    return None if importlib.util.find_spec("torch") else _NO_TORCH
 
 
 def _is_readable(connection: socket.socket, seconds: float | None) -> bool:

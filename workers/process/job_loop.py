@@ -22,9 +22,10 @@ from datalens_service.gateways.startup import check_disks
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import leases
+from datalens_service.store.jobs import attendance, leases
+from datalens_service.store.jobs.attendance import REPORT_SECONDS, Worker
 from datalens_service.store.patience import impatient
-from workers.process.fork_server import ForkServer
+from workers.process.fork_server import ForkServer, explain_missing_package
 from workers.process.recover_jobs import Recovery
 from workers.process.supervise_job import supervise
 
@@ -67,6 +68,8 @@ class JobLoop:
         self._pause = _SHORTEST_PAUSE
         self._paused_until = 0.0
         self._complaint = "", 0.0
+        self._trouble = explain_missing_package()
+        self._told: tuple[Worker, float] | None = None
 
     def wake(self) -> None:
         """Have the next turn now."""
@@ -77,10 +80,12 @@ class JobLoop:
         supervisors = ThreadPoolExecutor(self._slots, thread_name_prefix="supervise")
         with impatient(), closing(self._server), supervisors as threads:
             while not self._stopping.is_set():
+                self._tell()
                 self._try_turn(threads)
                 self.turned()
                 self._woken.wait(self._turn_seconds)
                 self._woken.clear()
+            self._tell(ended=True)
 
     def turned(self) -> None:
         """Called after each turn, whether or not the database answered."""
@@ -88,6 +93,21 @@ class JobLoop:
     def free_slots(self) -> int:
         """How many more jobs may run now."""
         return self._slots - len(self._attended)
+
+    def _tell(self, *, ended: bool = False) -> None:
+        """Note in the database that this worker is alive: now and then, and at once what has changed."""
+        gpu = False if self._settings.device == "cpu" else self._server.has_gpu
+        worker = Worker(self._owner, self._queue, gpu, self._trouble, ended)
+        if self._told is not None and self._told[0] == worker and time.monotonic() - self._told[1] < REPORT_SECONDS:
+            return
+        try:
+            attendance.report(self._database, worker)
+        except StoreUnavailable as error:
+            self._complain(error.detail)
+        except Exception as error:  # noqa: BLE001 (the jobs that run need this loop)
+            log.error("worker cannot say that it is alive", **logs.outline(error))
+        else:
+            self._told = worker, time.monotonic()
 
     def _try_turn(self, threads: ThreadPoolExecutor) -> None:
         try:
@@ -129,17 +149,21 @@ class JobLoop:
         if not self._has_data or time.monotonic() < self._paused_until:
             return False
         try:
-            return self._server.ready()
+            ready = self._server.ready()
         except WorkerUnavailable as error:
             log.error("no job process can start", detail=error.detail)
+            self._trouble = error.text
             self._note(ended_well=False)
             return False
+        self._trouble = None if ready else self._trouble
+        return ready
 
     def _check_disks(self) -> None:
         """Before a claim: where there is no room, others may take the job."""
         try:
             check_disks(self._settings)
-        except StoreUnavailable:
+        except StoreUnavailable as error:
+            self._trouble = error.text
             self._note(ended_well=False)
             raise
 

@@ -53,9 +53,9 @@ def found_on_job(services: Services, visitor: Visitor, job: Job) -> FoundByAttac
     return _section(services, visitor, job.id, about, advise_on_job(services.database, visitor.tenant_id, job))
 
 
-def find_row(audit: StoredAudit) -> AuditRow:
-    """An audit with what its target is called."""
-    read = PrivacyAuditRead.from_audit(audit)
+def find_row(audit: StoredAudit, waiting: str | None = None) -> AuditRow:
+    """An audit with what its target is called, and why it does not go on."""
+    read = PrivacyAuditRead.from_audit(audit, waiting)
     return AuditRow(read, services_audits.describe(read.target), None if read.result is None else read.result.strongest)
 
 

@@ -36,6 +36,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from datalens_service.clock import to_second
 from datalens_service.errors import StateConflict
 from datalens_service.methods import Plan
 from datalens_service.store.database import Database
@@ -127,6 +128,15 @@ class Job:
     name: str = ""
     tags: tuple[str, ...] = ()
     notes: str = ""
+    lease_until: datetime | None = None
+
+    def is_silent(self, now: datetime) -> bool:
+        """Whether a worker holds it that has not renewed its lease.
+
+        Args:
+            now: By the clock of the database.
+        """
+        return self.state is JobState.RUNNING and self.lease_until is not None and self.lease_until < to_second(now)
 
     @classmethod
     def from_row(cls, row: JobRow) -> Job:

@@ -1,0 +1,120 @@
+"""Which workers are alive: each notes it every few seconds, by the clock of the database.
+
+A process that was started for one job alone (`workers/run_job.py`) notes nothing; the lease of its job says that it is
+alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.service_tables import WorkerRow
+from datalens_service.store.tables import JobRow
+
+REPORT_SECONDS: Final = 5.0
+"""How often a worker notes that it is alive."""
+ALIVE: Final = timedelta(seconds=30)
+"""Silence after which it counts as dead: it waits for a lock of the database for five seconds at most."""
+_KEPT: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A loop that takes jobs, as it last said of itself.
+
+    Attributes:
+        queue: Whose jobs it takes; None takes all.
+        gpu: Whether jobs can train on a GPU there; None while it does not know.
+        trouble: Why it takes no job, for its reader's voice; None where it could.
+        ended: Whether it was stopped, and said so.
+    """
+
+    id: str
+    queue: str | None = None
+    gpu: bool | None = None
+    trouble: str | None = None
+    ended: bool = False
+
+    def serves(self, queue: str | None) -> bool:
+        """Whether it takes jobs of that queue."""
+        return self.queue is None or queue is None or self.queue == queue
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """Who was there at one moment.
+
+    Attributes:
+        now: By the clock of the database.
+        workers: All that are known, with the time when each was last heard.
+        busy: Queues with a job that a worker does now.
+    """
+
+    now: datetime
+    workers: tuple[tuple[Worker, datetime], ...] = ()
+    busy: frozenset[str | None] = frozenset()
+
+    def alive(self, queue: str | None) -> tuple[Worker, ...]:
+        """Those that take jobs of a queue, and were heard lately."""
+        return tuple(worker for worker, at in self.workers if worker.serves(queue) and _lives(worker, self.now - at))
+
+    def last_seen(self, queue: str | None) -> datetime | None:
+        """When one that takes jobs of a queue was last heard; None if there never was one."""
+        return max((at for worker, at in self.workers if worker.serves(queue)), default=None)
+
+
+def report(database: Database, worker: Worker) -> None:
+    """Note that a worker is alive, or that it has ended."""
+    with database.transaction() as session:
+        now = read_database_clock(session)
+        row = session.get(WorkerRow, worker.id)
+        if row is None:
+            _forget_old(session, now)
+            row = WorkerRow(id=worker.id)
+            session.add(row)
+        row.queue, row.gpu, row.trouble, row.ended = worker.queue, worker.gpu, worker.trouble, worker.ended
+        row.seen_at = now
+
+
+def read_attendance(database: Database) -> Attendance:
+    """Who is there now."""
+    with database.session() as session:
+        now = read_database_clock(session)
+        rows = session.scalars(select(WorkerRow).order_by(WorkerRow.id)).all()
+        workers = tuple((Worker(row.id, row.queue, row.gpu, row.trouble, row.ended), row.seen_at) for row in rows)
+        return Attendance(now, workers, frozenset(_list_busy(session, now)))
+
+
+def list_waiting_queues(database: Database) -> frozenset[str | None]:
+    """Queues in which a job waits."""
+    waiting = select(JobRow.queue).where(JobRow.state == JobState.QUEUED).distinct()
+    with database.session() as session:
+        return frozenset(session.scalars(waiting))
+
+
+def _list_busy(session: Session, now: datetime) -> Iterable[str | None]:
+    held = (JobRow.state == JobState.RUNNING, JobRow.lease_until >= now)
+    return session.scalars(select(JobRow.queue).where(*held).distinct())
+
+
+def _lives(worker: Worker, silent: timedelta) -> bool:
+    return not worker.ended and silent < ALIVE
+
+
+def _forget_old(session: Session, now: datetime) -> None:
+    """Forget workers of earlier days, but for the last of each queue, which says since when there is none."""
+    old = select(WorkerRow).where(WorkerRow.seen_at < now - _KEPT).order_by(WorkerRow.seen_at.desc())
+    kept: set[str | None] = set()
+    for row in session.scalars(old).all():
+        if row.queue in kept:
+            session.delete(row)
+        kept.add(row.queue)
