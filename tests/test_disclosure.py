@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from datalens_service import disclosure, logs
 from datalens_service.clock import utc_now
 from datalens_service.data.export.model_card import model_card
-from datalens_service.data.export.pages import datasheet
+from datalens_service.data.export.pages import DrawnImages, datasheet
 from datalens_service.disclosure import NotPublicError, Private, Public, public_fields, public_part
 from datalens_service.evaluation import Measure
 from datalens_service.evaluation.measures import ClassFigure
@@ -104,7 +104,7 @@ RELEASED: dict[str, Callable[[Report], str]] = {
     "page": releasable_html,
     "card": lambda made: json.dumps(card(made)),
     "card in proofs": lambda made: Card.from_report(made).model_dump_json(),
-    "datasheet": lambda made: datasheet(card(made), 10, name="n", spdx="CC0-1.0"),
+    "datasheet": lambda made: datasheet(card(made), DrawnImages(10), name="n", spdx="CC0-1.0"),
     "README": lambda made: model_card(card(made), "classifier", ["a.onnx"]),
 }
 
