@@ -157,7 +157,7 @@ def _check_public(spec: TrainingSpec, public: Upload | None) -> None:
     method = spec.method
     if public is None and method.needs_public_images:
         raise InvalidSpec(f"{method.name} makes its images of public ones, and was given none.")
-    if public is not None and not method.starts_from_public_data:
+    if public is not None and method.facts.public_images is None:
         raise InvalidSpec(f"{method.name} does not start from public images.")
     if public is not None and (refusal := method.refusal_of_public_data()):
         raise InvalidSpec(refusal)

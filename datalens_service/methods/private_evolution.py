@@ -19,6 +19,7 @@ from datalens_service.mechanisms import CellVotes
 from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Method, Plan, named
+from datalens_service.methods.facts import NEXT_TO_NONE, Facts
 from datalens_service.methods.public_votes import capped_shares, plan_cells
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import calibrated
@@ -39,6 +40,12 @@ _DIMENSIONS: Final = 64
 
 class PrivateEvolution(Method):
     """Parameters of rounds of votes for the images of a generator."""
+
+    facts = Facts(
+        title="Private Evolution", summary="noisy votes for images of a generator, in rounds",
+        result="generator", public_images=None, levels=None, memory=NEXT_TO_NONE,
+        measured_as="private_evolution", image_seconds=1e-4,
+    )  # fmt: skip
 
     name: Literal["private_evolution"] = "private_evolution"
     generator: str = Field(

@@ -8,7 +8,7 @@ are wide enough to collect votes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from datalens_service.mechanisms import CellVotes
 from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Method, Plan, named
+from datalens_service.methods.facts import NEXT_TO_NONE, Facts
 from datalens_service.methods.public_start import describe_source, spread_over
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import calibrated
@@ -55,8 +56,11 @@ _HIDING_STDDEV: Final = 1.0
 class PublicVotes(Method):
     """Parameters of votes for public images."""
 
-    starts_from_public_data: ClassVar[bool] = True
-    needs_public_images: ClassVar[bool] = True
+    facts = Facts(
+        title="Public votes", summary="noisy votes for public images",
+        result="generator", public_images="material", levels=None, memory=NEXT_TO_NONE,
+        measured_as="public_votes", image_seconds=1e-4,
+    )  # fmt: skip
 
     name: Literal["public_votes"] = "public_votes"
     encoder: Annotated[AnyEncoder, Field(discriminator="name"), BeforeValidator(named)] = Field(

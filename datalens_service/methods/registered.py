@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import inspect
 import typing
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from datalens_service.errors import StateConflict
 from datalens_service.methods import AnyMethod, Method
+from datalens_service.methods.facts import PublicUse
 from datalens_service.methods.voting.rivals import RIVALS
-from datalens_service.plugins import list_plugins
+from datalens_service.plugins import list_plugins, load
 
 BUILT_IN: Final = frozenset({kind.model_fields["name"].default for kind in typing.get_args(AnyMethod)} | RIVALS.keys())
 """Names that this product gives a meaning."""
@@ -22,26 +24,25 @@ def check_plugin(name: str, kind: Any) -> type[Method]:
     """The class of a plug-in, if it can be told apart from every other method.
 
     Raises:
-        StateConflict: It is no method, has another name, or the name of a method of this product, or it was written for
-            version 1.0.
+        StateConflict: It is no method, is not complete, has another name, or the name or title of a method of this
+            product.
     """
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise StateConflict(f"The plug-in {name} is no subclass of datalens_service.methods.base.Method.")
     field = kind.model_fields.get("name")
     if field is None or typing.get_args(field.annotation) != (name,) or field.default != name:
         raise StateConflict(f'The plug-in {name} needs the attribute: name: Literal["{name}"] = "{name}".')
-    if hasattr(kind, "create_run") or inspect.isabstract(kind):
-        raise StateConflict(
-            f"The plug-in {name} was written for version 1.0, or is not complete. A method's run is one function that "
-            "asks: docs/integrations.md says how to write it."
-        )
+    if inspect.isabstract(kind):
+        raise StateConflict(f"The plug-in {name} lacks {' and '.join(sorted(kind.__abstractmethods__))}.")
     if name in BUILT_IN:
         raise StateConflict(f"The plug-in {name} has the name of a method of this product.")
+    if kind.facts.title in {built_in.facts.title for built_in in typing.get_args(AnyMethod)}:
+        raise StateConflict(f"The plug-in {name} has the title of a method of this product: {kind.facts.title}.")
     return kind
 
 
 def _plugins() -> tuple[type[Method], ...]:
-    kinds = {entry.name: check_plugin(entry.name, entry.load()) for entry in list_plugins()}
+    kinds = {entry.name: check_plugin(entry.name, load(entry)) for entry in list_plugins()}
     if len(kinds) < len(list_plugins()):
         raise StateConflict("Two installed plug-ins have the same name. Remove one of the packages.")
     return tuple(kinds.values())
@@ -52,3 +53,27 @@ if TYPE_CHECKING:
 else:
     RegisteredMethod = typing.Union[(AnyMethod, *_plugins())]
 """Told apart by `name`."""
+
+_USES: Final[dict[PublicUse, str]] = {
+    "start": "training by {} begins with its images",
+    "finish": "what is drawn by {} is finished by a denoiser that learned from its images",
+    "material": "results of {} are made of its images",
+}
+
+
+def list_methods() -> tuple[type[Method], ...]:
+    """Every one that a request may name, in the order of the registry."""
+    return typing.get_args(RegisteredMethod)
+
+
+def list_names(kinds: Iterable[type[Method]]) -> str:
+    """Names of methods, for a sentence."""
+    *others, last = (f"`{kind.model_fields['name'].default}`" for kind in kinds)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def describe_public_use() -> str:
+    """Which methods take public images and what for, in a sentence."""
+    takers = {use: [kind for kind in list_methods() if kind.facts.public_images == use] for use in _USES}
+    said = "; ".join(_USES[use].format(list_names(kinds)) for use, kinds in takers.items())
+    return f"{said[0].upper()}{said[1:]}."

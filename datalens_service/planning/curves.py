@@ -150,13 +150,8 @@ def _name_encoder(spec: TrainingSpec) -> str | None:
 
 def _is_known(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]) -> bool:
     """Whether it may be counted on: the method was measured, if on other images, and makes no noise."""
-    known = like_measured(spec.method.name) in {row.method for row in rows}
+    known = spec.method.facts.measured_as in {row.method for row in rows}
     return known and not is_drowned(spec.method, schema, spec.limit_units(schema))
-
-
-def like_measured(method: str) -> str:
-    """The method of the table that does most of what this one does."""
-    return "scattering" if method in ("labelled_pool", "dp_sgd") else method
 
 
 def _makes(name: str, spec: TrainingSpec, schema: Schema) -> bool:
