@@ -164,7 +164,7 @@ class TrainingSpec(Frozen):
         sampled = summary.sampling.warnings if summary.sampling is not None else ()
         working_size = describe_working_size(plan, schema)
         reduced = [working_size] if working_size else []
-        encoder = self.method.public_encoder()
+        encoder = self.method.public_inputs().encoder
         seen = [] if encoder is None else [_ENCODED.format(name=encoder.name)]
         warnings = [*reduced, *self.method.warnings(plan, schema), *sampled, *seen]
         stated = {

@@ -71,7 +71,7 @@ def is_drowned(method: RegisteredMethod, schema: Schema, units: int) -> bool:
 
 def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, pool: bool) -> str:
     """What the images of a plan look like, in a sentence or two; empty of a classifier and where nobody knows."""
-    spent, generator = plan.charge().units, method.public_generator()
+    spent, generator = plan.charge().units, method.public_inputs().generator
     many = max(1, schema.num_units // schema.num_classes)
     units = f"{many:,} {schema.unit}{'' if many == 1 else 's'} a class on average"
     if generator is not None:

@@ -13,7 +13,7 @@ from datalens_service.mechanisms import AnyMechanism, PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.facts import Facts, Levels
 from datalens_service.methods.script import RunInputs, Script
-from datalens_service.models.public_source import PublicEncoder, PublicGenerator
+from datalens_service.models.public_source import NO_PUBLIC_INPUTS, PublicInputs
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
 from datalens_service.strict import Frozen
 
@@ -103,10 +103,11 @@ class Method(Frozen, ABC):
     def __pydantic_init_subclass__(cls, **_named: Any) -> None:
         """Refuse a method that does not state its facts."""
         field = cls.model_fields.get("name")
-        stated = next((kind for kind in cls.__mro__ if "facts" in vars(kind)), None)
-        if field is None or field.is_required() or (stated and stated.model_fields["name"].default == field.default):
+        if field is None or field.is_required():
             return
-        raise TypeError(f"The method {field.default} does not state its facts: docs/integrations.md says which.")
+        stated = [kind for kind in cls.__mro__ if issubclass(kind, Method) and "facts" in vars(kind)]
+        if not stated or stated[0].model_fields["name"].default != field.default:
+            raise TypeError(f"The method {field.default} does not state its facts: docs/integrations.md says which.")
 
     @property
     def result(self) -> str:
@@ -148,13 +149,9 @@ class Method(Frozen, ABC):
         """Why these parameters do not go with public data, where the method does; empty if they do."""
         return ""
 
-    def public_encoder(self) -> PublicEncoder | None:
-        """The public encoder with weights of its own on which the result rests; None without one."""
-        return None
-
-    def public_generator(self) -> PublicGenerator | None:
-        """The installed generator of whose images the result is made; None without one."""
-        return None
+    def public_inputs(self) -> PublicInputs:
+        """The encoder with weights of its own, and the installed generator, that these parameters name."""
+        return NO_PUBLIC_INPUTS
 
     def evidence_levels(self) -> Levels | None:
         """When images show something, with these parameters."""

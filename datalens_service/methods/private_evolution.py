@@ -27,7 +27,7 @@ from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.installed import InstalledGenerator, find_installed
 from datalens_service.models.generators.pool import PublicCells, choose
-from datalens_service.models.public_source import PublicEncoder, PublicGenerator
+from datalens_service.models.public_source import PublicInputs
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
 from datalens_service.strict import Integer, Number
 
@@ -70,7 +70,7 @@ class PrivateEvolution(Method):
     def plan(self, schema: Schema, units: int) -> Plan:
         """One release of votes per round."""
         self.encoder.check(schema)
-        self.public_generator()
+        find_installed(self.generator)
         part = units // self.rounds
         votes = CellVotes(
             num_groups=schema.num_classes,
@@ -79,10 +79,6 @@ class PrivateEvolution(Method):
         )
         return Plan(releases=(calibrated(votes, part).model_copy(update={"count": self.rounds}),))
 
-    def public_encoder(self) -> PublicEncoder | None:
-        """The encoder, if it has weights."""
-        return self.encoder.source()
-
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """What images are made of."""
         return (
@@ -90,9 +86,9 @@ class PrivateEvolution(Method):
             "trained on. It makes nothing that it could not make before: one of another kind of image teaches little.",
         )
 
-    def public_generator(self) -> PublicGenerator:
-        """The one that was named, with its package."""
-        return find_installed(self.generator)
+    def public_inputs(self) -> PublicInputs:
+        """The encoder, if it has weights, and the generator with its package."""
+        return PublicInputs(encoder=self.encoder.source(), generator=find_installed(self.generator))
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
         """Ask for votes on the generator's own images, then on variations of those that were voted for."""

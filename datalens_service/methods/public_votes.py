@@ -26,7 +26,7 @@ from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.pool import PublicCells, pack
-from datalens_service.models.public_source import PublicEncoder
+from datalens_service.models.public_source import PublicInputs
 from datalens_service.phases import tell_part
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
@@ -100,11 +100,11 @@ class PublicVotes(Method):
     @property
     def crops(self) -> bool:
         """Whether parts of public images are handed out beside them: where a network of photographs sees them."""
-        return self.verbatim and self.public_encoder() is not None
+        return self.verbatim and self.public_inputs().has_weights
 
-    def public_encoder(self) -> PublicEncoder | None:
+    def public_inputs(self) -> PublicInputs:
         """The encoder, if it has weights."""
-        return self.encoder.source()
+        return PublicInputs(encoder=self.encoder.source())
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
         """The pool is embedded first."""

@@ -28,7 +28,7 @@ from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.script import Extras, Outcome, RunInputs, Script
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.pool import pack
-from datalens_service.models.public_source import PublicEncoder
+from datalens_service.models.public_source import PublicInputs
 from datalens_service.phases import told_blocks
 from datalens_service.strict import Number
 
@@ -58,7 +58,7 @@ class LabelledPool(Method):
     @property
     def crops(self) -> bool:
         """Whether parts of public images are handed out beside them: where a network of photographs sees them."""
-        return self.public_encoder() is not None
+        return self.public_inputs().has_weights
 
     def network_bytes(self, schema: Schema) -> float:
         """What wavelets are fitted to: samples, and as many images of the pool."""
@@ -73,9 +73,9 @@ class LabelledPool(Method):
         handed_out = "and parts of them are handed out" if self.crops else "are handed out as they are"
         return (f"Public images {handed_out}; their labels are what is learned from private ones.",)
 
-    def public_encoder(self) -> PublicEncoder | None:
-        """That of the classifier."""
-        return self.classifier.public_encoder()
+    def public_inputs(self) -> PublicInputs:
+        """Those of the classifier."""
+        return self.classifier.public_inputs()
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
         """As the classifier."""

@@ -41,7 +41,7 @@ from datalens_service.models.classifiers.sizes import MOST_FEATURES, largest_sca
 from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEncoder
 from datalens_service.models.exact_products import on_grid
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.public_source import PublicEncoder
+from datalens_service.models.public_source import PublicInputs
 from datalens_service.phases import tell_part
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
@@ -186,9 +186,9 @@ class Scattering(ScatteringGradients):
         """Public images are seen beside samples of a start."""
         return "without ⟦method.warm_start⟧ features are those of the encoder alone." if self.warm_start is None else ""
 
-    def public_encoder(self) -> PublicEncoder | None:
+    def public_inputs(self) -> PublicInputs:
         """The encoder, if it has weights."""
-        return self.encoder.source()
+        return PublicInputs(encoder=self.encoder.source())
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
         """Ask for the sums of the start, then for the gradients."""
