@@ -55,9 +55,9 @@ else:
 """Told apart by `name`."""
 
 _USES: Final[dict[PublicUse, str]] = {
-    "start": "training by {} begins with its images",
-    "finish": "what is drawn by {} is finished by a denoiser that learned from its images",
-    "material": "results of {} are made of its images",
+    "start": "training by {} begins with these images",
+    "finish": "what is drawn by {} is finished by a denoiser that learned from these images",
+    "material": "results of {} are made of these images",
 }
 
 

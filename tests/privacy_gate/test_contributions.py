@@ -98,7 +98,7 @@ def _sizes_of_blocks(paths: list[Path]) -> list[int]:
 
 def test_every_method_that_may_start_from_public_images_has_a_case_that_does():
     started = {type(case.method) for case in CASES if case.spec.public_data is not None}
-    assert started == {method for method in REGISTERED if method.starts_from_public_data}
+    assert started == {method for method in REGISTERED if method.facts.public_images}
 
 
 def test_cases_run_beyond_the_period_of_whatever_a_run_does_now_and_then():
