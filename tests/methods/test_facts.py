@@ -69,7 +69,8 @@ def test_help_names_every_method_and_preset_and_the_api_every_use_of_public_imag
 
 def test_the_page_of_methods_says_what_they_say() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", (ROOT / "docs/methods.md").read_text(), re.M)
-    assert dict(rows) == {name: facts.summary for name, facts in METHODS.items()}
+    stated = {name: facts.summary for name, facts in METHODS.items()}
+    assert dict(rows) == stated, "give each method a row of docs/methods.md with its name and summary"
 
 
 def test_nothing_but_the_registry_lists_methods() -> None:
