@@ -83,7 +83,7 @@ def measure(options: argparse.Namespace) -> Measured:
     runs = [run_once(options, seed) for seed in range(options.seeds)]
     schema = draw_units(options, 0).schema
     method = choose(options.preset, schema, options.epsilon)
-    encoder = method.public_encoder()
+    encoder = method.public_inputs().encoder
     return Measured(
         dataset=options.dataset,
         preset=options.preset,

@@ -15,7 +15,7 @@ Whoever installs a package beside this product trusts it with private records, a
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from datalens_service.errors import NotFound
+from datalens_service.errors import NotFound, StateConflict
 from datalens_service.strict import Frozen
 
 METHODS: Final = "datalens.methods"
@@ -46,13 +46,26 @@ def find_origin(name: str, group: str = METHODS) -> PluginOrigin | None:
     return None
 
 
+def load(entry: EntryPoint) -> Any:
+    """What an entry point names.
+
+    Raises:
+        StateConflict: It does not import, whatever the reason.
+    """
+    try:
+        return entry.load()
+    except Exception as error:
+        raise StateConflict(f"The plug-in {entry.name} does not import: {type(error).__name__}: {error}") from error
+
+
 def load_plugin(name: str, group: str = METHODS) -> Any:
     """What the entry point of a plug-in names.
 
     Raises:
         NotFound: No installed package has a plug-in of this name.
+        StateConflict: It does not import.
     """
     for entry in list_plugins(group):
         if entry.name == name:
-            return entry.load()
+            return load(entry)
     raise NotFound(f"No installed package has a plug-in {name!r} in the group {group}.")

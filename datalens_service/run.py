@@ -22,7 +22,7 @@ from datalens_service.methods.public_start import PublicImages, describe_source
 from datalens_service.methods.script import Extras, Resumed, RunInputs
 from datalens_service.methods.training import Training
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.public_source import PublicSource
+from datalens_service.models.public_source import NO_PUBLIC_INPUTS, PublicInputs
 from datalens_service.phases import Phase
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import PlanSummary, TrainingSpec
@@ -61,7 +61,7 @@ class Result:
         steps_made: Releases made; fewer than planned after such a crash.
         initial_generator: The warm start before any vote, also released; None without one.
         extras: Files and figures that are released beside the model.
-        public_source: Public images that the model started from; None without any.
+        public_inputs: What the model rests on beside private records.
     """
 
     model: ReleasedModel
@@ -71,7 +71,7 @@ class Result:
     rationale: str
     steps_made: int
     extras: Extras = field(default_factory=Extras)
-    public_source: PublicSource | None = None
+    public_inputs: PublicInputs = NO_PUBLIC_INPUTS
 
     @property
     def generator(self) -> Generator:
@@ -132,12 +132,12 @@ def run(
     training = Training(method, plan, dataset, account, inputs)
     _train(training, progress, checkpoints, previews)
     model, start, extras = training.outcome()
-    source = _describe_source(method, inputs.public)
-    looks = describe_images(method, plan, dataset.schema, pool=source is not None)
+    used = _name_public_inputs(method, inputs.public)
+    looks = describe_images(method, plan, dataset.schema, pool=used.images is not None)
     rationale = f"{looks} {method.describe_branch(training.branch) if training.branch else ''}".strip()
     if training.made < training.plan.steps:
         rationale = _describe_early_end(rationale, training.made, training.plan.steps, model is start)
-    return Result(model, start, training.plan, cost, rationale, training.made, extras, source)
+    return Result(model, start, training.plan, cost, rationale, training.made, extras, used)
 
 
 def _describe_early_end(rationale: str, made: int, planned: int, is_start: bool) -> str:
@@ -156,16 +156,17 @@ def _check_public(spec: TrainingSpec, public: Upload | None) -> None:
     method = spec.method
     if public is None and method.needs_public_images:
         raise InvalidSpec(f"{method.name} makes its images of public ones, and was given none.")
-    if public is not None and not method.starts_from_public_data:
+    if public is not None and method.facts.public_images is None:
         raise InvalidSpec(f"{method.name} does not start from public images.")
     if public is not None and (refusal := method.refusal_of_public_data()):
         raise InvalidSpec(refusal)
 
 
-def _describe_source(method: Method, public: PublicImages | None) -> PublicSource | None:
+def _name_public_inputs(method: Method, public: PublicImages | None) -> PublicInputs:
     if public is None:
-        return None
-    return describe_source(public, verbatim=method.releases_public_images, held=method.needs_public_images)
+        return method.public_inputs()
+    images = describe_source(public, verbatim=method.releases_public_images, held=method.needs_public_images)
+    return method.public_inputs().model_copy(update={"images": images})
 
 
 class _Progress:

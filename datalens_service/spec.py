@@ -19,7 +19,7 @@ from datalens_service.methods import Plan
 from datalens_service.methods.appearance import describe_images
 from datalens_service.methods.descent.noisy_directions import DirectionsSummary, summarize_directions
 from datalens_service.methods.descent.sampled_gradients import SamplingSummary, summarize_sampling
-from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.methods.registered import RegisteredMethod, describe_public_use
 from datalens_service.methods.sums.record_sums import describe_working_size
 from datalens_service.methods.voting.rivals import restate_rival
 from datalens_service.notation import PrivacyParameter, Stated
@@ -86,9 +86,8 @@ PublicDataId = Annotated[
     Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_-]+$")] | None,
     Field(
         exclude_if=operator.not_,
-        description="Id of a dataset whose records were declared public when it was uploaded. `dp_sgd`, "
-        "`scattering`, `rejection` and what starts from it begin with these, `labelled_pool` and `public_votes` "
-        "hand them out; the guarantee does not cover it, and report and card say so. Left out: none.",
+        description=f"Id of a dataset whose records were declared public when it was uploaded. {describe_public_use()} "
+        "The guarantee does not cover it, and report and card say so. Left out: none.",
     ),
 ]
 
@@ -111,7 +110,7 @@ class TrainingSpec(Frozen):
             raise ValueError(
                 speak(f"{self.method.name} makes its images of public ones: name some in ⟦spec.public_data⟧.")
             )
-        if self.public_data is not None and not self.method.starts_from_public_data:
+        if self.public_data is not None and self.method.facts.public_images is None:
             raise ValueError(speak(_NO_PUBLIC_DATA + f"{self.method.name} does not start from public images."))
         refusal = self.method.refusal_of_public_data() if self.public_data is not None else ""
         if refusal:
@@ -165,7 +164,7 @@ class TrainingSpec(Frozen):
         sampled = summary.sampling.warnings if summary.sampling is not None else ()
         working_size = describe_working_size(plan, schema)
         reduced = [working_size] if working_size else []
-        encoder = self.method.public_encoder()
+        encoder = self.method.public_inputs().encoder
         seen = [] if encoder is None else [_ENCODED.format(name=encoder.name)]
         warnings = [*reduced, *self.method.warnings(plan, schema), *sampled, *seen]
         stated = {

@@ -27,8 +27,27 @@ EARLIER_NAMES: Final = {
 """Names that options had in 1.0, with those of today."""
 
 
+def complete_help(text: str) -> str:
+    """Fill in the methods and presets of this installation, which are imported for help alone."""
+    from datalens_service.methods.registered import describe_public_use, list_methods
+    from datalens_service.planning.presets import PRESETS
+
+    made: dict[str, list[str]] = {"generator": ["Of images:"], "classifier": ["Of a classifier:"]}
+    for kind in list_methods():
+        made[kind.facts.result].append(f"- {kind.model_fields['name'].default}: {kind.facts.summary}")
+    methods = "\n\n".join(line for lines in made.values() for line in lines)
+    return text.format(methods=methods, presets=", ".join(PRESETS), public_use=describe_public_use())
+
+
 class _Command(TyperCommand):
     """A command that takes earlier names of its options, too."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, with what methods state of themselves."""
+        for option in self.params:
+            if isinstance(option, TyperOption) and option.help and "{" in option.help:
+                option.help = complete_help(option.help)
+        super().format_help(ctx, formatter)
 
     def make_parser(self, ctx: Any) -> Any:
         """Build the parser with another option for the earlier names of one."""

@@ -85,9 +85,7 @@ MethodName = Annotated[
     str | None,
     _of_spec(
         "--method",
-        help="Of images: datalens, moments, mixture, guided, shapes, rejection, diffusion, "
-        "rejection_or_diffusion, pate_gan or dp_gan. Of a classifier: scattering or dp_sgd. See "
-        "docs/methods.md.",
+        help="With what each releases; docs/methods.md says more.\n\n{methods}",
     ),
 ]
 PresetName = Annotated[
@@ -95,8 +93,8 @@ PresetName = Annotated[
     _of_spec(
         "--preset",
         show_default="auto",
-        help="auto, fast, diffusion, large, classifier, balanced, paper, g_pate, gs_wgan, pate_gan, dp_gan; see "
-        "docs/cli.md. `datalens plan` says how long such jobs train on this machine, where they were measured.",
+        help="{presets}; see docs/cli.md. `datalens plan` says how long such jobs train on this machine, where they "
+        "were measured.",
     ),
 ]
 
@@ -219,8 +217,7 @@ PublicData = Annotated[
     _of_spec(
         "--public-data",
         metavar="DATASET",
-        help="Id or name of a data set that was uploaded with --public-records: training starts from it, or its "
-        "images are handed out with labels.",
+        help="Id or name of a data set that was uploaded with --public-records. {public_use}",
     ),
 ]
 

@@ -19,7 +19,6 @@ from datalens_service.evaluation.report.document import Product
 from datalens_service.evaluation.report.privacy_statement import (
     Lifetime,
     PrivacyStatement,
-    describe_public_inputs,
     first_releases,
     privacy_statement,
 )
@@ -70,8 +69,6 @@ def build_job_report(
             rationale=result.rationale,
             plugin=find_origin(spec.method.name),
             working_size=describe_working_size(result.plan, schema),
-            encoder=spec.method.public_encoder(),
-            generator=spec.method.public_generator(),
         ),
         privacy=privacy,
         journal=_journal(database, job.dataset_id),
@@ -82,15 +79,15 @@ def build_job_report(
         attacks=list_findings(asked),
         result=_kind(result),
         served=settings.served,
-        public_source=result.public_source,
+        public_inputs=result.public_inputs,
         individual=result.extras.individual,
     )
 
 
 def _kind(result: Result) -> str:
     """What is released, as reports call it."""
-    source = result.public_source
-    return PUBLIC_IMAGES if source is not None and source.verbatim else result.model.result
+    images = result.public_inputs.images
+    return PUBLIC_IMAGES if images is not None and images.verbatim else result.model.result
 
 
 def build_proof(database: Database, job_id: str, report: Report) -> AccountProof:
@@ -167,9 +164,7 @@ def _privacy(
         groups_ignored=schema.groups_ignored,
         lifetime=_lifetime(database, job),
         result=_kind(result),
-        public_inputs=describe_public_inputs(
-            result.public_source, spec.method.public_encoder(), spec.method.public_generator()
-        ),
+        public_inputs=result.public_inputs,
     )
 
 

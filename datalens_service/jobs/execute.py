@@ -225,10 +225,12 @@ def _public(database: Database, dataset_id: str | None, job: Job) -> StoredDatas
 
 def _named(result: Result, public: StoredDataset | None) -> Result:
     """With what the owner said of the public data that the model started from."""
-    if public is None or result.public_source is None:
+    images = result.public_inputs.images
+    if public is None or images is None:
         return result
     said = {"name": public.name, "license": public.schema.public_license}
-    return replace(result, public_source=result.public_source.model_copy(update=said))
+    inputs = result.public_inputs.model_copy(update={"images": images.model_copy(update=said)})
+    return replace(result, public_inputs=inputs)
 
 
 def _open_records(task: _Task, dataset_id: str) -> tuple[StoredDataset, Path, Dataset]:

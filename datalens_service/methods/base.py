@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import AnyMechanism, PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
+from datalens_service.methods.facts import Facts, Levels
 from datalens_service.methods.script import RunInputs, Script
-from datalens_service.models.public_source import PublicEncoder, PublicGenerator
+from datalens_service.models.public_source import NO_PUBLIC_INPUTS, PublicInputs
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
 from datalens_service.strict import Frozen
+
+_BYTES_OF_A_PIXEL: Final = 27
+"""Of each record and channel: 60,000 images of MNIST are measured in 2.1 GiB."""
 
 
 class Plan(Frozen):
@@ -90,14 +94,30 @@ class Method(Frozen, ABC):
     """Parameters of a training method; frozen, part of the spec.
 
     Attributes:
-        result: Kind of released model that it makes: "generator" or "classifier".
-        starts_from_public_data: Whether its runs may be given images that were declared public.
-        needs_public_images: Whether it makes nothing without them.
+        facts: Stated by every class that has a name; a subclass of another name states its own.
     """
 
-    result: ClassVar[str] = "generator"
-    starts_from_public_data: ClassVar[bool] = False
-    needs_public_images: ClassVar[bool] = False
+    facts: ClassVar[Facts]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_named: Any) -> None:
+        """Refuse a method that does not state its facts."""
+        field = cls.model_fields.get("name")
+        if field is None or field.is_required():
+            return
+        stated = [kind for kind in cls.__mro__ if issubclass(kind, Method) and "facts" in vars(kind)]
+        if not stated or stated[0].model_fields["name"].default != field.default:
+            raise TypeError(f"The method {field.default} does not state its facts: docs/integrations.md says which.")
+
+    @property
+    def result(self) -> str:
+        """Kind of released model that it makes: "generator" or "classifier"."""
+        return self.facts.result
+
+    @property
+    def needs_public_images(self) -> bool:
+        """Whether it makes nothing without images that were declared public."""
+        return self.facts.public_images == "material"
 
     @abstractmethod
     def plan(self, schema: Schema, units: int) -> Plan:
@@ -129,13 +149,21 @@ class Method(Frozen, ABC):
         """Why these parameters do not go with public data, where the method does; empty if they do."""
         return ""
 
-    def public_encoder(self) -> PublicEncoder | None:
-        """The public encoder with weights of its own on which the result rests; None without one."""
-        return None
+    def public_inputs(self) -> PublicInputs:
+        """The encoder with weights of its own, and the installed generator, that these parameters name."""
+        return NO_PUBLIC_INPUTS
 
-    def public_generator(self) -> PublicGenerator | None:
-        """The installed generator of whose images the result is made; None without one."""
-        return None
+    def evidence_levels(self) -> Levels | None:
+        """When images show something, with these parameters."""
+        return self.facts.levels
+
+    def network_bytes(self, schema: Schema) -> float:
+        """Memory of its networks, or vectors of images, at its peak."""
+        return self.facts.memory.at(schema)
+
+    def working_bytes(self, schema: Schema) -> float:
+        """Memory of its records, and of everything that is made with them, beside the program; on a processor."""
+        return max(self.network_bytes(schema), _BYTES_OF_A_PIXEL * schema.num_units * schema.dimensions)
 
     def kept_bytes(self, plan: Plan) -> int:
         """What a job of this plan keeps beside its model and its figures."""

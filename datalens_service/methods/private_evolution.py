@@ -19,6 +19,7 @@ from datalens_service.mechanisms import CellVotes
 from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Method, Plan, named
+from datalens_service.methods.facts import NEXT_TO_NONE, Facts
 from datalens_service.methods.public_votes import capped_shares, plan_cells
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import calibrated
@@ -26,7 +27,7 @@ from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.installed import InstalledGenerator, find_installed
 from datalens_service.models.generators.pool import PublicCells, choose
-from datalens_service.models.public_source import PublicEncoder, PublicGenerator
+from datalens_service.models.public_source import PublicInputs
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
 from datalens_service.strict import Integer, Number
 
@@ -39,6 +40,12 @@ _DIMENSIONS: Final = 64
 
 class PrivateEvolution(Method):
     """Parameters of rounds of votes for the images of a generator."""
+
+    facts = Facts(
+        title="Private Evolution", summary="noisy votes for images of a generator, in rounds",
+        result="generator", public_images=None, levels=None, memory=NEXT_TO_NONE,
+        measured_as="private_evolution", image_seconds=1e-4,
+    )  # fmt: skip
 
     name: Literal["private_evolution"] = "private_evolution"
     generator: str = Field(
@@ -63,7 +70,7 @@ class PrivateEvolution(Method):
     def plan(self, schema: Schema, units: int) -> Plan:
         """One release of votes per round."""
         self.encoder.check(schema)
-        self.public_generator()
+        find_installed(self.generator)
         part = units // self.rounds
         votes = CellVotes(
             num_groups=schema.num_classes,
@@ -72,10 +79,6 @@ class PrivateEvolution(Method):
         )
         return Plan(releases=(calibrated(votes, part).model_copy(update={"count": self.rounds}),))
 
-    def public_encoder(self) -> PublicEncoder | None:
-        """The encoder, if it has weights."""
-        return self.encoder.source()
-
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """What images are made of."""
         return (
@@ -83,9 +86,9 @@ class PrivateEvolution(Method):
             "trained on. It makes nothing that it could not make before: one of another kind of image teaches little.",
         )
 
-    def public_generator(self) -> PublicGenerator:
-        """The one that was named, with its package."""
-        return find_installed(self.generator)
+    def public_inputs(self) -> PublicInputs:
+        """The encoder, if it has weights, and the generator with its package."""
+        return PublicInputs(encoder=self.encoder.source(), generator=find_installed(self.generator))
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
         """Ask for votes on the generator's own images, then on variations of those that were voted for."""

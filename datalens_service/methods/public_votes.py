@@ -8,7 +8,7 @@ are wide enough to collect votes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,14 @@ from datalens_service.mechanisms import CellVotes
 from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Method, Plan, named
+from datalens_service.methods.facts import NEXT_TO_NONE, Facts
 from datalens_service.methods.public_start import describe_source, spread_over
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.pool import PublicCells, pack
-from datalens_service.models.public_source import PublicEncoder
+from datalens_service.models.public_source import PublicInputs
 from datalens_service.phases import tell_part
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
@@ -55,8 +56,11 @@ _HIDING_STDDEV: Final = 1.0
 class PublicVotes(Method):
     """Parameters of votes for public images."""
 
-    starts_from_public_data: ClassVar[bool] = True
-    needs_public_images: ClassVar[bool] = True
+    facts = Facts(
+        title="Public votes", summary="noisy votes for public images",
+        result="generator", public_images="material", levels=None, memory=NEXT_TO_NONE,
+        measured_as="public_votes", image_seconds=1e-4,
+    )  # fmt: skip
 
     name: Literal["public_votes"] = "public_votes"
     encoder: Annotated[AnyEncoder, Field(discriminator="name"), BeforeValidator(named)] = Field(
@@ -96,11 +100,11 @@ class PublicVotes(Method):
     @property
     def crops(self) -> bool:
         """Whether parts of public images are handed out beside them: where a network of photographs sees them."""
-        return self.verbatim and self.public_encoder() is not None
+        return self.verbatim and self.public_inputs().has_weights
 
-    def public_encoder(self) -> PublicEncoder | None:
+    def public_inputs(self) -> PublicInputs:
         """The encoder, if it has weights."""
-        return self.encoder.source()
+        return PublicInputs(encoder=self.encoder.source())
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
         """The pool is embedded first."""

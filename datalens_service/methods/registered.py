@@ -8,12 +8,14 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from datalens_service.errors import StateConflict
 from datalens_service.methods import AnyMethod, Method
+from datalens_service.methods.facts import PublicUse
 from datalens_service.methods.voting.rivals import RIVALS
-from datalens_service.plugins import list_plugins
+from datalens_service.plugins import list_plugins, load
 from datalens_service.wall_rules import find_complaints_of_modules
 
 BUILT_IN: Final = frozenset({kind.model_fields["name"].default for kind in typing.get_args(AnyMethod)} | RIVALS.keys())
@@ -24,21 +26,20 @@ def check_plugin(name: str, kind: Any) -> type[Method]:
     """The class of a plug-in, if it can be told apart from every other method.
 
     Raises:
-        StateConflict: It is no method, has another name, or the name of a method of this product, or it was written for
-            version 1.0.
+        StateConflict: It is no method, is not complete, has another name, or the name or title of a method of this
+            product.
     """
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise StateConflict(f"The plug-in {name} is no subclass of datalens_service.methods.base.Method.")
     field = kind.model_fields.get("name")
     if field is None or typing.get_args(field.annotation) != (name,) or field.default != name:
         raise StateConflict(f'The plug-in {name} needs the attribute: name: Literal["{name}"] = "{name}".')
-    if hasattr(kind, "create_run") or inspect.isabstract(kind):
-        raise StateConflict(
-            f"The plug-in {name} was written for version 1.0, or is not complete. A method's run is one function that "
-            "asks: docs/integrations.md says how to write it."
-        )
+    if inspect.isabstract(kind):
+        raise StateConflict(f"The plug-in {name} lacks {' and '.join(sorted(kind.__abstractmethods__))}.")
     if name in BUILT_IN:
         raise StateConflict(f"The plug-in {name} has the name of a method of this product.")
+    if kind.facts.title in {built_in.facts.title for built_in in typing.get_args(AnyMethod)}:
+        raise StateConflict(f"The plug-in {name} has the title of a method of this product: {kind.facts.title}.")
     return kind
 
 
@@ -56,7 +57,7 @@ def check_source(name: str, kind: type[Method]) -> None:
 
 
 def _plugins() -> tuple[type[Method], ...]:
-    kinds = {entry.name: check_plugin(entry.name, entry.load()) for entry in list_plugins()}
+    kinds = {entry.name: check_plugin(entry.name, load(entry)) for entry in list_plugins()}
     for name, kind in kinds.items():
         check_source(name, kind)
     if len(kinds) < len(list_plugins()):
@@ -69,3 +70,27 @@ if TYPE_CHECKING:
 else:
     RegisteredMethod = typing.Union[(AnyMethod, *_plugins())]
 """Told apart by `name`."""
+
+_USES: Final[dict[PublicUse, str]] = {
+    "start": "training by {} begins with these images",
+    "finish": "what is drawn by {} is finished by a denoiser that learned from these images",
+    "material": "results of {} are made of these images",
+}
+
+
+def list_methods() -> tuple[type[Method], ...]:
+    """Every one that a request may name, in the order of the registry."""
+    return typing.get_args(RegisteredMethod)
+
+
+def list_names(kinds: Iterable[type[Method]]) -> str:
+    """Names of methods, for a sentence."""
+    *others, last = (f"`{kind.model_fields['name'].default}`" for kind in kinds)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def describe_public_use() -> str:
+    """Which methods take public images and what for, in a sentence."""
+    takers = {use: [kind for kind in list_methods() if kind.facts.public_images == use] for use in _USES}
+    said = "; ".join(_USES[use].format(list_names(kinds)) for use, kinds in takers.items())
+    return f"{said[0].upper()}{said[1:]}."

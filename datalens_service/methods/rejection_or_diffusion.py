@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,7 @@ from datalens_service.mechanisms import GradientSum, PlannedRelease, VectorSum
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Method, Plan
 from datalens_service.methods.descent.diffusion import Diffusion
+from datalens_service.methods.facts import SAMPLES_AND_NETWORKS, Facts, Levels
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.methods.script import Ask, RunInputs, Script
 from datalens_service.methods.sums.content_count import count_drawings, plan_count, read_count
@@ -38,7 +39,11 @@ _REASONS: Final[dict[str, str]] = {
 class RejectionOrDiffusion(Method):
     """Parameters of both methods (docs/methods.md)."""
 
-    starts_from_public_data: ClassVar[bool] = True
+    facts = Facts(
+        title="Rejection or diffusion", summary="a noisy count, then those of `rejection` or of `diffusion`",
+        result="generator", public_images="start", levels=Levels(30, 300), memory=SAMPLES_AND_NETWORKS,
+        measured_as="rejection_or_diffusion", image_seconds=2.5e-3,
+    )  # fmt: skip
 
     name: Literal["rejection_or_diffusion"] = "rejection_or_diffusion"
     drawings: Rejection = Field(default=Rejection(), description="Of images that are drawings.")

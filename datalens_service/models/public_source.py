@@ -1,6 +1,7 @@
 """What is said of public inputs: images that a model started from or hands out, an encoder, a generator."""
 
 import operator
+from typing import Final
 
 from pydantic import Field
 
@@ -38,3 +39,19 @@ class PublicGenerator(Frozen):
     name: str
     distribution: str
     version: str
+
+
+class PublicInputs(Frozen):
+    """Everything beside private records on which a result rests; the guarantee covers none of it."""
+
+    images: PublicSource | None = Field(default=None, description="That training started from, or that are released.")
+    encoder: PublicEncoder | None = Field(default=None, description="Through which images are seen.")
+    generator: PublicGenerator | None = Field(default=None, description="Of whose images the result is made.")
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether something was trained before, on other images."""
+        return self.encoder is not None or self.generator is not None
+
+
+NO_PUBLIC_INPUTS: Final = PublicInputs()

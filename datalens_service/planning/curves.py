@@ -103,8 +103,7 @@ def _find_same(near: Sequence[Measured], spec: TrainingSpec, schema: Schema, evi
 def _guess(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured], near: Sequence[Measured]) -> Range:
     family = [row for row in near if row.is_of_images == (spec.method.result == "generator")]
     low, high = _read(_draw_curves(family), count_planned_evidence(spec, schema))
-    inputs = (spec.public_data, spec.method.public_encoder(), spec.method.public_generator())
-    helped = any(used is not None for used in inputs)
+    helped = spec.public_data is not None or spec.method.public_inputs().has_weights
     least = _GUESSED_LOW * low if _is_known(spec, schema, rows) else 0.0
     return _percent(schema, least, _widen(high + helped * _HELPED))._replace(measured=False)
 
@@ -144,19 +143,14 @@ def _is_of(row: Measured, spec: TrainingSpec) -> bool:
 
 
 def _name_encoder(spec: TrainingSpec) -> str | None:
-    encoder = spec.method.public_encoder()
+    encoder = spec.method.public_inputs().encoder
     return None if encoder is None else encoder.name
 
 
 def _is_known(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]) -> bool:
     """Whether it may be counted on: the method was measured, if on other images, and makes no noise."""
-    known = like_measured(spec.method.name) in {row.method for row in rows}
+    known = spec.method.facts.measured_as in {row.method for row in rows}
     return known and not is_drowned(spec.method, schema, spec.limit_units(schema))
-
-
-def like_measured(method: str) -> str:
-    """The method of the table that does most of what this one does."""
-    return "scattering" if method in ("labelled_pool", "dp_sgd") else method
 
 
 def _makes(name: str, spec: TrainingSpec, schema: Schema) -> bool:

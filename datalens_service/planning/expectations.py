@@ -22,7 +22,8 @@ import numpy as np
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, LowUtility
 from datalens_service.methods import AnyMethod, LabelledPool
-from datalens_service.methods.appearance import FAIR_EVIDENCE, LEAST_EVIDENCE, Looks, judge_looks
+from datalens_service.methods.appearance import FAIR_EVIDENCE, Looks, judge_looks
+from datalens_service.methods.facts import LEAST_EVIDENCE
 from datalens_service.phases import Phase
 from datalens_service.planning import curves, resources
 from datalens_service.planning.curves import count_planned_evidence
@@ -256,12 +257,6 @@ _CALIBRATION: Final = 0.0018
 """Of the machine that the constants below were measured on, as of `measure_machine`."""
 _DIMENSIONS: Final = 28 * 28
 _SMALL: Final = 32 * 32
-_DRAWN_IMAGE: Final = 1e-4
-_CHOSEN_IMAGE: Final = {
-    "shapes": 1.3e-3, "rejection": 2.5e-3, "diffusion": 2.5e-3, "rejection_or_diffusion": 2.5e-3, "guided": 3e-3,
-    "labelled_moments": 6e-4,
-}  # fmt: skip
-"""Seconds per image of 28×28 pixels, of most methods, and of those that choose among proposals or follow a path."""
 _WITH_CROPS: Final = 4
 """An image and its crops."""
 _TRAINED_IMAGE: Final = 2.1e-4
@@ -294,10 +289,7 @@ def _expect_fitting(method: AnyMethod, training: float) -> float:
 
 
 def _expect_drawing(spec: TrainingSpec, schema: Schema) -> float:
-    if spec.method.result != "generator":
-        return 0.0
-    each = _CHOSEN_IMAGE.get(spec.method.name, _DRAWN_IMAGE)
-    return each * spec.synthetic_images * schema.dimensions / _DIMENSIONS
+    return spec.method.facts.image_seconds * spec.synthetic_images * schema.dimensions / _DIMENSIONS
 
 
 def _expect_evaluation(spec: TrainingSpec, schema: Schema) -> float:

@@ -1,4 +1,4 @@
-"""What methods are called where somebody plans, and jobs until their owner names them. All of it is public."""
+"""What presets are called where somebody plans, and jobs until their owner names them. All of it is public."""
 
 from __future__ import annotations
 
@@ -35,27 +35,6 @@ PRESET_TITLES: Final[dict[str, str]] = {
 TEACHING_TITLE: Final = "Made to teach"
 """Of the preset `auto` with the purpose `teach`."""
 
-METHOD_TITLES: Final[dict[str, str]] = {
-    "datalens": "DataLens",
-    "moments": "Moments",
-    "pooled_moments": "Pooled moments",
-    "labelled_moments": "Labelled moments",
-    "labelled_pool": "Labelled pool",
-    "public_votes": "Public votes",
-    "private_evolution": "Private Evolution",
-    "mixture": "Mixture",
-    "guided": "Guided",
-    "dp_sgd": "DP-SGD",
-    "scattering": "Scattering",
-    "shapes": "Shapes",
-    "rejection": "Rejection",
-    "diffusion": "Diffusion",
-    "rejection_or_diffusion": "Rejection or diffusion",
-    "pate_gan": "PATE-GAN",
-    "dp_gan": "DP-GAN",
-}
-"""By the name of a method; one that was installed beside them is called by its own."""
-
 
 def default_name(asked: RequestedSpec | TrainingSpec) -> str:
     """The name of a job that was given none, for example `Made to look at, ε 1`."""
@@ -67,8 +46,7 @@ def _title(asked: RequestedSpec | TrainingSpec) -> str:
         return TEACHING_TITLE
     if asked.method is None:
         return PRESET_TITLES[asked.preset or DEFAULT_PRESET]
-    name = asked.method.name
-    return METHOD_TITLES.get(name, name.replace("_", " ").capitalize())
+    return asked.method.facts.title
 
 
 TEACH: Final = "teach"

@@ -163,7 +163,7 @@ def plan_named(method: AnyMethod, schema: Schema, epsilon: float) -> AnyMethod:
     """A method that was named; where nothing but names was said, with what its preset plans."""
     if isinstance(method, LabelledPool):
         return method.model_copy(update={"classifier": _plan_labeller(method, schema, epsilon)})
-    planned = _PLANNED.get(method.name)
+    planned = _PLANNED.get(type(method))
     return planned(schema, epsilon) if planned and _says_only_names(method) else method
 
 
@@ -501,7 +501,7 @@ PRESETS: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
     "pate_gan": _pate_gan,
     "pate_gan_paper": _pate_gan_paper,
 }
-_PLANNED: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
-    "diffusion": _diffusion, "guided": _guided, "pate_gan": _pate_gan, "scattering": _on_wavelets,
+_PLANNED: Final[dict[type[AnyMethod], Callable[[Schema, float], AnyMethod]]] = {
+    Diffusion: _diffusion, Guided: _guided, PateGan: _pate_gan, Scattering: _on_wavelets,
 }  # fmt: skip
 """Methods whose defaults are those of one data set."""

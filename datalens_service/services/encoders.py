@@ -46,7 +46,7 @@ def find(artifacts: ArtifactStore, method: Method) -> Path | None:
         NotFound: It was not uploaded.
         StoreUnavailable: The store does not answer.
     """
-    source = method.public_encoder()
+    source = method.public_inputs().encoder
     if source is None or source.name != ONNX:
         return None
     return artifacts.public(_NAME, source.sha256)

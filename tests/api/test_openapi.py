@@ -79,18 +79,18 @@ def test_every_operation_says_what_it_is(document: dict[str, Any]) -> None:
     identifiers = [operation["operationId"] for _, _, operation in found]
     assert len(set(identifiers)) == len(found) >= 19
     for _, _, operation in found:
-        assert re.fullmatch(rf"({VERBS})[A-Z][A-Za-z]+", operation["operationId"])
+        assert re.fullmatch(rf"({VERBS})[A-Z][A-Za-z]+", operation["operationId"]), f"begin it with one of {VERBS}"
         assert operation["summary"]
         assert operation["description"]
         assert len(operation["tags"]) == 1
-        assert operation["tags"][0] in {tag["name"] for tag in document["tags"]}
+        assert operation["tags"][0] in {tag["name"] for tag in document["tags"]}, "explain the tag in TAGS"
 
 
 def test_everything_but_health_problems_and_signed_addresses_needs_a_key(document: dict[str, Any]) -> None:
     assert document["components"]["securitySchemes"]["apiKey"]["scheme"] == "bearer"
     for _, _, operation in operations(document):
         needs = operation.get("security")
-        assert needs == (None if operation["operationId"] in OPEN else [{"apiKey": []}])
+        assert needs == (None if operation["operationId"] in OPEN else [{"apiKey": []}]), "put its module into _KEYED"
         assert ("401" in operation["responses"]) == (needs is not None)
 
 

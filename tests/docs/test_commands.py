@@ -36,12 +36,14 @@ PAGES = list_pages()
 # Options of other programs that sentences name.
 OTHER_OPTIONS = {"--build-arg", "--faults", "--ready", "--requeue"}
 PLUGIN = """
+from dataclasses import replace
 from typing import Literal
 
 from datalens_service.methods.sums.moments import Moments
 
 
 class Tilted(Moments):
+    facts = replace(Moments.facts, title="Tilted")
     name: Literal["tilted"] = "tilted"
     steps: int = 1
 

@@ -16,7 +16,7 @@ from datalens_service.evaluation.report import phrases as wording_module
 from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
 from datalens_service.evaluation.report.card import card
 from datalens_service.evaluation.report.summary import usefulness
-from datalens_service.models.public_source import PublicSource
+from datalens_service.models.public_source import PublicInputs, PublicSource
 from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import report, statement
 
@@ -175,7 +175,7 @@ def test_preparation_and_working_size_are_in_report_card_and_datasheet() -> None
 def test_a_report_of_public_images_calls_nothing_synthetic():
     source = PublicSource(images=3, class_names=("thing",), sha256="0" * 64, verbatim=True)
     figures = [measure(name, "owner", "private", 60.0) for name in ("accuracy", "floor_averages", "ceiling")]
-    made = report(*figures).model_copy(update={"public_source": source, "result": "public images"})
+    made = report(*figures).model_copy(update={"public_inputs": PublicInputs(images=source), "result": "public images"})
     view = owner_view(made)
     assert (view["synthetic"], view["public_images"], card(made)["synthetic"]) == (False, True, False)
     texts = [view["summary"], view["usefulness"], [(one["title"], one["meaning"]) for one in view["measures"]]]

@@ -20,12 +20,14 @@ from tests.evaluation.conftest import report as finished_report
 from tests.extensions.installed import Installed
 
 METHODS = """
+from dataclasses import replace
 from typing import Literal
 
 from datalens_service.methods.sums.moments import Moments, class_vectors
 
 
 class Tilted(Moments):
+    facts = replace(Moments.facts, title="Tilted")
     name: Literal["tilted"] = "tilted"
 
 
@@ -35,6 +37,7 @@ def centred_vectors(rows, measured):
 
 
 class Centred(Moments):
+    facts = replace(Moments.facts, title="Centred")
     name: Literal["centred"] = "centred"
 
     def run(self, plan, records, inputs):
@@ -49,15 +52,38 @@ class Centred(Moments):
             released = yield ask
 
 
-class Earlier(Moments):
+class Second(Moments):
+    name: Literal["moments"] = "moments"
+
+
+class Twin(Moments):
+    facts = Moments.facts
+    name: Literal["twin"] = "twin"
+"""
+
+EARLIER = """
+from typing import Literal
+
+from datalens_service.methods.base import Method
+
+
+class Earlier(Method):
     name: Literal["earlier"] = "earlier"
 
     def create_run(self, plan, dataset, randomness, options):
         raise NotImplementedError
+"""
+# As somebody wrote it for a version whose methods stated less.
+LACKING = """
+from typing import Literal
+
+from datalens_service.methods.facts import Facts
+from datalens_service.methods.sums.moments import Moments
 
 
-class Second(Moments):
-    name: Literal["moments"] = "moments"
+class Lacking(Moments):
+    facts = Facts(title="Lacking", summary="noisy means", result="generator", public_images=None, levels=None)
+    name: Literal["lacking"] = "lacking"
 """
 
 
@@ -111,11 +137,29 @@ def test_a_method_of_the_product_is_not_replaced(installed: Installed) -> None:
     assert "has the name of a method of this product" in refused.stderr
 
 
-def test_a_method_written_for_version_1_0_is_refused(installed: Installed) -> None:
-    installed.offer("methods", earlier="Earlier")
-    refused = installed.run("-m", "datalens_service.cli", *check("earlier"))
+def test_a_method_with_the_title_of_another_is_refused(installed: Installed) -> None:
+    installed.offer("methods", twin="Twin")
+    refused = installed.run("-m", "datalens_service.cli", *check("twin"))
     assert refused.returncode != 0
-    assert "was written for version 1.0" in " ".join(refused.stderr.split())
+    assert "has the title of a method of this product: Moments" in " ".join(refused.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "words"),
+    [
+        (EARLIER, "earlier", ("The plug-in earlier does not import", "does not state its facts", "docs/integrations")),
+        (LACKING, "lacking", ("The plug-in lacking does not import", "'memory', 'measured_as', and 'image_seconds'")),
+    ],
+)
+def test_a_method_that_lacks_facts_is_refused_in_words(
+    tmp_path: Path, source: str, name: str, words: tuple[str, ...]
+) -> None:
+    installed = Installed(tmp_path, "other_methods", source)
+    installed.offer("methods", **{name: name.capitalize()})
+    refused = installed.run("-m", "datalens_service.cli", *check(name))
+    assert refused.returncode != 0
+    assert "Traceback" not in refused.stderr
+    assert all(one in " ".join(refused.stderr.split()) for one in words), refused.stderr
 
 
 def test_the_verifier_says_what_rests_on_the_package() -> None:

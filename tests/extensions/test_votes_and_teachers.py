@@ -101,6 +101,9 @@ class BrightTeacher(TeacherParameters):
     name: Literal["bright"] = "bright"
     gain: float = Field(default=1.0, gt=0)
 
+    def count_weights(self, schema) -> int:
+        return 0
+
     def build(self, setting, shards) -> TeacherBackend:
         from datalens_service.models.teachers.kernel import KernelTeachers
 

@@ -1,4 +1,4 @@
-"""What images look like follows from public facts, and no method says it of itself."""
+"""What images look like follows from public facts; the words are the same for all methods."""
 
 import pytest
 

@@ -53,8 +53,8 @@ def test_the_pool_is_released_with_labels_of_the_classifier_at_its_price() -> No
     tempered /= tempered.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(tensors["soft_labels"], tempered, rtol=1e-5, atol=1e-6)
     assert [file.name for file in released.extras.files] == ["classifier.safetensors", "classifier.onnx"]
-    assert released.public_source.verbatim
-    assert not teacher.public_source.verbatim
+    assert released.public_inputs.images.verbatim
+    assert not teacher.public_inputs.images.verbatim
 
 
 def test_labels_that_the_pool_has_are_not_looked_at() -> None:
@@ -70,8 +70,8 @@ def test_an_encoder_serves_the_classifier_and_is_named() -> None:
     encoded = LabelledPool.model_validate({"classifier": {"name": "scattering", "encoder": "imagenet-lite0"}})
     assert (encoded.crops, LabelledPool().crops) == (True, False)
     assert encoded.classifier.warm_start is None
-    assert encoded.public_encoder() is not None
-    assert LabelledPool().public_encoder() is None
+    assert encoded.public_inputs().encoder is not None
+    assert LabelledPool().public_inputs().encoder is None
 
 
 def test_a_student_learns_the_private_classes_from_public_images() -> None:

@@ -91,6 +91,6 @@ def test_a_generator_that_breaks_its_contract_ends_the_job(monkeypatch: pytest.M
 
 
 def test_what_is_released_names_the_generator_and_its_package() -> None:
-    said = describe_public_inputs(None, None, METHOD.public_generator())
+    said = describe_public_inputs(METHOD.public_inputs())
     assert "tiny of tiny-generator 1.0" in said[0]
     assert "tiny" in made(METHOD, stripes()).rationale

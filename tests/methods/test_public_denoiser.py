@@ -43,9 +43,9 @@ def test_it_is_post_processing_and_is_said_where_the_result_goes(tmp_path: Path)
     plain, account = trained(SPEC, None)
     finished, charged = trained(SPEC, pool())
     assert charged.charges == account.charges
-    assert (plain.public_source, plain.generator.kind) == (None, "gaussian")
-    assert finished.public_source is not None
-    assert finished.public_source.images == 60
+    assert (plain.public_inputs.images, plain.generator.kind) == (None, "gaussian")
+    assert finished.public_inputs.images is not None
+    assert finished.public_inputs.images.images == 60
     finished.generator.save(tmp_path / "generator.safetensors")
     images, _ = Generator.load(tmp_path / "generator.safetensors").sample(30, seed=2)
     np.testing.assert_array_equal(images, finished.generator.sample(30, seed=2)[0])

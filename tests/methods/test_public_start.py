@@ -77,9 +77,9 @@ def test_the_releases_cost_the_same_and_the_result_names_its_source() -> None:
     alone = run(spec, private, account=books[0])
     helped = run(spec, private, account=books[1], public=public)
     assert books[0].charges == books[1].charges
-    assert alone.public_source is None
-    assert helped.public_source == describe_source(public_images(public))
-    assert helped.public_source.images == 300
+    assert alone.public_inputs.images is None
+    assert helped.public_inputs.images == describe_source(public_images(public))
+    assert helped.public_inputs.images.images == 300
 
 
 def test_a_run_that_does_not_start_from_public_images_refuses_them() -> None:

@@ -60,9 +60,9 @@ def test_if_not_verbatim_a_denoiser_of_the_pool_draws_others_in_their_place(
     account = MemoryAccount(spec.limit_units(private.schema))
     released = run(spec, private, account=account, public=pool())
     assert [label for _, label, _ in account.charges] == ["votes.cells"]
-    assert released.public_source is not None
-    assert (released.public_source.verbatim, released.public_source.held) == (False, True)
-    assert HELD_PUBLIC in describe_public_inputs(released.public_source, None)[0]
+    assert released.public_inputs.images is not None
+    assert (released.public_inputs.images.verbatim, released.public_inputs.images.held) == (False, True)
+    assert HELD_PUBLIC in describe_public_inputs(released.public_inputs)[0]
     images, labels = released.generator.sample(100)
     known = {image.tobytes() for image in pool().train.images}
     assert not known & {image.tobytes() for image in images}

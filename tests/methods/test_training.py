@@ -1,5 +1,6 @@
 """The driver of a run: a script is sent released values alone, and whatever else happens passes it by."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,6 +10,7 @@ from datalens_service.errors import BudgetExceeded, ContributionFailed
 from datalens_service.mechanisms import PlannedRelease, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows, WallBroken
+from datalens_service.methods import Moments
 from datalens_service.methods.base import Method, Plan
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script, as_start
 from datalens_service.models.generators.generator import Generator
@@ -44,6 +46,7 @@ def model(made: int = 0) -> Generator:
 class Scripted(Method):
     """Asks three times; what it asks for second is for a test to say."""
 
+    facts = replace(Moments.facts, title="Scripted")
     name: Literal["scripted"] = "scripted"
     second: Literal["zeros", "raises", "louder"] = "zeros"
 

@@ -1,6 +1,7 @@
 """Detectors on what a failed computation over records tells: that it was paid for, and nothing else."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal
 from unittest import mock
 
@@ -56,6 +57,7 @@ def bright_units(rows: UnitRows, _released: None) -> Iterator[torch.Tensor]:
 class _Skipping(Method):
     """A method that leaves out a step that fails."""
 
+    facts = replace(moments.Moments.facts, title="Skipping")
     name: Literal["skipping"] = "skipping"
     of_units: bool = False
 

@@ -73,7 +73,8 @@ def test_api_command_exists(services: dict[str, Any]) -> None:
 def test_every_setting_of_env_reaches_api_and_workers_and_nothing_else_does(
     services: dict[str, Any], name: str
 ) -> None:
-    assert set(services[name]["environment"]) == SETTINGS - OF_THE_IMAGE | CREDENTIALS
+    passed = set(services[name]["environment"])
+    assert passed == SETTINGS - OF_THE_IMAGE | CREDENTIALS, "name each setting in docker-compose.yml"
     # The image names the commit it was built of; .env may name another.
     assert set(re.findall(r"DATALENS_[A-Z_]+", DOCKERFILE)) == OF_THE_IMAGE | {"DATALENS_COMMIT"}
 

@@ -50,8 +50,7 @@ def train(
         Path | None,
         typer.Option(
             "--public-data",
-            help="Public images of the same size: training starts from them, or they are handed out with labels. The "
-            "guarantee does not cover them.",
+            help="Public images of the same size. {public_use} The guarantee does not cover them.",
             exists=True,
         ),
     ] = None,

@@ -47,7 +47,7 @@ from datalens_service.evaluation.report.summary import summary, usefulness
 from datalens_service.evaluation.report.verdict import Figures, judge
 from datalens_service.mechanisms import PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
-from datalens_service.models.public_source import PublicEncoder, PublicGenerator, PublicSource
+from datalens_service.models.public_source import NO_PUBLIC_INPUTS, PublicInputs
 from datalens_service.plugins import PluginOrigin
 from datalens_service.strict import Frozen
 
@@ -128,8 +128,6 @@ class MethodFacts(Frozen):
     rationale: Public[str] = Field(default="", description="What its images look like.")
     plugin: AllPublic[PluginOrigin | None] = Field(default=None, description="Of a plug-in.")
     working_size: Public[str] = Field(default="", description="How much of large images it sees, if not all.")
-    encoder: AllPublic[PublicEncoder | None] = Field(default=None, description="Through which it sees images.")
-    generator: AllPublic[PublicGenerator | None] = Field(default=None, description="Of whose images it makes its own.")
 
 
 class JournalFacts(Frozen):
@@ -160,7 +158,9 @@ class Report(Frozen):
     attacks: tuple[AttackFinding, ...] = ()
     result: Public[str] = Field(default="generator", description="Kind of the released model.")
     individual: AllPublic[IndividualFigures | None] = Field(default=None, description="Released statistics.")
-    public_source: AllPublic[PublicSource | None] = Field(default=None, description="What training started from.")
+    public_inputs: AllPublic[PublicInputs] = Field(
+        default=NO_PUBLIC_INPUTS, description="What the result rests on beside private records."
+    )
     served: Public[bool] = Field(default=True, description="Whether a service has the images.")
 
     @field_validator("measures")
@@ -252,8 +252,7 @@ def _attacks(view: View, report: Report) -> AttacksSection:
 
 
 def _privacy(view: View, report: Report) -> PrivacySection:
-    privacy, journal, source = report.privacy, report.journal, report.public_source
-    encoder, generator = report.method.encoder, report.method.generator
+    privacy, journal = report.privacy, report.journal
     return PrivacySection(
         **{name: getattr(privacy, name) for name in PrivacyFigures.model_fields},
         trust=disclosures.TRUST,
@@ -267,11 +266,7 @@ def _privacy(view: View, report: Report) -> PrivacySection:
         linked_datasets=journal and journal.linked_datasets,
         linked_note=phrases.LINKED if view == "owner" else disclosures.NOT_STATED,
         policy=_policy(journal),
-        public_data=disclosures.public_data(
-            describe_public_inputs(source, encoder, generator),
-            images=source is not None,
-            weights=encoder is not None or generator is not None,
-        ),
+        public_data=disclosures.public_data(report.public_inputs, describe_public_inputs(report.public_inputs)),
         hyperparameters=disclosures.hyperparameters(report.method.name),
         caveats=disclosures.CAVEATS,
         audit=disclosures.ASKED_AUDIT if report.attacked else disclosures.AUDIT,

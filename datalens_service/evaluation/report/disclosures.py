@@ -17,6 +17,7 @@ from datalens_service.evaluation.report.private_reads import (
     PrivateRead,
     Status,
 )
+from datalens_service.models.public_source import PublicInputs
 from datalens_service.notation import Stated
 from datalens_service.strict import Frozen
 
@@ -176,17 +177,15 @@ PUBLIC_DATA: Final = PublicData(
 )
 
 
-def public_data(sentences: tuple[str, ...], *, images: bool, weights: bool) -> PublicData:
-    """What beside the private images went into the model.
-
-    Args:
-        sentences: About public images that training started from, an encoder, a generator.
-        images: Whether there are such images.
-        weights: Whether there is an encoder or generator that was trained before.
-    """
+def public_data(inputs: PublicInputs, sentences: tuple[str, ...]) -> PublicData:
+    """What beside the private images went into the model; `sentences` are about it."""
     if not sentences:
         return PUBLIC_DATA
-    return PublicData(public_images_used=images, pre_trained_weights_used=weights, provenance=" ".join(sentences))
+    return PublicData(
+        public_images_used=inputs.images is not None,
+        pre_trained_weights_used=inputs.has_weights,
+        provenance=" ".join(sentences),
+    )
 
 
 AUDIT: Final = Audit(

@@ -21,7 +21,7 @@ from datalens_service.evaluation.report import phrases
 from datalens_service.evaluation.report.result_wording import choose_wording
 from datalens_service.evaluation.report.spending import CurvePoint, SpendPoint, curve, spend_path
 from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
-from datalens_service.models.public_source import PublicEncoder, PublicGenerator, PublicSource
+from datalens_service.models.public_source import NO_PUBLIC_INPUTS, PublicInputs, PublicSource
 from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import (
     SLACK_UNITS_PER_DELTA,
@@ -104,13 +104,13 @@ class Scope(Frozen):
         unit: str,
         records_per_unit: int,
         result: str = "generator",
-        public_inputs: tuple[str, ...] = (),
+        public_inputs: PublicInputs = NO_PUBLIC_INPUTS,
         *,
         groups_ignored: bool = False,
     ) -> Scope:
         """The sentences with the owner's word for one privacy unit, and those about public inputs of training."""
         wording = choose_wording(result)
-        used = public_inputs or phrases.PUBLIC[-1:]
+        used = describe_public_inputs(public_inputs) or phrases.PUBLIC[-1:]
         grouped = phrases.GROUPED if records_per_unit > 1 else ()
         ignored = phrases.GROUPS_IGNORED if groups_ignored else ()
         return cls(
@@ -174,7 +174,7 @@ def privacy_statement(
     groups_ignored: bool = False,
     lifetime: Lifetime | None = None,
     result: str = "generator",
-    public_inputs: tuple[str, ...] = (),
+    public_inputs: PublicInputs = NO_PUBLIC_INPUTS,
 ) -> PrivacyStatement:
     """The privacy part of the report of one job.
 
@@ -187,7 +187,7 @@ def privacy_statement(
         unit: The owner's word for one privacy unit.
         records_per_unit: Most training images of one unit, public.
         groups_ignored: Whether every record is a unit although the upload said which belong together.
-        public_inputs: As `describe_public_inputs`.
+        public_inputs: What the result rests on beside private records.
 
     Raises:
         LedgerCorrupt: Less was charged than the releases cost.
@@ -221,13 +221,11 @@ def privacy_statement(
     )
 
 
-def describe_public_inputs(
-    source: PublicSource | None, encoder: PublicEncoder | None, generator: PublicGenerator | None = None
-) -> tuple[str, ...]:
+def describe_public_inputs(inputs: PublicInputs) -> tuple[str, ...]:
     """What is said of each that there is: public images that were used, an encoder, a generator."""
-    about_images = () if source is None else (_describe_source(source),)
-    inputs = ((phrases.PUBLIC_ENCODER, encoder), (phrases.PUBLIC_GENERATOR, generator))
-    return (*about_images, *(said.format(**used.model_dump()) for said, used in inputs if used is not None))
+    about_images = () if inputs.images is None else (_describe_source(inputs.images),)
+    weights = ((phrases.PUBLIC_ENCODER, inputs.encoder), (phrases.PUBLIC_GENERATOR, inputs.generator))
+    return (*about_images, *(said.format(**used.model_dump()) for said, used in weights if used is not None))
 
 
 def _describe_source(source: PublicSource) -> str:

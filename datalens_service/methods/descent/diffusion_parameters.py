@@ -1,11 +1,12 @@
 """Parameters of a denoiser that learns from noisy clipped gradients."""
 
 import operator
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
 from datalens_service.methods.base import Method, named
+from datalens_service.methods.facts import SAMPLES_AND_NETWORKS, Facts, Levels
 from datalens_service.methods.last_layer.guided import Guided
 from datalens_service.methods.last_layer.labelled_moments import LabelledMoments
 from datalens_service.methods.last_layer.rejection import Rejection
@@ -20,7 +21,12 @@ _GUIDANCE_SCALE: Final = 1.5
 class DiffusionParameters(Method):
     """Parameters of a denoiser; constants were chosen on MNIST and Fashion-MNIST (docs/findings.md)."""
 
-    starts_from_public_data: ClassVar[bool] = True
+    facts = Facts(
+        title="Diffusion",
+        summary="those of its warm start, then noisy gradients of a denoiser over Poisson-sampled batches",
+        result="generator", public_images="start", levels=Levels(100, 300), memory=SAMPLES_AND_NETWORKS,
+        measured_as="diffusion", image_seconds=2.5e-3,
+    )  # fmt: skip
 
     name: Literal["diffusion"] = "diffusion"
     warm_start: Annotated[

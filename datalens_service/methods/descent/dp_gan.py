@@ -16,6 +16,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Method, Plan, named
 from datalens_service.methods.descent.dp_sgd import DpSgd
+from datalens_service.methods.facts import SMALL_NETWORKS, WITHOUT_A_START, Facts, Levels
 from datalens_service.methods.script import RunInputs, Script
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.strict import Integer, Number
@@ -25,6 +26,12 @@ from datalens_service.voices import speak
 @final
 class DpGan(Method):
     """Parameters of DP-GAN; they start from released moments, a preset near the authors' is `dp_gan_paper`."""
+
+    facts = Facts(
+        title="DP-GAN", summary="noisy gradients of a discriminator",
+        result="generator", public_images=None, levels=Levels(1000), memory=SMALL_NETWORKS,
+        measured_as="dp_gan", image_seconds=1e-4,
+    )  # fmt: skip
 
     name: Literal["dp_gan"] = "dp_gan"
     discriminator: Literal["small_cnn", "lenet", "mlp", "linear"] = Field(
@@ -66,6 +73,10 @@ class DpGan(Method):
         if self.sampling == "poisson" and self.warm_start is not None:
             raise ValueError(speak("⟦method.sampling⟧ poisson needs ⟦method.warm_start⟧ null."))
         return self
+
+    def evidence_levels(self) -> Levels | None:
+        """Without a warm start, gradients alone shape images."""
+        return WITHOUT_A_START if self.warm_start is None else super().evidence_levels()
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """Releases of the warm start, if any, then gradients."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import GradientSum, VonMisesFisherSum
 from datalens_service.methods.base import Method
+from datalens_service.methods.facts import SMALL_NETWORKS, Facts
 from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, mu_for_epsilon
 from datalens_service.strict import Integer, Number
@@ -39,8 +40,11 @@ def _is_constant(schedule: str) -> bool:
 class DpSgdParameters(Method):
     """Parameters of noisy gradient descent on all weights of a network."""
 
-    result: ClassVar[str] = "classifier"
-    starts_from_public_data: ClassVar[bool] = True
+    facts = Facts(
+        title="DP-SGD", summary="noisy gradients of a classifier",
+        result="classifier", public_images="start", levels=None, memory=SMALL_NETWORKS,
+        measured_as="scattering", image_seconds=0.0,
+    )  # fmt: skip
 
     name: Literal["dp_sgd"] = "dp_sgd"
     architecture: Literal["small_cnn", "lenet", "lenet_relu", "mlp", "linear"] = "small_cnn"

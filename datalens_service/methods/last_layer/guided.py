@@ -22,6 +22,7 @@ from datalens_service.mechanisms import CrossProductSum
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Method, Plan, named
+from datalens_service.methods.facts import SAMPLES_AND_NETWORKS, Facts, Levels
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.mixture import Mixture
 from datalens_service.methods.sums.moments import Moments
@@ -51,6 +52,13 @@ _HEAD_SAMPLES, _HEAD_STEPS, _HEAD_LEARNING_RATE, _HEAD_MOMENTUM = 12_000, 60, np
 
 class Guided(Method):
     """Parameters of the guided method; constants were chosen on MNIST (docs/methods.md)."""
+
+    facts = Facts(
+        title="Guided",
+        summary="those of `moments` or `mixture`, then noisy gradients of a classifier that relabels samples",
+        result="generator", public_images=None, levels=Levels(100, 300), memory=SAMPLES_AND_NETWORKS,
+        measured_as="guided", image_seconds=3e-3,
+    )  # fmt: skip
 
     name: Literal["guided"] = "guided"
     warm_start: Annotated[Moments | Mixture, Field(discriminator="name"), BeforeValidator(named)] = Moments()

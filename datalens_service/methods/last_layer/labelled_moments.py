@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, Field
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Plan, named
+from datalens_service.methods.facts import LEAST_EVIDENCE, SAMPLES_AND_NETWORKS, Facts, Levels
 from datalens_service.methods.last_layer.scattering import LinearLayer, ScatteringGradients
 from datalens_service.methods.script import Extras, Outcome, RunInputs, Script
 from datalens_service.methods.sums.pooled_moments import PooledMoments, fit_pooled_moments
@@ -30,8 +31,14 @@ _TEXTURE: Final = 1.0
 class LabelledMoments(ScatteringGradients):
     """Parameters of labelled moments (docs/methods.md); constants were chosen on MNIST and Fashion-MNIST."""
 
-    starts_from_public_data: ClassVar[bool] = False
     instead: ClassVar[str] = "the method pooled_moments"
+
+    facts = Facts(
+        title="Labelled moments", summary="those of `pooled_moments`, then of `scattering`",
+        result="generator", public_images=None, levels=Levels(LEAST_EVIDENCE, textured=True),
+        memory=SAMPLES_AND_NETWORKS,
+        measured_as="labelled_moments", image_seconds=6e-4,
+    )  # fmt: skip
 
     name: Literal["labelled_moments"] = "labelled_moments"
     warm_start: Annotated[PooledMoments, BeforeValidator(named)] = PooledMoments()

@@ -13,7 +13,7 @@ consistent").
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,13 @@ from pydantic import BeforeValidator, Field
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Method, Plan, named
+from datalens_service.methods.facts import NEXT_TO_NONE, Facts
 from datalens_service.methods.last_layer.scattering import Scattering
 from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.script import Extras, Outcome, RunInputs, Script
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.pool import pack
-from datalens_service.models.public_source import PublicEncoder
+from datalens_service.models.public_source import PublicInputs
 from datalens_service.phases import told_blocks
 from datalens_service.strict import Number
 
@@ -42,8 +43,11 @@ _LABELLED_AT_ONCE: Final = 2048
 class LabelledPool(Method):
     """Parameters of a classifier that labels public images."""
 
-    starts_from_public_data: ClassVar[bool] = True
-    needs_public_images: ClassVar[bool] = True
+    facts = Facts(
+        title="Labelled pool", summary="those of `scattering`, whose classifier labels public images",
+        result="generator", public_images="material", levels=None, memory=NEXT_TO_NONE,
+        measured_as="scattering", image_seconds=1e-4,
+    )  # fmt: skip
 
     name: Literal["labelled_pool"] = "labelled_pool"
     classifier: Annotated[Scattering, BeforeValidator(named)] = Scattering()
@@ -54,7 +58,11 @@ class LabelledPool(Method):
     @property
     def crops(self) -> bool:
         """Whether parts of public images are handed out beside them: where a network of photographs sees them."""
-        return self.public_encoder() is not None
+        return self.public_inputs().has_weights
+
+    def network_bytes(self, schema: Schema) -> float:
+        """What wavelets are fitted to: samples, and as many images of the pool."""
+        return 2 * self.classifier.network_bytes(schema)
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """The releases of the classifier."""
@@ -65,9 +73,9 @@ class LabelledPool(Method):
         handed_out = "and parts of them are handed out" if self.crops else "are handed out as they are"
         return (f"Public images {handed_out}; their labels are what is learned from private ones.",)
 
-    def public_encoder(self) -> PublicEncoder | None:
-        """That of the classifier."""
-        return self.classifier.public_encoder()
+    def public_inputs(self) -> PublicInputs:
+        """Those of the classifier."""
+        return self.classifier.public_inputs()
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
         """As the classifier."""

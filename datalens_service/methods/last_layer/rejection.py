@@ -25,6 +25,7 @@ from datalens_service.mechanisms import VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Plan, named
+from datalens_service.methods.facts import SAMPLES_AND_NETWORKS, Facts, Levels
 from datalens_service.methods.last_layer.scattering import ENCODING_LENGTH, LinearLayer, ScatteringGradients
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated
@@ -50,6 +51,13 @@ class Rejection(ScatteringGradients):
     """Parameters of the rejection method (docs/methods.md); constants were chosen on MNIST (docs/findings.md)."""
 
     instead: ClassVar[str] = "the method guided"
+
+    facts = Facts(
+        title="Rejection",
+        summary="those of `shapes`, then noisy gradients of a classifier that rejects and labels samples",
+        result="generator", public_images="start", levels=Levels(30, 300), memory=SAMPLES_AND_NETWORKS,
+        measured_as="rejection", image_seconds=2.5e-3,
+    )  # fmt: skip
 
     name: Literal["rejection"] = "rejection"
     warm_start: Annotated[Shapes, BeforeValidator(named)] = Shapes(spread=1.6, accepted=1.0)

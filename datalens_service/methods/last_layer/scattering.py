@@ -28,6 +28,7 @@ from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import CrossProductSum, PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Method, Plan, named
+from datalens_service.methods.facts import NEXT_TO_NONE, Facts
 from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dead_leaves
 from datalens_service.methods.last_layer.guided import Layer, fit_linear_classifier, layer_gradients
 from datalens_service.methods.public_start import spread_over
@@ -40,7 +41,7 @@ from datalens_service.models.classifiers.sizes import MOST_FEATURES, largest_sca
 from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEncoder
 from datalens_service.models.exact_products import on_grid
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.public_source import PublicEncoder
+from datalens_service.models.public_source import PublicInputs
 from datalens_service.phases import tell_part
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
@@ -59,6 +60,8 @@ _RATE_PER_EVIDENCE: Final = 0.019
 _HIGHEST_RATE: Final = 300.0
 # Rounded at once, so that features, which may take gigabytes, are in memory once.
 _ROWS: Final = 2048
+_BYTES_OF_A_FITTED_PIXEL: Final = 72
+"""Of each image that wavelets are fitted to: `python -m benchmarks.memory`."""
 ENCODING_LENGTH: Final = 5
 """Times all gradients."""
 # Without samples, for ten classes and for two: on training images of CIFAR-10 and of faces that were set aside.
@@ -78,7 +81,6 @@ class ScatteringGradients(Method):
     The defaults were chosen on a part of MNIST's training images (docs/classifiers.md).
     """
 
-    starts_from_public_data: ClassVar[bool] = True
     instead: ClassVar[str]
     """What makes the same kind of result of larger images."""
 
@@ -136,8 +138,14 @@ class ScatteringGradients(Method):
 class Scattering(ScatteringGradients):
     """Parameters of a classifier on its own, started from moments."""
 
-    result: ClassVar[str] = "classifier"
     instead: ClassVar[str] = "⟦method.encoder⟧ imagenet-lite0, the method dp_sgd"
+
+    facts = Facts(
+        title="Scattering",
+        summary="those of its warm start, then noisy gradients of a linear classifier on public features",
+        result="classifier", public_images="start", levels=None, memory=NEXT_TO_NONE,
+        measured_as="scattering", image_seconds=0.0,
+    )  # fmt: skip
 
     name: Literal["scattering"] = "scattering"
     encoder: Annotated[AnyEncoder, Field(discriminator="name"), BeforeValidator(named)] = Field(
@@ -170,13 +178,17 @@ class Scattering(ScatteringGradients):
         """The one that was named."""
         return self.encoder
 
+    def network_bytes(self, schema: Schema) -> float:
+        """What wavelets are fitted to."""
+        return 0 if self.warm_start is None else _BYTES_OF_A_FITTED_PIXEL * self.samples * schema.dimensions
+
     def refusal_of_public_data(self) -> str:
         """Public images are seen beside samples of a start."""
         return "without ⟦method.warm_start⟧ features are those of the encoder alone." if self.warm_start is None else ""
 
-    def public_encoder(self) -> PublicEncoder | None:
+    def public_inputs(self) -> PublicInputs:
         """The encoder, if it has weights."""
-        return self.encoder.source()
+        return PublicInputs(encoder=self.encoder.source())
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
         """Ask for the sums of the start, then for the gradients."""

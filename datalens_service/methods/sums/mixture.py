@@ -21,6 +21,7 @@ from datalens_service.mechanisms import OuterProductSum, PlannedRelease, VectorS
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Plan
+from datalens_service.methods.facts import NEXT_TO_NONE, Facts, Levels
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.moments import Moments, fit_moments
 from datalens_service.methods.sums.record_sums import (
@@ -44,6 +45,12 @@ _RELEASES_OF_MOMENTS = 3
 class Mixture(SummedImages):
     """Parameters of the mixture method; constants were chosen on MNIST (docs/methods.md)."""
 
+    facts = Facts(
+        title="Mixture", summary="noisy means and covariances of several parts of each class",
+        result="generator", public_images=None, levels=Levels(100), memory=NEXT_TO_NONE,
+        measured_as="mixture", image_seconds=1e-4,
+    )  # fmt: skip
+
     name: Literal["mixture"] = "mixture"
     components: Integer = Field(default=10, ge=2, le=64, description="K, Gaussians per class.")
     iterations: Integer = Field(default=4, ge=1, le=20, description="How often the centres move.")
@@ -63,6 +70,10 @@ class Mixture(SummedImages):
     start_share: Number = Field(
         default=0.20, gt=0, lt=1, description="Part of the shares for means and covariances that places the centres."
     )
+
+    def working_bytes(self, schema: Schema) -> float:
+        """Products of coordinates."""
+        return self.bytes_of_products(schema, self.subspace_dimensions, schema.num_classes * self.components)
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """All releases, calibrated so that together they cost at most `units`."""

@@ -17,6 +17,7 @@ from datalens_service.mechanisms import OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Plan
+from datalens_service.methods.facts import NEXT_TO_NONE, Facts, Levels
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import (
     COUNT_WEIGHT,
@@ -38,6 +39,12 @@ class Moments(SummedImages):
     The lengths are public constants, chosen on MNIST (docs/methods.md), never from the data at hand.
     """
 
+    facts = Facts(
+        title="Moments", summary="a noisy mean and covariance of each class",
+        result="generator", public_images=None, levels=Levels(100), memory=NEXT_TO_NONE,
+        measured_as="moments", image_seconds=1e-4,
+    )  # fmt: skip
+
     name: Literal["moments"] = "moments"
     subspace_dimensions: Integer = Field(default=60, ge=1, le=512)
     clip_norm: Number = Field(
@@ -48,6 +55,10 @@ class Moments(SummedImages):
     )
     subspace_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for the subspace.")
     means_share: Number = Field(default=0.20, gt=0, lt=1, description="Share of μ² for class counts and means.")
+
+    def working_bytes(self, schema: Schema) -> float:
+        """Products of coordinates."""
+        return self.bytes_of_products(schema, self.subspace_dimensions, schema.num_classes)
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """The three releases, calibrated so that together they cost at most `units`."""

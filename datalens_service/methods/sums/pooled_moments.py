@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Generator as Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -23,6 +23,7 @@ from datalens_service.mechanisms import OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Plan
+from datalens_service.methods.facts import LEAST_EVIDENCE, NEXT_TO_NONE, Facts, Levels
 from datalens_service.methods.public_start import PublicImages, describe_source, spread_over
 from datalens_service.methods.script import Ask, ExecutionOptions, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import (
@@ -53,12 +54,22 @@ _START_STDDEV: Final = 0.5
 _DENOISER_LENGTH: Final = 20
 """Times a sum over records, to fit a denoiser."""
 _MOST_PUBLIC: Final = 20_000
+_MOST_TEXTURE: Final = 0.5
+"""Share of unmodelled variance that is drawn as noise, above which images look like it."""
+_BYTES_OF_A_FREQUENCY: Final = 24
+"""Of each record, while it is summed."""
+_BYTES_OF_A_DRAWN_NUMBER: Final = 20_000
+"""Of each number of an image, by the thousands that are drawn and measured at once: `python -m benchmarks.owners`."""
 
 
 class PooledMoments(SummedImages):
     """Parameters of the pooled moments method; lengths are public constants (docs/methods.md)."""
 
-    starts_from_public_data: ClassVar[bool] = True
+    facts = Facts(
+        title="Pooled moments", summary="noisy means of classes and one noisy covariance",
+        result="generator", public_images="finish", levels=Levels(LEAST_EVIDENCE), memory=NEXT_TO_NONE,
+        measured_as="pooled_moments", image_seconds=1e-4,
+    )  # fmt: skip
 
     name: Literal["pooled_moments"] = "pooled_moments"
     center: Number = Field(default=0.5, ge=0, le=1, description="Brightness that lengths are measured from.")
@@ -93,6 +104,16 @@ class PooledMoments(SummedImages):
         description="With public images: noise on drawn pixels from −1 to 1 at which a denoiser of theirs begins. With "
         "more, images look more like public ones, and less of their class.",
     )
+
+    def evidence_levels(self) -> Levels | None:
+        """The same, with texture if much of it is drawn."""
+        return Levels(LEAST_EVIDENCE, textured=self.texture > _MOST_TEXTURE)
+
+    def working_bytes(self, schema: Schema) -> float:
+        """Records, and frequencies while they are summed or thousands of images while they are drawn."""
+        records = schema.num_units * schema.dimensions
+        summed = schema.num_units * min(self.frequencies or _MOST, schema.dimensions)
+        return 2 * records + max(_BYTES_OF_A_FREQUENCY * summed, _BYTES_OF_A_DRAWN_NUMBER * schema.dimensions)
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """The three releases, calibrated so that together they cost at most `units`."""

@@ -42,6 +42,9 @@ _COARSEST_GRID = 64
 MAXIMUM_DIMENSIONS = 4096
 _FREQUENCIES = 2048
 
+# `python -m benchmarks.memory`.
+_BYTES_OF_A_PRODUCT, _BYTES_OF_A_SUMMED_PIXEL = 48, 11
+
 
 def summed_dimensions(schema: Schema, frequencies: int | None = None) -> int:
     """Numbers of an image that are summed: all of them, or its lowest frequencies."""
@@ -96,6 +99,17 @@ class SummedImages(Method):
     def summed_dimensions(self, schema: Schema) -> int:
         """Numbers of an image that are summed."""
         return summed_dimensions(schema, self.frequencies)
+
+    def bytes_of_products(self, schema: Schema, rank: int, groups: int) -> float:
+        """Memory of the records, and of the largest sum of products while it is noised, made whole and taken apart.
+
+        Args:
+            rank: Directions of the subspace, at most.
+            groups: Whose products are summed in it.
+        """
+        summed = self.summed_dimensions(schema)
+        products = max(summed**2, groups * min(rank, summed) ** 2)
+        return _BYTES_OF_A_PRODUCT * products + _BYTES_OF_A_SUMMED_PIXEL * schema.num_units * schema.dimensions
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """Whether bright images come out dark: lengths of colour images are measured from black."""

@@ -21,6 +21,7 @@ from datalens_service.mechanisms import OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Method, Plan
+from datalens_service.methods.facts import SAMPLES_AND_NETWORKS, Facts, Levels
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.content_count import count_drawings, plan_count, read_count
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated, list_sums
@@ -41,6 +42,12 @@ _RESIDUAL_NORMS: Final[dict[str, float]] = {"drawings": 18.0, "objects": 61.0}
 
 class Shapes(Method):
     """Parameters of the shapes method; constants were chosen on MNIST and Fashion-MNIST (docs/methods.md)."""
+
+    facts = Facts(
+        title="Shapes", summary="noisy means and covariances of outlines",
+        result="generator", public_images=None, levels=Levels(30, 300), memory=SAMPLES_AND_NETWORKS,
+        measured_as="shapes", image_seconds=1.3e-3,
+    )  # fmt: skip
 
     name: Literal["shapes"] = "shapes"
     content: Content | Literal["measured"] = Field(

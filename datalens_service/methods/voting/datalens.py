@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from datalens_service.mechanisms import AnyVotes, Threshold, TopAggParameters, VoteMechanism, VoteParameters
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Plan, named
+from datalens_service.methods.facts import SMALL_NETWORKS, Facts, Levels
 from datalens_service.methods.script import RunInputs, Script
 from datalens_service.methods.voting.voting_method import TEACHER_SHORT_NAMES, TeacherSettings, VotingMethod
 from datalens_service.strict import Flag, Number
@@ -45,6 +46,12 @@ class DataLens(VotingMethod, _VoteSettings):
         "sketch_columns": ("votes", "columns"),
         **TEACHER_SHORT_NAMES,
     }
+
+    facts = Facts(
+        title="DataLens", summary="noisy votes of teachers on generated images",
+        result="generator", public_images=None, levels=Levels(1000), memory=SMALL_NETWORKS,
+        measured_as="datalens", image_seconds=1e-4,
+    )  # fmt: skip
 
     name: Literal["datalens"] = "datalens"
 

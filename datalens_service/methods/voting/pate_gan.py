@@ -12,6 +12,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import LabelScores, LabelScoresParameters, VoteMechanism, VoteParameters
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Plan, named
+from datalens_service.methods.facts import SMALL_NETWORKS, Facts, Levels
 from datalens_service.methods.script import RunInputs, Script
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher
@@ -23,6 +24,12 @@ from datalens_service.strict import Integer, Number
 @final
 class PateGan(VotingMethod):
     """Parameters of PATE-GAN; they start from released moments; the authors' are the preset `pate_gan_paper`."""
+
+    facts = Facts(
+        title="PATE-GAN", summary="noisy scores of generated images",
+        result="generator", public_images=None, levels=Levels(1000), memory=SMALL_NETWORKS,
+        measured_as="pate_gan", image_seconds=1e-4,
+    )  # fmt: skip
 
     name: Literal["pate_gan"] = "pate_gan"
     num_teachers: Integer = Field(default=1000, ge=1, le=100_000, description="k; one shard of records each.")

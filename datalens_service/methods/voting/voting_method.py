@@ -16,6 +16,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import AnyVotes, PlannedRelease, VoteMechanism, VoteParameters
 from datalens_service.methods.base import Method, Plan, named
+from datalens_service.methods.facts import WITHOUT_A_START, Levels
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.methods.voting.teachers import AnyTeacher, DenseTeacher
 from datalens_service.models.teachers.partitions import partition_teachers
@@ -24,6 +25,11 @@ from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.strict import Integer, Number
 
 DEFAULT_STEPS = 150
+
+_BYTES_OF_A_WEIGHT: Final = 12
+"""With its optimiser; both once more in a checkpoint, if they lie in memory: `python -m benchmarks.memory`."""
+_LARGEST_ENSEMBLE: Final = 8 * 2**30
+"""A larger one lies on a disk."""
 
 TEACHER_SHORT_NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "teacher_batch": ("teacher", "batch"),
@@ -48,6 +54,20 @@ class TeacherSettings(Method):
         default="mixed", description="class_pure: a teacher holds, and votes on, one class only."
     )
     images_per_step: Integer = Field(default=15, ge=1, le=1024, description="Synthetic images voted on per step.")
+
+    def network_bytes(self, schema: Schema) -> float:
+        """The student's, and those of all teachers together, but for an ensemble so large that it lies on a disk."""
+        teachers = 0 if self.disk_bytes(schema) else 2 * _BYTES_OF_A_WEIGHT * self.count_weights(schema)
+        return super().network_bytes(schema) + teachers
+
+    def count_weights(self, schema: Schema) -> int:
+        """Return the number of weights of all teachers that are networks."""
+        return self.num_teachers * self.teacher.count_weights(schema)
+
+    def disk_bytes(self, schema: Schema) -> int:
+        """Return the size of the file of teachers that do not fit into memory, or 0."""
+        size = _BYTES_OF_A_WEIGHT * self.count_weights(schema)
+        return size if size > _LARGEST_ENSEMBLE else 0
 
 
 class VotingMethod(TeacherSettings, ABC):
@@ -95,6 +115,10 @@ class VotingMethod(TeacherSettings, ABC):
             except InvalidSpec as error:
                 raise ValueError(error.detail) from None
         return self
+
+    def evidence_levels(self) -> Levels | None:
+        """Without a warm start, votes alone shape images."""
+        return WITHOUT_A_START if self.warm_start is None else super().evidence_levels()
 
     @abstractmethod
     def vote_parameters(self) -> VoteParameters:

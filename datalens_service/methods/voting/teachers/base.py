@@ -48,6 +48,10 @@ class TeacherParameters(Frozen, ABC):
             InvalidSpec: They do not fit on the disk.
         """
 
+    @abstractmethod
+    def count_weights(self, schema: Schema) -> int:
+        """About how many weights one teacher trains; 0 for teachers that do not train."""
+
     def steps_before_vote(self, *, first: bool) -> int:
         """Optimiser steps of a teacher before a vote; none for teachers that do not train."""
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from datalens_service.data.dataset import Schema
 from datalens_service.methods.voting.teachers.base import Setting, TeacherParameters
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ class KernelTeacher(TeacherParameters):
     """Compares synthetic images with the records of its shard."""
 
     name: Literal["kernel"] = "kernel"
+
+    def count_weights(self, schema: Schema) -> int:
+        """Nothing is trained."""
+        return 0
 
     def build(self, setting: Setting, shards: Shards) -> TeacherBackend:
         """Teachers that keep their records."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from datalens_service.data.dataset import Schema
 from datalens_service.methods.voting.teachers.base import Setting, TeacherParameters
 from datalens_service.strict import Integer, Number
 
@@ -49,8 +50,16 @@ class DenseTeacher(NetworkTeacher):
 
     name: Literal["dense"] = "dense"
 
+    def count_weights(self, schema: Schema) -> int:
+        """Most of them see a number of an image."""
+        return 16 * schema.dimensions
+
 
 class ConvTeacher(NetworkTeacher):
     """The authors' network."""
 
     name: Literal["conv"] = "conv"
+
+    def count_weights(self, schema: Schema) -> int:
+        """Most of them see a place of an image, in all colours."""
+        return 700 * schema.height * schema.width
