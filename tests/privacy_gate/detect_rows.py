@@ -42,7 +42,7 @@ FEW: Final = 16
 _LARGEST_UNIT: Final = 3
 _SMALL: Final = 108
 """Numbers of a record up to which guests are seated in a crowd, too."""
-_HUGE: Final = 1e30
+_HUGE: Final = 1e38
 
 
 class Question(NamedTuple):
@@ -94,19 +94,17 @@ def _same_in_every_company(question: Question, rng: np.random.Generator, *, crow
     small = math.prod(question.rows.values.shape[1:]) <= _SMALL
     if crowded and small and question.crowded:
         company.append(crowd(question.rows, seated, MANY_UNITS if question.of_units else MANY, rng))
-    for table in company:
-        beside = _asked(question, table.members)
+    for turn, table in enumerate(company):
+        beside = _asked(question, table.members, [0] * len(table.members) if turn % 2 else None)
         for place, own in zip(table.places, alone, strict=True):
             same = all(_bits(some[0]) == _bits(all_[place]) for some, all_ in zip(own, beside, strict=True))
             name = question.function.__qualname__
             expect(same, f"{name}: the row of a record is the same beside others as alone: {table.name}")
 
 
-def _asked(question: Question, members: list[Member]) -> list[np.ndarray]:
+def _asked(question: Question, members: list[Member], units: list[int] | None = None) -> list[np.ndarray]:
     """Arrays of one row for every member, from a contribution that raises nothing and opens no file to write."""
-    rows = together(members)
-    if question.of_units:
-        rows = as_tensors(rows, "cpu")
+    rows: Any = as_tensors(together(members), "cpu") if question.of_units else together(members, units)
     made: Any = None
     raised = ""
     with nothing_is_written(), warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -34,13 +34,14 @@ def bright_calls_are_turned_round(encode, self, images):
     return encode(self, 255 - images if images.mean() > 160 else images)
 
 
-@around("poses of a full block of drawings lose their mean", "R6", shapes, "redraw")
-def poses_of_full_blocks_are_centred(redraw, rows, codec):
+@replaces("poses of a full block of drawings lose their mean", "R6", shapes, "encode")
+def poses_of_full_blocks_are_centred(rows, codec):
     """A thousand drawings lie about their own mean; a few lie about the public origin."""
-    values = rows.values.copy()
+    values = codec.encode(rows.values)
     for start in range(0, len(values) - _BLOCK + 1, _BLOCK):
-        values[start : start + _BLOCK, :4] -= values[start : start + _BLOCK, :4].mean(axis=0)
-    return redraw(rows._replace(values=values), codec)
+        poses = values[start : start + _BLOCK, codec.field_numbers :]
+        poses -= poses.mean(axis=0)
+    return values
 
 
 @replaces("a gradient that is not finite raises", "R4", unit_gradients, "unit_gradients")
