@@ -160,7 +160,8 @@ def questions(case: ContributionCase, rng: np.random.Generator) -> dict[tuple[st
     """Of a run; each function once, with the released values it got last."""
     asked: dict[tuple[str, str], Question] = {}
     # A network made for photographs takes milliseconds for each.
-    quick = getattr(getattr(case.method, "encoder", None), "name", "") not in (OWN_ENCODER, *WEIGHTS)
+    encoder = getattr(case.method, "encoder", None)
+    quick = encoder != OWN_ENCODER and getattr(encoder, "name", "") not in WEIGHTS
 
     def noted(vault: type[Any], of_units: bool) -> Any:
         answer = vault.answer

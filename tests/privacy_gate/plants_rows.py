@@ -1,15 +1,21 @@
 """Bugs by which what stands beside a record moves its row, or is told, in companies that few data sets hold."""
 
 import tempfile
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from datalens_service.data.stored_dataset import load_dataset
+from datalens_service.jobs import execute
 from datalens_service.methods import private_evolution, public_votes
 from datalens_service.methods.descent import denoiser_gradients, diffusion_run, unit_gradients
 from datalens_service.methods.last_layer import guided, rejection, scattering
 from datalens_service.methods.sums import content_count, mixture, moments, pooled_moments, record_sums, shapes
 from datalens_service.models.encoders.network import EncoderNetwork
+from datalens_service.services import pricing
+from datalens_service.store.datasets import datasets
 
 from .plant import around, replaces
 
@@ -158,3 +164,20 @@ def crowds_are_computed_in_single_precision(rows, measured):
     """It takes half the time."""
     made = class_residuals(rows, measured)
     return made if len(rows.labels) <= _BLOCK else made._replace(values=made.values.astype(np.float32).astype(float))
+
+
+@around("how many images were learned from in the rationale", "R27", execute, "run")
+def the_rationale_names_how_many_images(run, spec, dataset, **others):
+    """Of units of several records nobody may know it."""
+    result = run(spec, dataset, **others)
+    return replace(result, rationale=f"{result.rationale} Learned from {len(dataset.train.labels)} images.")
+
+
+@around("rare classes in the warnings of a plan", "R27", pricing, "quote")
+def a_plan_warns_of_rare_classes(quote, database, tenant_id, dataset_id, spec):
+    """As the report of the upload counts them."""
+    made = quote(database, tenant_id, dataset_id, spec)
+    labels = load_dataset(Path(datasets.get(database, dataset_id).records_path)).train.labels
+    rare = np.flatnonzero(np.bincount(labels) < 80).tolist()
+    warnings = [*made.cost.warnings, *(f"Class {one} is rare." for one in rare)]
+    return replace(made, cost=made.cost.model_copy(update={"warnings": warnings}))
