@@ -45,12 +45,12 @@ def draw(pool: str, seed: int) -> tuple[Dataset, Upload]:
     others = split(upload.train, labels, public, inside=pool == "same")
     if upload.test is None:
         raise SystemExit("the set has no test images")
-    test = split(upload.test, labels, np.arange(len(upload.test)), inside=True)
-    schema = upload.schema.model_copy(update={"class_names": PRIVATE, "num_units": len(private)})
+    test = split(upload.test, labels, np.arange(len(upload.test.labels)), inside=True)
+    schema = upload.schema.model_copy(update={"class_names": PRIVATE, "num_units": len(private.labels)})
     unlabelled = schema.model_copy(
-        update={"class_names": ("photograph",), "num_units": len(others), "records_are_public": True}
+        update={"class_names": ("photograph",), "num_units": len(others.labels), "records_are_public": True}
     )
-    without = Split(others.images, np.zeros(len(others), dtype=np.int64))
+    without = Split(others.images, np.zeros(len(others.labels), dtype=np.int64))
     return Dataset(schema, private, test, PARTITION_KEY), Upload(unlabelled, without, None)
 
 

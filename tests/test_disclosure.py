@@ -241,7 +241,7 @@ def test_the_number_of_records_is_a_figure_for_the_owner() -> None:
     assert "3" not in repr(split)
 
 
-_COUNTED = re.compile(r"len\([\w.]*\.(labels|images|unit_ids|units)\)|[\w.]*\b(labels|images|unit_ids)\.(size|shape)")
+_COUNTED = re.compile(r"len\([\w.]*\.(labels|images|unit_ids|units)\)|\.(labels|images|unit_ids)\.(size|shape)")
 
 
 def counts_in_texts(source: str) -> list[str]:

@@ -104,7 +104,7 @@ def test_candidates_of_an_upload_sorted_by_class_are_whole_units_of_all_classes(
 
     def measured(model: Any, candidates: Split) -> np.ndarray:
         seen.append(candidates)
-        return np.zeros(len(candidates))
+        return np.zeros(len(candidates.labels))
 
     with mock.patch.object(audit_module, "measure_fit", measured):
         rehearse(grouped, lambda data, _seed: Copies(data), None, AuditSettings(references=2, candidates=60))

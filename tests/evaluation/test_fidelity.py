@@ -132,7 +132,7 @@ def test_halves_share_no_image_and_are_the_same_every_time():
     assert len(first.labels) == len(second.labels) == 50
     assert not set(first.labels) & set(second.labels)
     np.testing.assert_array_equal(halves(reference, 1000).compared.images, second.images)
-    assert len(halves(reference, 7).learned) == 7
+    assert len(halves(reference, 7).learned.labels) == 7
 
 
 def test_too_few_images_are_refused_before_anything_is_trained(tmp_path, monkeypatch):
