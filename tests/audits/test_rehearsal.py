@@ -110,7 +110,7 @@ def test_candidates_of_an_upload_sorted_by_class_are_whole_units_of_all_classes(
         rehearse(grouped, lambda data, _seed: Copies(data), None, AuditSettings(references=2, candidates=60))
     assert set(seen[0].labels) == set(range(10))
     assert set(np.unique(seen[0].unit_ids, return_counts=True)[1]) == {2}
-    assert len(seen[0]) == 2 * 2 * 60
+    assert len(seen[0].labels) == 2 * 2 * 60
 
 
 def test_few_units_are_refused(digits: Dataset) -> None:
