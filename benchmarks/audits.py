@@ -156,7 +156,7 @@ def _row(name: str, train: Train, mu: float | None, options: argparse.Namespace)
 
 def _part(name: str, records: int, seed: int) -> Dataset:
     data = dataset(name)
-    rows = np.random.default_rng(seed).choice(len(data.train), records, replace=False)
+    rows = np.random.default_rng(seed).choice(len(data.train.labels), records, replace=False)
     schema = data.schema.model_copy(update={"num_units": records})
     return Dataset(schema, Split(data.train.images[rows], data.train.labels[rows]), None, PARTITION_KEY)
 

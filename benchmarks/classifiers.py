@@ -95,7 +95,7 @@ def _data(options: argparse.Namespace, seed: int) -> Dataset:
 
 def _without_test_images(data: Dataset) -> Dataset:
     """The last training images in the place of those that nothing may be chosen on."""
-    train, first = data.train, len(data.train) - HELD_OUT
+    train, first = data.train, len(data.train.labels) - HELD_OUT
     parts = [Split(train.images[rows], train.labels[rows]) for rows in (slice(first), slice(first, None))]
     schema = data.schema.model_copy(update={"num_units": first})
     return replace(data, schema=schema, train=parts[0], test=parts[1])

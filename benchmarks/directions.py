@@ -283,7 +283,7 @@ def _records(cell: Cell) -> Dataset:
     data, count = dataset(cell.dataset), cell.settings.records
     if count is None:
         return data
-    rows = np.random.default_rng(0).choice(len(data.train), count, replace=False)
+    rows = np.random.default_rng(0).choice(len(data.train.labels), count, replace=False)
     schema = data.schema.model_copy(update={"num_units": count})
     return Dataset(schema, Split(data.train.images[rows], data.train.labels[rows]), data.test, PARTITION_KEY)
 

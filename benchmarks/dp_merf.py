@@ -46,7 +46,7 @@ def draw_images(data: Dataset, epsilon: float, delta: float, count: int) -> tupl
 def _noisy_embedding(data: Dataset, frequencies: Tensor, mu: float) -> Tensor:
     """(features, classes): a record adds a vector of length 1 to the column of its class."""
     total = torch.zeros(FEATURES, data.schema.num_classes)
-    for rows in np.array_split(np.arange(len(data.train)), -(-len(data.train) // _BATCH)):
+    for rows in np.array_split(np.arange(len(data.train.labels)), -(-len(data.train.labels) // _BATCH)):
         members = nn.functional.one_hot(torch.tensor(data.train.labels[rows]), data.schema.num_classes).float()
         total += _embed(_vectors(data.train.images[rows]), frequencies).T @ members
     return (total + torch.randn(total.shape) / mu) / data.schema.num_units

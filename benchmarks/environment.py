@@ -85,7 +85,7 @@ def dataset(name: str) -> Dataset:
 
 def without_test_images(data: Dataset) -> Dataset:
     """For choosing settings: the last 10,000 training images take the place of the test images."""
-    count = len(data.train) - _HELD_OUT
+    count = len(data.train.labels) - _HELD_OUT
     train, held_out = (
         Split(data.train.images[rows], data.train.labels[rows]) for rows in (slice(count), slice(count, None))
     )

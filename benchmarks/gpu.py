@@ -84,7 +84,7 @@ def _enlarge(split: Split, times: int) -> Split:
 
 def _pair(split: Split) -> Split:
     """Each image with the next one at its side."""
-    left, right = (slice(first, len(split) // 2 * 2, 2) for first in (0, 1))
+    left, right = (slice(first, len(split.labels) // 2 * 2, 2) for first in (0, 1))
     images = np.concatenate([split.images[left], split.images[right]], axis=2)
     return Split(images, 10 * split.labels[left] + split.labels[right])
 

@@ -63,14 +63,14 @@ def enlarged(size: Size) -> Dataset:
             "height": size.side,
             "width": size.side,
             "class_names": upload.schema.class_names[: size.classes],
-            "num_units": len(train),
+            "num_units": len(train.labels),
         }
     )
     return Dataset(schema, train, test, PARTITION_KEY)
 
 
 def _first(split: Split, size: Size, most: int) -> Split:
-    order = np.random.default_rng(0).permutation(len(split))
+    order = np.random.default_rng(0).permutation(len(split.labels))
     rows = order[split.labels[order] < size.classes][:most]
     return Split(_resized(split.images[rows], size.side), split.labels[rows])
 

@@ -145,9 +145,9 @@ def draw(cell: Cell, seed: int) -> Dataset:
     schema, train, test = upload.schema, upload.train, upload.test
     if test is None:
         raise SystemExit("the set has no test images")
-    rows = np.sort(np.random.default_rng(seed).permutation(len(train))[: cell.records])
+    rows = np.sort(np.random.default_rng(seed).permutation(len(train.labels))[: cell.records])
     records = Split(train.images[rows], train.labels[rows])
-    judges = np.sort(np.random.default_rng(0).permutation(len(test))[:_TEST_IMAGES])
+    judges = np.sort(np.random.default_rng(0).permutation(len(test.labels))[:_TEST_IMAGES])
     real = Split(test.images[judges], test.labels[judges])
     return Dataset(schema.model_copy(update={"num_units": len(rows)}), records, real, PARTITION_KEY)
 

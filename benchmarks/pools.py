@@ -37,7 +37,7 @@ _PLACE_OF_ENCODER: Final = {"labelled_pool": "classifier.encoder", "public_votes
 def draw(pool: str, seed: int) -> tuple[Dataset, Upload]:
     """Private images of five classes with their test images, and a pool beside them."""
     upload = public_set("cifar10")
-    names, order = upload.schema.class_names, np.random.default_rng(seed).permutation(len(upload.train))
+    names, order = upload.schema.class_names, np.random.default_rng(seed).permutation(len(upload.train.labels))
     labels = np.array([PRIVATE.index(name) if name in PRIVATE else -1 for name in names])
     private, public = split(upload.train, labels, order[:_DRAWN], inside=True), order[:_DRAWN]
     if pool == "same":
@@ -45,12 +45,12 @@ def draw(pool: str, seed: int) -> tuple[Dataset, Upload]:
     others = split(upload.train, labels, public, inside=pool == "same")
     if upload.test is None:
         raise SystemExit("the set has no test images")
-    test = split(upload.test, labels, np.arange(len(upload.test)), inside=True)
-    schema = upload.schema.model_copy(update={"class_names": PRIVATE, "num_units": len(private)})
+    test = split(upload.test, labels, np.arange(len(upload.test.labels)), inside=True)
+    schema = upload.schema.model_copy(update={"class_names": PRIVATE, "num_units": len(private.labels)})
     unlabelled = schema.model_copy(
-        update={"class_names": ("photograph",), "num_units": len(others), "records_are_public": True}
+        update={"class_names": ("photograph",), "num_units": len(others.labels), "records_are_public": True}
     )
-    without = Split(others.images, np.zeros(len(others), dtype=np.int64))
+    without = Split(others.images, np.zeros(len(others.labels), dtype=np.int64))
     return Dataset(schema, private, test, PARTITION_KEY), Upload(unlabelled, without, None)
 
 
@@ -81,8 +81,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "epsilon": options.epsilon,
         "seed": options.seed,
         "settings": options.settings,
-        "private_images": len(data.train),
-        "pool_images": len(pool.train),
+        "private_images": len(data.train.labels),
+        "pool_images": len(pool.train.labels),
         "accuracy": taught(images, targets, data, passes, options.seed),
         "seconds": round(seconds, 1),
         "images": options.images,

@@ -5,12 +5,14 @@ import dataclasses
 import io
 import json
 import pickle
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import structlog
 from pydantic import BaseModel
@@ -18,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from datalens_service import disclosure, logs
 from datalens_service.clock import utc_now
+from datalens_service.data.dataset import Split
 from datalens_service.data.export.model_card import model_card
 from datalens_service.data.export.pages import DrawnImages, datasheet
 from datalens_service.disclosure import NotPublicError, Private, Public, public_fields, public_part
@@ -219,4 +222,44 @@ def readers() -> set[str]:
 
 
 def test_the_owners_view_alone_reads_private_figures() -> None:
-    assert readers() == {"build.owner_view", "evaluate.with_caveats", "evaluate.with_outcome"}
+    assert readers() == {
+        *("build.owner_view", "evaluate.with_caveats", "evaluate.with_outcome"),
+        # Of how many images a figure is: in its name, and in what is said of persons.
+        *("accuracy._upper_bound", "assembly._check_count", "reference.test_reference", "reference.fidelity_reference"),
+        *("reference._caveats_of_test", "reference._caveats_of_holdout"),
+    }
+
+
+def test_the_number_of_records_is_a_figure_for_the_owner() -> None:
+    split = Split(np.zeros((3, 4, 4, 1), dtype=np.uint8), np.zeros(3, dtype=np.int64))
+    assert split.count.for_owner() == 3
+    with pytest.raises(TypeError, match="len"):
+        len(split)  # type: ignore[arg-type]
+    for write in (str, repr, "{}".format):
+        with pytest.raises(NotPublicError):
+            write(split.count)
+    assert "3" not in repr(split)
+
+
+_COUNTED = re.compile(r"len\([\w.]*\.(labels|images|unit_ids|units)\)|\.(labels|images|unit_ids)\.(size|shape)")
+
+
+def counts_in_texts(source: str) -> list[str]:
+    """Numbers of records that go into a text, as an array of records counts them."""
+    parts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FormattedValue)]
+    return [text for text in map(ast.unparse, parts) if _COUNTED.search(text)]
+
+
+def test_no_text_counts_the_records_of_a_split() -> None:
+    found = {
+        f"{path.stem}: {text}"
+        for room in ("api", "workers", "datalens_service")
+        for path in (ROOT / room).rglob("*.py")
+        for text in counts_in_texts(path.read_text())
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize("text", ["{len(dataset.train.labels):,}", "{split.images.shape[0]}", "{train.labels.size}"])
+def test_a_text_that_counts_records_is_seen(text: str) -> None:
+    assert counts_in_texts(f"x = f'of {text} images'")

@@ -114,7 +114,7 @@ def test_colours_and_names_of_classes_are_kept(tmp_path: Path, place: Path, know
     schema, train, test = read_upload(data.fetch("cifar10", tmp_path))
     assert (schema.channels, schema.height, schema.width, schema.class_names) == (3, 32, 32, ("cat", "dog"))
     assert test is not None
-    assert (len(train), len(test)) == (10, 2)
+    assert (len(train.labels), len(test.labels)) == (10, 2)
     rows = pickle.loads(known_colours["test_batch"])["data"]  # noqa: S301 (made above)
     np.testing.assert_array_equal(test.images, rows.reshape(2, 3, 32, 32).transpose(0, 2, 3, 1))
 
@@ -125,7 +125,7 @@ def test_what_is_missing_is_downloaded(
     monkeypatch.setattr(sys, "argv", ["data", "mnist", "--downloads", str(place / "downloads")])
     assert data.main() == 0
     assert str(place / "mnist.npz") in capsys.readouterr().out
-    assert len(read_upload(place / "mnist.npz").train) == 6
+    assert len(read_upload(place / "mnist.npz").train.labels) == 6
 
 
 def test_files_that_torchvision_does_not_know_are_refused(

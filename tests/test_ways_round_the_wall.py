@@ -28,6 +28,7 @@ from datalens_service.mechanisms.private_records import PrivateRecords, Rows, Va
 from datalens_service.mechanisms.private_shards import Dealing, Place, PrivateShards
 from datalens_service.mechanisms.unit_records import UnitRecords
 from datalens_service.mechanisms.vaults import Vaults
+from datalens_service.methods import Moments
 from datalens_service.methods.base import Method, Plan
 from datalens_service.methods.script import Ask, ExecutionOptions, Outcome, RunInputs, Script
 from datalens_service.methods.training import Training
@@ -371,6 +372,7 @@ def keeping_in_bag(rows: Rows, bag: Bag) -> GroupedVectors:
 class Keeping(Method):
     """Asks, and then looks where its contribution may have kept something."""
 
+    facts = Moments.facts
     name: Literal["keeping"] = "keeping"
     carrier: str
 

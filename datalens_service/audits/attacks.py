@@ -68,7 +68,7 @@ def measure_fit(model: ReleasedModel, candidates: Split) -> Fits:
 def classifier_confidence(model: Classifier, candidates: Split) -> Fits:
     """Log odds of the true class, log p − log(1 − p) (Carlini et al. 2022, section IV-C)."""
     probabilities = model.predict(candidates.images).astype(np.float64)
-    rows = np.arange(len(candidates))
+    rows = np.arange(len(candidates.labels))
     true = probabilities[rows, candidates.labels]
     probabilities[rows, candidates.labels] = 0
     # The sum of the others keeps digits that one minus a float32 near one has lost.
@@ -83,7 +83,7 @@ def nearness_to_samples(model: Generator, candidates: Split) -> Fits:
     Hilprecht et al. 2019 and Chen et al. 2020 attack released generators by this distance.
     """
     images, labels = model.sample(_SAMPLES, seed=0)
-    fits = np.zeros(len(candidates))
+    fits = np.zeros(len(candidates.labels))
     for label in np.unique(candidates.labels):
         rows = np.flatnonzero(candidates.labels == label)
         fits[rows] = -0.5 * np.log(_squared_distances(candidates.images[rows], images[labels == label]) + _SMALLEST)

@@ -115,7 +115,7 @@ def attack_released_model(
         InvalidInput: Too few test images of persons without training images, or too few units for references.
     """
     test = None if dataset.test is None else others_than(dataset.train, dataset.test)
-    if test is None or len(test) < FEWEST_TEST_IMAGES:
+    if test is None or len(test.labels) < FEWEST_TEST_IMAGES:
         raise InvalidInput(
             f"This audit needs a test split of at least {FEWEST_TEST_IMAGES} images, of persons who have no training "
             "images if the upload says who is who."
@@ -145,7 +145,7 @@ class _TrainAndTest:
     def candidates(self, most: int) -> tuple[Split, NDArray[np.bool_]]:
         """As many training records and test images as asked for, in random order."""
         rows = self._rng.permutation(rows_of_units(self._dataset, self._members))[:most]
-        others = self._rng.permutation(len(self._test))[:most]
+        others = self._rng.permutation(len(self._test.labels))[:most]
         train, test = self._dataset.train, self._test
         images = np.concatenate([train.images[rows], test.images[others]])
         labels = np.concatenate([train.labels[rows], test.labels[others]])

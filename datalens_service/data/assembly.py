@@ -281,6 +281,7 @@ def _check_count(train: Split, unit: str) -> int:
     count = len(np.unique(train.unit_ids))
     if count < 2:
         raise InvalidDataset(
-            f"There are too few training images: {len(train)}, of one {unit}. Training needs those of two or more."
+            f"There are too few training images: {train.count.for_owner()}, of one {unit}. Training needs those of two "
+            "or more."
         )
     return count

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.preparation_settings import PrepareSettings
+from datalens_service.disclosure import Private
 from datalens_service.errors import InvalidDataset
 from datalens_service.strict import Frozen
 
@@ -84,7 +85,7 @@ class Split:
     @property
     def unit_ids(self) -> UnitIds:
         """int64 (n,): identity of each record's unit; by default its position."""
-        return np.arange(len(self), dtype=np.int64) if self.units is None else self.units
+        return np.arange(len(self.labels), dtype=np.int64) if self.units is None else self.units
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         """Return the split of these rows, in this order.
@@ -97,15 +98,17 @@ class Split:
     def is_of_persons_in(self, other: Self) -> NDArray[np.bool_]:
         """Say of each record, (n,), whether it is of a person who has records in the other split, too."""
         if self.groups is None or other.groups is None:
-            return np.zeros(len(self), dtype=bool)
+            return np.zeros(len(self.labels), dtype=bool)
         shared: NDArray[np.bool_] = (self.groups != NOBODY) & np.isin(self.groups, other.groups)
         return shared
 
-    def __len__(self) -> int:
-        return len(self.labels)
+    @property
+    def count(self) -> Private[int]:
+        """How many records there are; of units of several records, nobody but the owner may know it."""
+        return Private(len(self.labels))
 
     def __repr__(self) -> str:
-        return f"Split({len(self)} private images)"
+        return "Split(private images)"
 
 
 class Upload(NamedTuple):
@@ -185,7 +188,7 @@ def check_units(schema: Schema, split: Split) -> None:
     Raises:
         InvalidDataset: Another number of units, or a unit with too many records or classes.
     """
-    if len(split.unit_ids) != len(split):
+    if len(split.unit_ids) != len(split.labels):
         raise InvalidDataset("There must be exactly one unit per training image.")
     _, numbers, counts = np.unique(split.unit_ids, return_inverse=True, return_counts=True)
     if len(counts) != schema.num_units:

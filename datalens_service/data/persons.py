@@ -123,7 +123,7 @@ def note_splits(upload: Upload, names: Mapping[int, str], notices: Notices) -> N
     if test is None or train.groups is None:
         return
     notices.add(NoticeCode.PERSONS_IN_BOTH, map(str, persons_in_both(train, test, names, upload.schema.unit)))
-    groups = np.full(len(test), NOBODY) if test.groups is None else test.groups
+    groups = np.full(len(test.labels), NOBODY) if test.groups is None else test.groups
     notices.add(NoticeCode.TEST_PERSONS_UNKNOWN, (f"test image {row}" for row in np.flatnonzero(groups == NOBODY)))
 
 
@@ -162,7 +162,7 @@ def refuse_persons_in_both(train: Split, test: Split, names: Mapping[int, str], 
     """
     found = persons_in_both(train, test, names, word)
     if found:
-        raise PersonsNamedInBoth([BadFile(name=str(one), reason=_NOT_PUBLIC) for one in found], len(test))
+        raise PersonsNamedInBoth([BadFile(name=str(one), reason=_NOT_PUBLIC) for one in found], len(test.labels))
 
 
 def _parts(key: str) -> tuple[str, ...]:

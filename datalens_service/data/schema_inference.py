@@ -72,7 +72,7 @@ def without_constant_images(upload: Upload, notices: Notices) -> Upload:
     if not len(rows):
         return upload
     notices.add(NoticeCode.CONSTANT_IMAGES_LEFT_OUT, map(_named, rows))
-    stay = np.setdiff1d(np.arange(len(upload.train)), rows)
+    stay = np.setdiff1d(np.arange(len(upload.train.labels)), rows)
     if not len(stay):
         raise InvalidDataset("All training images show a single colour; none remains without them.")
     return with_training_rows(upload, stay)

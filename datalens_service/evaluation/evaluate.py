@@ -255,7 +255,7 @@ def evaluate_classifier(
 
 
 def _tested(classifier: Predicts, tested: Reference, names: tuple[str, ...]) -> tuple[Measure, ConfusionTable]:
-    if not len(tested.split):
+    if not len(tested.split.labels):
         raise PersonsInBothSplits("All test images are of persons who have training images.")
     labels = tested.split.labels
     predicted = classifier.predict(tested.split.images).argmax(axis=1)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.exact_sum import ExactSum
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Integers
 
@@ -58,7 +59,9 @@ class AccuracyCount(Mechanism[Answers, float]):
     def exact_sum(self, contributions: Answers) -> Integers:
         """int64 array (1,): the count."""
         _, first = np.unique(contributions.units, return_index=True)
-        return np.array([np.count_nonzero(contributions.right[first])], dtype=np.int64)
+        exact = ExactSum((1,), 1)
+        exact.add(contributions.right[first, None].astype(np.int64))
+        return exact.total
 
     def decode(self, noisy: Integers) -> float:
         """Share of all units, in percent, within 0 and 100."""

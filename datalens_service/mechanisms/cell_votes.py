@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.exact_sum import ExactSum
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Integers
 
@@ -71,9 +72,9 @@ class CellVotes(Mechanism[Votes, NDArray[np.float64]]):
         there = (cells >= 0) & (cells < self.cells)
         places = groups[there] * self.cells + cells[there]
         pairs, counts = np.unique(np.stack([units[there], places]), axis=1, return_counts=True)
-        total = np.zeros(self.num_groups * self.cells, dtype=np.int64)
-        np.add.at(total, pairs[1], self._shares(pairs[0], counts.astype(np.int64)))
-        return total.reshape(self.num_groups, self.cells)
+        exact = ExactSum((self.num_groups * self.cells,), self.grid)
+        exact.add_at(pairs[1], self._shares(pairs[0], counts.astype(np.int64)))
+        return exact.total.reshape(self.num_groups, self.cells)
 
     def decode(self, noisy: Integers) -> NDArray[np.float64]:
         """(num_groups, cells) noisy numbers of votes; they may be negative."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.exact_sum import ExactSum
 from datalens_service.mechanisms.moments import position_in_unit
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Integers
@@ -78,12 +79,12 @@ class CrossProductSum(Mechanism[OuterProductFactors, NDArray[np.float64]]):
     def exact_sum(self, contributions: OuterProductFactors) -> Integers:
         """int64 array (left_dimensions, right_dimensions)."""
         counted = np.flatnonzero(position_in_unit(contributions.units) < self.records_per_unit)
-        result = np.zeros((self.left_dimensions, self.right_dimensions))
+        sizes = self.left_dimensions, self.right_dimensions
+        exact = ExactSum(sizes, math.prod(map(self.radius, sizes)))
         for start in range(0, len(counted), _ROWS):
             rows = counted[start : start + _ROWS]
-            left, right = self.on_grid(contributions.left[rows]), self.on_grid(contributions.right[rows])
-            result += left.T.astype(np.float64) @ right.astype(np.float64)
-        return result.astype(np.int64)
+            exact.add_products(self.on_grid(contributions.left[rows]), self.on_grid(contributions.right[rows]))
+        return exact.total
 
     def decode(self, noisy: Integers) -> NDArray[np.float64]:
         """(left_dimensions, right_dimensions) in units of length."""

@@ -20,6 +20,7 @@ from pydantic import Field
 
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.exact_sum import ExactSum
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.randomness import Integers
@@ -150,12 +151,14 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         """
         import torch
 
-        exact = torch.zeros(self.dimensions, dtype=torch.int64)
+        exact = ExactSum((self.dimensions,), self.radius)
         last_unit: int | None = None
         for chunk in contributions:
             last_unit = check_chunk(chunk, self.dimensions, last_unit)
-            exact += self._sum_on_grid(unit_means(chunk)).to("cpu")
-        return exact.numpy()
+            means = unit_means(chunk)
+            for block in torch.split(means, self._rows_per_block(means.device)):
+                exact.add(self.on_grid(block))
+        return exact.total
 
     def decode(self, noisy: Integers) -> NDArray[np.float64]:
         """(dimensions,) sum of clipped gradients, in the units of the gradient."""
@@ -175,15 +178,6 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         if not bool(inside.all()):
             rows[~inside] = 0.0
         return rows
-
-    def _sum_on_grid(self, rows: torch.Tensor) -> torch.Tensor:
-        """int64 (dimensions,) on the device of the rows (units, dimensions)."""
-        import torch
-
-        total = torch.zeros(self.dimensions, dtype=torch.int64, device=rows.device)
-        for block in torch.split(rows, self._rows_per_block(rows.device)):
-            total += self.on_grid(block).sum(dim=0).to(torch.int64)
-        return total
 
     def _rows_per_block(self, device: torch.device) -> int:
         fits = _ROWS_PER_BLOCK if device.type == "cuda" else _COORDINATES_PER_BLOCK // self.dimensions

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.exact_sum import ExactSum
 from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import NeighboringRelation, round_up
 from datalens_service.privacy.randomness import Integers
@@ -84,7 +85,9 @@ class IndividualHistogram(Mechanism[IndividualEpsilons, Integers]):
         finite = epsilons[np.isfinite(epsilons)]
         # Clipped before it becomes an integer: a large float has none.
         places = np.clip(finite / self.largest_epsilon * self.bins, 0, self.bins - 1).astype(np.int64)
-        return np.bincount(places, minlength=self.bins).astype(np.int64)
+        exact = ExactSum((self.bins,), 1)
+        exact.add_at(places, 1)
+        return exact.total
 
     def decode(self, noisy: Integers) -> Integers:
         """(bins,) noisy numbers of units; they may be negative."""

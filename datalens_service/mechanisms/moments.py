@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.exact_sum import ExactSum, check_range
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Integers
 
 Floats = NDArray[np.float64]
 
-# Sums stay exact in float64 (and int64) up to this many records at the largest radius: 2^53 / 2^24.
+# Squares of so long rows stay exact in float64 for 2^29 records.
 _LARGEST_RADIUS = 2**12
 
 
@@ -119,10 +120,10 @@ class VectorSum(BoundedSum):
 
     def exact_sum(self, contributions: GroupedVectors) -> Integers:
         """int64 array (num_groups, 1 + dimensions): weighted count, then the vector sum."""
-        parts = self._parts(contributions)
-        counts = np.array([[self.count_weight * len(part)] for part in parts], dtype=np.int64)
-        sums = np.stack([part.sum(axis=0) for part in parts]).astype(np.int64)
-        return np.concatenate([counts, sums], axis=1)
+        exact = ExactSum((self.num_groups, 1 + self.dimensions), max(self.radius, self.count_weight))
+        for group, part in enumerate(self._parts(contributions)):
+            exact.add(np.insert(part, 0, self.count_weight, axis=1), group)
+        return exact.total
 
     def decode(self, noisy: Integers) -> Floats:
         """(num_groups, 1 + dimensions): noisy count (0 without a count), noisy sum in units of length."""
@@ -160,8 +161,12 @@ class OuterProductSum(BoundedSum):
     def exact_sum(self, contributions: GroupedVectors) -> Integers:
         """int64 array (num_groups, d(d+1)/2)."""
         upper = np.triu_indices(self.dimensions)
-        products = [part.T @ part for part in self._parts(contributions)]
-        return np.stack([product[upper] for product in products]).astype(np.int64) * self._compute_weights(upper)
+        weights = self._compute_weights(upper)
+        exact = ExactSum((self.num_groups, self.dimensions, self.dimensions), self.radius**2)
+        for group, part in enumerate(self._parts(contributions)):
+            exact.add_products(part, part, group)
+        check_range(len(contributions.units), self.radius**2 * max(self.weights))
+        return exact.total[:, *upper] * weights
 
     def decode(self, noisy: Integers) -> Floats:
         """(num_groups, d, d) symmetric matrices in squared units of length."""

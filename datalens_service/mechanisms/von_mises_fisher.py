@@ -16,6 +16,7 @@ from pydantic import Field
 
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.exact_sum import ExactSum
 from datalens_service.mechanisms.gradient_sum import GradientChunk, check_chunk, unit_means
 from datalens_service.privacy.accounting import SMOOTHING_VARIANCE, NeighboringRelation
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
@@ -91,8 +92,10 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
         Raises:
             InvalidInput: Chunks have another width, or split or repeat a unit.
         """
-        blocks = (np.rint(block * GRID) for block in self._directions(contributions))
-        return sum((block.sum(axis=0).astype(np.int64) for block in blocks), np.zeros(self.dimensions, dtype=np.int64))
+        exact = ExactSum((self.dimensions,), self.radius)
+        for block in self._directions(contributions):
+            exact.add(np.rint(block * GRID))
+        return exact.total
 
     def noisy_sum(self, contributions: Iterable[GradientChunk], batch: Booleans, noise: NoiseSource) -> Integers:
         """int64 array (dimensions,): one noisy direction for every unit of the batch, on the grid.
@@ -102,16 +105,16 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
         Raises:
             InvalidInput: Chunks have another width, split or repeat a unit, or hold more units than the batch.
         """
-        total, missing = np.zeros(self.dimensions), int(np.count_nonzero(batch))
+        exact, missing = ExactSum((self.dimensions,), self.radius), int(np.count_nonzero(batch))
         for block in self._directions(contributions):
-            total += noise.directions(block, self.kappa).sum(axis=0)
+            exact.add(np.rint(noise.directions(block, self.kappa) * GRID))
             missing -= len(block)
         if missing < 0:
             raise InvalidInput("There are more units in the contributions than in the batch.")
         for start in range(0, missing, self._rows_per_block):
             nobody = np.zeros((min(self._rows_per_block, missing - start), self.dimensions))
-            total += noise.directions(nobody, self.kappa).sum(axis=0)
-        return np.rint(total * GRID).astype(np.int64)
+            exact.add(np.rint(noise.directions(nobody, self.kappa) * GRID))
+        return exact.total
 
     def decode(self, noisy: Integers) -> Floats:
         """(dimensions,) sum of noisy directions."""

@@ -8,6 +8,7 @@ histogram.md).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.exact_sum import ExactSum, check_range
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Integers
 from datalens_service.strict import Integer, Number
@@ -197,6 +199,8 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         """
         if not isinstance(contributions, DistributedGradients):
             contributions = DistributedGradients(contributions)
+        # Ranks count their own teachers alone.
+        check_range(self.num_teachers, self._largest_vote)
         local, voters = self._local_sum(contributions)
         sums = contributions.all_reduce(np.append(local, voters))
         self._check_voters(int(sums[-1]))
@@ -206,7 +210,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         """Sum and number of this rank's teachers."""
         import torch
 
-        total, voters = torch.zeros((self.images, self.coordinates), dtype=torch.int64), 0
+        exact, voters = ExactSum((self.images, self.coordinates), self._largest_vote), 0
         for block in contributions.blocks:
             gradients, rows = block if isinstance(block, PartialGradients) else (block, slice(None))
             # By where the block begins, not by who sums it.
@@ -214,13 +218,17 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
             coins = torch.Generator(gradients.device).manual_seed(seed % 2**63)
             voters += len(gradients)
             self._check_voters(voters)
-            total = total.to(gradients.device)
             for part in torch.split(gradients, _teachers_at_once(gradients)):
-                votes = self.zero_out_of_bound_rows(self.encode(part, coins)).sum(dim=0, dtype=torch.int64)
-                if votes.shape != total[rows].shape:
+                votes = self.zero_out_of_bound_rows(self.encode(part, coins))
+                if votes.shape[1:] != exact.total[rows].shape:
                     raise InvalidInput("A vote has one row for each of its images.")
-                total[rows] += votes
-        return total.cpu().numpy(), voters
+                exact.add(votes, rows)
+        return exact.total, voters
+
+    @property
+    def _largest_vote(self) -> int:
+        """Of a coordinate: the guard keeps no longer row."""
+        return math.isqrt(self.row_bound_squared)
 
     def _check_voters(self, voters: int) -> None:
         if voters > self.num_teachers:

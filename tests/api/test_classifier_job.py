@@ -85,7 +85,7 @@ def _check_report(client: TestClient, job: dict[str, Any], data: Upload) -> None
     owner = client.get(f"/v1/jobs/{job['id']}/report").json()
     others = client.get(f"/v1/jobs/{job['id']}/report", params={"audience": "releasable"}).json()
     assert data.test is not None
-    assert sum(map(sum, owner["confusion"]["counts"])) == len(data.test)
+    assert sum(map(sum, owner["confusion"]["counts"])) == len(data.test.labels)
     assert [measure["name"] for measure in owner["measures"]] == ["classifier_accuracy"]
     assert others["measures"] == []
     assert "confusion" not in others

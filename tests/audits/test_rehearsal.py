@@ -30,7 +30,7 @@ class Copies:
         self.schema, self._train = dataset.schema, dataset.train
 
     def sample(self, n: int, *, labels: Labels | None = None, seed: int = 0) -> tuple[Images, Labels]:
-        rows = np.arange(n) % len(self._train)
+        rows = np.arange(n) % len(self._train.labels)
         return self._train.images[rows], self._train.labels[rows]
 
 
@@ -65,10 +65,10 @@ def test_the_audited_model_learns_from_a_quarter_and_never_from_those_held_out(d
         trained.append(data)
         return Copies(data)
 
-    named = replace(digits, train=replace(digits.train, units=np.arange(len(digits.train))))
+    named = replace(digits, train=replace(digits.train, units=np.arange(len(digits.train.labels))))
     audit = rehearse(named, train, None, SETTINGS)
     target, *references = [set(data.train.unit_ids.tolist()) for data in trained]
-    assert len(target) == audit.units_per_model == len(digits.train) // 4
+    assert len(target) == audit.units_per_model == len(digits.train.labels) // 4
     assert [len(units) for units in references] == [len(target)] * 3
     assert not any(target & units for units in references)
 
@@ -104,13 +104,13 @@ def test_candidates_of_an_upload_sorted_by_class_are_whole_units_of_all_classes(
 
     def measured(model: Any, candidates: Split) -> np.ndarray:
         seen.append(candidates)
-        return np.zeros(len(candidates))
+        return np.zeros(len(candidates.labels))
 
     with mock.patch.object(audit_module, "measure_fit", measured):
         rehearse(grouped, lambda data, _seed: Copies(data), None, AuditSettings(references=2, candidates=60))
     assert set(seen[0].labels) == set(range(10))
     assert set(np.unique(seen[0].unit_ids, return_counts=True)[1]) == {2}
-    assert len(seen[0]) == 2 * 2 * 60
+    assert len(seen[0].labels) == 2 * 2 * 60
 
 
 def test_few_units_are_refused(digits: Dataset) -> None:

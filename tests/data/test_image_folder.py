@@ -72,7 +72,7 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
 
 def test_a_training_split_alone(tmp_path: Path) -> None:
     schema, train, test = read(tmp_path, {"train/a/1.png": grey(1), "train/b/2.png": grey(2)})
-    assert (schema.class_names, len(train), test) == (("a", "b"), 2, None)
+    assert (schema.class_names, len(train.labels), test) == (("a", "b"), 2, None)
 
 
 def test_decomposed_names_are_the_same_class(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_other_layouts_are_refused(tmp_path: Path, contents: Contents, sentence:
 def test_one_file_is_capped_in_size_and_ratio(tmp_path: Path) -> None:
     padded = encoded(PIXELS) + bytes(100_000)
     contents = {"a/1.png": padded, "a/2.png": encoded(PIXELS)}
-    assert len(read(tmp_path, contents, Limits(image_ratio_free_bytes=len(padded))).train) == 2
+    assert len(read(tmp_path, contents, Limits(image_ratio_free_bytes=len(padded))).train.labels) == 2
     with pytest.raises(InvalidDataset, match="too large"):
         read(tmp_path, contents)
     with pytest.raises(InvalidDataset, match="more than the 100,139 bytes"):
@@ -173,7 +173,7 @@ def test_one_file_is_capped_in_size_and_ratio(tmp_path: Path) -> None:
 
 def test_decoded_images_are_capped_together(tmp_path: Path) -> None:
     contents = {f"a/{i}.png": grey(0, (100, 100)) for i in range(5)}
-    assert len(read(tmp_path, contents, Limits(uncompressed_bytes=50_000)).train) == 5
+    assert len(read(tmp_path, contents, Limits(uncompressed_bytes=50_000)).train.labels) == 5
     with pytest.raises(InvalidDataset, match="more than the 49999 bytes"):
         read(tmp_path, contents, Limits(uncompressed_bytes=49_999))
 

@@ -204,7 +204,7 @@ def test_cells_without_an_image_are_named_and_left_out(tmp_path: Path, cell: str
         read(path)
     assert [file.name for file in caught.value.bad_files] == ["row 6"]
     upload, notices = read(path, skip_unreadable=True)
-    assert (len(upload.train), notices[NoticeCode.UNREADABLE_LEFT_OUT]) == (6, 1)
+    assert (len(upload.train.labels), notices[NoticeCode.UNREADABLE_LEFT_OUT]) == (6, 1)
 
 
 @pytest.mark.parametrize("container", ["Parquet of bytes", "zip with a table", "WebDataset with JSON", "WebDataset"])
@@ -219,7 +219,7 @@ def test_images_without_a_label_are_left_out(tmp_path: Path, container: str) -> 
     with pytest.raises(InvalidDataset):
         read(path)
     upload, notices = read(path, skip_unreadable=True)
-    assert (len(upload.train), notices[NoticeCode.UNREADABLE_LEFT_OUT]) == (6, 1)
+    assert (len(upload.train.labels), notices[NoticeCode.UNREADABLE_LEFT_OUT]) == (6, 1)
 
 
 @pytest.mark.parametrize(("name", "data"), {"labels.csv": b"a,b", "more.zip": zipped({}), "more.rar": b"Rar!\x1a\x07\0",

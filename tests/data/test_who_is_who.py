@@ -181,7 +181,7 @@ def test_splits_are_folders_around_tables_and_shards(tmp_path: Path) -> None:
     for path in (write_zip(tmp_path / "a.zip", files), write_tar(tmp_path / "a.tar", shard)):
         upload = read_upload(path)
         assert upload.test is not None
-        assert (len(upload.train), len(upload.test)) == (6, 3)
+        assert (len(upload.train.labels), len(upload.test.labels)) == (6, 3)
 
 
 def test_what_desktops_add_hides_no_format(tmp_path: Path) -> None:
@@ -190,4 +190,4 @@ def test_what_desktops_add_hides_no_format(tmp_path: Path) -> None:
     tables = {"t/a.parquet": table(None, image=PNGS, label=LABELS), "__MACOSX/t/._a.parquet": b"\0\5\26\7"}
     for files in (tables, idx_files()):
         upload = read_upload(write_zip(tmp_path / "a.zip", {**files, **litter}))
-        assert len(upload.train) == len(images)
+        assert len(upload.train.labels) == len(images)

@@ -128,6 +128,7 @@ class Deployment:
             name="lamps",
             schema=dataset.schema,
             images=dataset.train.images,
+            unit_ids=dataset.train.units,
             format="npz",
             has_test=dataset.test is not None,
             records_path=str(path),

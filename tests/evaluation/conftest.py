@@ -43,7 +43,7 @@ def dataset() -> Dataset:
 def generator(dataset: Dataset) -> Generator:
     """Class means and a little variation: what the moments method releases when the noise is small."""
     dimensions = dataset.schema.dimensions
-    pixels = dataset.train.images.reshape(len(dataset.train), -1) / 255
+    pixels = dataset.train.images.reshape(len(dataset.train.labels), -1) / 255
     means = np.stack([pixels[dataset.train.labels == label].mean(axis=0) for label in range(len(CLASS_NAMES))])
     factors = np.broadcast_to(np.eye(dimensions) * 0.07, (len(CLASS_NAMES), dimensions, dimensions))
     tensors = {"basis": np.eye(dimensions), "means": means, "factors": factors}

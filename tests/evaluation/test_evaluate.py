@@ -124,10 +124,10 @@ def test_the_table_of_classes_says_what_the_accuracies_say(generator, dataset):
     found = evaluated(generator, dataset)
     lines = found.per_class
     assert [line.class_name for line in lines] == list(dataset.schema.class_names)
-    assert sum(line.test_images for line in lines) == len(dataset.test)
+    assert sum(line.test_images for line in lines) == len(dataset.test.labels)
     by_name = {measure.name: measure.value for measure in found.measures}
     for name, column in (("accuracy", "accuracy"), ("ceiling", "ceiling")):
-        right = sum(line.test_images * getattr(line, column) for line in lines) / len(dataset.test)
+        right = sum(line.test_images * getattr(line, column) for line in lines) / len(dataset.test.labels)
         assert right == pytest.approx(by_name[name])
 
 

@@ -129,10 +129,10 @@ def test_images_that_are_not_square_are_compared(shape, kind, tmp_path):
 def test_halves_share_no_image_and_are_the_same_every_time():
     reference = Reference(Split(np.arange(101, dtype=np.uint8).reshape(-1, 1, 1, 1), np.arange(101)), "public", "x")
     first, second = halves(reference, 1000)
-    assert len(first) == len(second) == 50
+    assert len(first.labels) == len(second.labels) == 50
     assert not set(first.labels) & set(second.labels)
     np.testing.assert_array_equal(halves(reference, 1000).compared.images, second.images)
-    assert len(halves(reference, 7).learned) == 7
+    assert len(halves(reference, 7).learned.labels) == 7
 
 
 def test_too_few_images_are_refused_before_anything_is_trained(tmp_path, monkeypatch):

@@ -23,14 +23,14 @@ test_reference.__test__ = False
 
 def with_groups(dataset: Dataset, test: list[int]) -> Dataset:
     """One person a training image; `test` says of the first test images whose they are, the others are of nobody."""
-    groups = np.full(len(dataset.test), NOBODY)
+    groups = np.full(len(dataset.test.labels), NOBODY)
     groups[: len(test)] = test
-    train = dataclasses.replace(dataset.train, groups=np.arange(len(dataset.train)))
+    train = dataclasses.replace(dataset.train, groups=np.arange(len(dataset.train.labels)))
     return dataclasses.replace(dataset, train=train, test=dataclasses.replace(dataset.test, groups=groups))
 
 
 def without_first(dataset: Dataset, count: int) -> Dataset:
-    return dataclasses.replace(dataset, test=dataset.test.take(np.arange(count, len(dataset.test))))
+    return dataclasses.replace(dataset, test=dataset.test.take(np.arange(count, len(dataset.test.labels))))
 
 
 def test_figures_are_those_of_other_persons(generator, dataset):
@@ -78,7 +78,7 @@ def test_fidelity_is_measured_on_other_persons(dataset, reference):
     shared = with_groups(dataset, list(range(50)))
     aside = Upload(shared.schema, dataclasses.replace(shared.test, units=shared.test.groups), None)
     settings = EvaluationSettings.model_validate({"reference": reference, "holdout": "ds_x"})
-    assert len(fidelity_reference(shared, aside, settings).split) == 150
+    assert len(fidelity_reference(shared, aside, settings).split.labels) == 150
 
 
 def test_halves_share_no_person():
@@ -89,7 +89,7 @@ def test_halves_share_no_person():
     reference = Reference(Split(np.zeros((300, 1, 1, 1), np.uint8), images, None, groups), "public", "x")
     for most in (10, 70, 1000):
         learned, compared = halves(reference, most)
-        assert 0 < len(learned) == len(compared) <= most
+        assert 0 < len(learned.labels) == len(compared.labels) <= most
         assert not set(learned.labels) & set(compared.labels)
         assert not (set(learned.groups) & set(compared.groups)) - {NOBODY}
 

@@ -80,7 +80,7 @@ def test_the_owner_hears_of_persons_in_both_data_sets_and_nobody_else(local: Dep
 
 
 def with_persons(dataset: Dataset, first: int) -> Dataset:
-    groups = np.arange(first, first + len(dataset.train))
+    groups = np.arange(first, first + len(dataset.train.labels))
     return dataclasses.replace(dataset, train=dataclasses.replace(dataset.train, groups=groups))
 
 

@@ -2,7 +2,8 @@
 
 import math
 import time
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 from unittest import mock
 
 import numpy as np
@@ -12,6 +13,8 @@ from datalens_service.data.dataset import Dataset, Split
 from datalens_service.jobs import execute, job_watch
 from datalens_service.mechanisms import Mechanism
 from datalens_service.phases import Phase
+from datalens_service.services import pricing
+from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import events, leases
 from datalens_service.store.jobs.jobs import JobState
@@ -29,6 +32,7 @@ MEASURED = {
 }
 
 Left = dict[str, bytes]
+_UNITS: Final = 198
 
 
 def what_leaves_a_job_follows_from_noisy_sums(_rng: np.random.Generator) -> None:
@@ -40,13 +44,21 @@ def what_leaves_a_job_follows_from_noisy_sums(_rng: np.random.Generator) -> None
 
 
 def worlds() -> tuple[Dataset, Dataset]:
-    """Private records all differ, also in brightness, classes and repetitions; test images are public, and the same."""
+    """Private records all differ, also in brightness, classes, repetitions, and in how many each unit has.
+
+    Test images are public, and the same; so is the number of units.
+    """
     public = lamps(seed=9)
-    schema = public.schema.model_copy(update={"test_is_public": True})
+    grouped = {"unit": "patient", "records_per_unit": 3, "classes_per_unit": 2, "num_units": _UNITS}
+    schema = public.schema.model_copy(update={"test_is_public": True, **grouped})
     dark = lamps(seed=1).train
     bright = Split(np.repeat(255 - lamps(seed=2).train.images[:100], 4, axis=0), np.arange(400) % 7 // 6)
     assert public.test is not None
-    return tuple(Dataset(schema, train, public.test, b"k" * 32) for train in (dark, bright))  # type: ignore[return-value]
+    splits = [
+        replace(split.take(np.arange(sum(sizes))), units=np.repeat(np.arange(_UNITS), sizes))
+        for split, sizes in ((dark, [3, 1, 2] * (_UNITS // 3)), (bright, [1] * (_UNITS - 1) + [3]))
+    ]
+    return tuple(Dataset(schema, train, public.test, b"k" * 32) for train in splits)  # type: ignore[return-value]
 
 
 def a_job_that_failed_leaves_no_private_file(_rng: np.random.Generator) -> None:
@@ -91,13 +103,16 @@ def _left_behind(request: dict[str, Any], dataset: Dataset) -> Left:
         patch.setattr(Mechanism, "_charge_and_draw", same)
         # How far a job is between two phases is told by a clock that nobody stops.
         patch.setattr(job_watch, "PROGRESS_SECONDS", math.inf)
-        job = local.submit(request, local.upload(dataset))
+        stored = local.upload(dataset)
+        priced = pricing.quote(local.database, stored.tenant_id, stored.id, TrainingSpec.model_validate(request))
+        job = local.submit(request, stored)
         ended = _execute(local, job.id)
         expect(ended.state is JobState.SUCCEEDED, f"a job that is compared succeeds: {ended.error}")
         store = ArtifactStore(local.database, local.folder)
         left = {file.name: file.path.read_bytes() for file in store.list_artifacts(job.id) if file.releasable}
         told = events.list_milestones(local.database, job.id)
-        return left | {"events": repr(told).encode()}
+        plan = (priced.cost, priced.plan, priced.account)
+        return left | {"events": repr(told).encode(), "plan": repr(plan).encode()}
 
 
 def _execute(local: Deployment, job_id: str) -> Any:

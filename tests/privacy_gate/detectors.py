@@ -45,7 +45,7 @@ APART: tuple[Detector, ...] = tuple(map(detect_apart.contributions_leave_nothing
 
 COMPARISONS: tuple[Detector, ...] = (
     *map(detect_contributions.contributions_of_others_stay_as_they_are, CASES),
-    detect_rows.rows_are_functions_of_their_own_records,
+    *map(detect_rows.rows_are_functions_of_their_own_records, detect_rows.ROW_CASES),
     detect_teachers.teachers_are_functions_of_their_own_shards,
     detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
     detect_jobs.what_leaves_a_job_follows_from_noisy_sums,

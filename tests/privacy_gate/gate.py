@@ -27,7 +27,7 @@ PLANTS: tuple[Plant, ...] = tuple(
 """Of all modules; none of them imports a plant of another."""
 
 CLEAN_RUNS = 20
-CLEAN_COMPARISONS = 4
+CLEAN_COMPARISONS = 2
 """Clean runs that compare runs bit by bit, too."""
 
 

@@ -38,7 +38,7 @@ def levels_end_at_the_largest_norm(levels, squares, _radius):
 @around("the number of repeated images in a text of the report", "R27", execute, "run")
 def repetitions_are_mentioned(run, spec, dataset, **others):
     """A sentence that is meant well, in the report that anybody may have."""
-    images = dataset.train.images.reshape(len(dataset.train), -1)
+    images = dataset.train.images.reshape(len(dataset.train.labels), -1)
     again = len(images) - len(np.unique(images, axis=0))
     result = run(spec, dataset, **others)
     return replace(result, rationale=f"{result.rationale} {again} images came more than once.")

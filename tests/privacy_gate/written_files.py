@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .alarm import Alarm
+
 _MADE: list[list[Path]] = []
 """Of whoever watches."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -40,6 +42,15 @@ def written_files() -> Generator[list[Path]]:
     finally:
         _MADE.remove(made)
         made[:] = sorted({path for path in made if path.exists() and not path.is_relative_to("/dev/null")})
+
+
+@contextmanager
+def nothing_is_written() -> Generator[None]:
+    """Raise `Alarm` where a file that was written to within is still there in the end."""
+    with written_files() as made:
+        yield
+    if made:
+        raise Alarm(f"a contribution leaves no file behind: {made[0]}")
 
 
 _HOOKED: list[bool] = []

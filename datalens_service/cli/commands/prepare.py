@@ -114,10 +114,10 @@ def _write(upload: Upload, path: Path) -> None:
 
 def _describe(upload: Upload) -> dict[str, object]:
     train, schema = upload.train, upload.schema
-    facts: dict[str, object] = {"images": len(train), "classes": ", ".join(schema.class_names)}
+    facts: dict[str, object] = {"images": len(train.labels), "classes": ", ".join(schema.class_names)}
     if train.units is not None:
         largest = max(Counter(train.units.tolist()).values())
         facts[f"{schema.unit}s"] = f"{schema.num_units}, each with at most {largest} images"
     if upload.test is not None:
-        facts["test images"] = len(upload.test)
+        facts["test images"] = len(upload.test.labels)
     return facts

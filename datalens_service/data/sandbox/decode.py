@@ -53,8 +53,8 @@ def read_records(request: RecordsRequest, decoder: PictureDecoder) -> Outcome:
 def count_records(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
     """How many records an upload has. Private."""
     return Counts(
-        train=len(upload.train),
-        test=0 if upload.test is None else len(upload.test),
+        train=len(upload.train.labels),
+        test=0 if upload.test is None else len(upload.test.labels),
         classes=_per_class(upload.schema, upload.train),
         test_classes={} if upload.test is None else _per_class(upload.schema, upload.test),
         duplicates=count_notices(NoticeCode.REPEATED_IMAGES, notices),

@@ -41,7 +41,8 @@ def _upper_bound(context: Context, classifier: ClassifierArchitecture) -> Outcom
     labels = context.once(
         (REAL, classifier), lambda: benchmark.predictions(lambda _seed: (drawn.images, drawn.labels), epochs)
     )
-    of_all = f"{len(drawn):,} of {len(train):,}" if len(drawn) < len(train) else f"{len(train):,}"
+    used, there = drawn.count.for_owner(), train.count.for_owner()
+    of_all = f"{used:,} of {there:,}" if used < there else f"{there:,}"
     return _outcome(benchmark, labels, f"{of_all} real training images", epochs)
 
 

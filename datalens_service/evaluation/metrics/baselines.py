@@ -78,14 +78,14 @@ def _nearest_average_accuracy(averages: Floats, test: Split) -> float:
         int(((squares - 2 * vectors @ averages.T).argmin(axis=1) == labels).sum())
         for vectors, labels in _unit_vectors(test)
     )
-    return 100 * right / len(test)
+    return 100 * right / len(test.labels)
 
 
 def _unit_vectors(split: Split) -> Iterator[tuple[Floats, Labels]]:
     """Images as vectors of length 1 (black ones stay 0), with their labels, a chunk at a time."""
     dimensions = math.prod(split.images.shape[1:])
     at_once = max(1, min(_ROWS, _NUMBERS // dimensions))
-    for start in range(0, len(split), at_once):
+    for start in range(0, len(split.labels), at_once):
         vectors = split.images[start : start + at_once].reshape(-1, dimensions).astype(np.float64)
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1.0)
         yield vectors, split.labels[start : start + at_once]

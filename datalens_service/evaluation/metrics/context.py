@@ -173,7 +173,7 @@ class Context:
             raise UndeclaredRead(f"There are no {kind} images; the metric must ask for them.")
         if images.kind != "public":
             self._check(kind)
-        if not len(images.split):
+        if not len(images.split.labels):
             raise PersonsInBothSplits("All of these images are of persons who have training images.")
         return images
 

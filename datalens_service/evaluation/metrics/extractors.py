@@ -93,7 +93,7 @@ def train_domain(reference: Split, num_classes: int, path: Path, *, seed: int, d
     """
     network = downstream.trained(
         reference.images, reference.labels, num_classes,
-        epochs=-(-_STEPS * _BATCH // len(reference)), batch_size=_BATCH, seed=seed, device=device,
+        epochs=-(-_STEPS * _BATCH // len(reference.labels)), batch_size=_BATCH, seed=seed, device=device,
     )  # fmt: skip
     weights = {key: value.cpu().contiguous() for key, value in network.state_dict().items()}
     weights[_SCALE] = _root_mean_square(network, reference, device)

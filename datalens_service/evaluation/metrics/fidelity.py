@@ -155,13 +155,13 @@ def compare(
         WorkerUnavailable: Too few images, no weights, no torch-fidelity, or the extractor fails its checks.
     """
     parts = halves(reference, min(most_images, len(synthetic)))
-    if len(parts.compared) < FEWEST_IMAGES:
+    if len(parts.compared.labels) < FEWEST_IMAGES:
         raise WorkerUnavailable(f"Fidelity needs {FEWEST_IMAGES} synthetic and {2 * FEWEST_IMAGES} reference images.")
     path = folder / "extractor.safetensors"
     try:
         extractor = _extractor(kind, parts, num_classes, path, inception_weights, device)
         real = _FeaturesOf(extractor, parts.compared.images, device)
-        count = len(parts.compared)
+        count = len(parts.compared.labels)
         sets = (synthetic[:count], _class_averages(parts.learned, count), parts.learned.images)
         compared = [real.compare(images) for images in sets]
         _check(real, compared[-1], parts)

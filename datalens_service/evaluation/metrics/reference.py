@@ -55,8 +55,9 @@ def test_reference(dataset: Dataset) -> Reference | None:
         return None
     test = others_than(dataset.train, dataset.test)
     public = dataset.schema.test_is_public
-    name = f"the {len(test):,} public test images" if public else f"the owner's {len(test):,} test images"
-    if len(test) < len(dataset.test):
+    count = test.count.for_owner()
+    name = f"the {count:,} public test images" if public else f"the owner's {count:,} test images"
+    if len(test.labels) < len(dataset.test.labels):
         name += " of other persons than those in training images"
     return Reference(test, "public" if public else "hold-out", name)
 
@@ -64,12 +65,12 @@ def test_reference(dataset: Dataset) -> Reference | None:
 def fidelity_reference(dataset: Dataset, holdout: Upload | None, settings: EvaluationSettings) -> Reference | None:
     """What the settings name, but for persons who have training images; None if it is not there."""
     if settings.reference == "training":
-        return Reference(dataset.train, "private", f"the {len(dataset.train):,} private training images")
+        return Reference(dataset.train, "private", f"the {dataset.train.count.for_owner():,} private training images")
     if settings.reference == "holdout":
         if holdout is None:
             return None
         aside = others_than(dataset.train, holdout.train)
-        return Reference(aside, "hold-out", f"the {len(aside):,} images set aside")
+        return Reference(aside, "hold-out", f"the {aside.count.for_owner():,} images set aside")
     return test_reference(dataset)
 
 
@@ -90,13 +91,14 @@ def _caveats_of_test(dataset: Dataset) -> Iterator[str]:
     shared = test.is_of_persons_in(train)
     if shared.any():
         yield (
-            f"{_counted(test, shared)} of {len(test):,} are of persons who have training images, too. They were left "
-            "out of all figures: a model does too well on persons from whom it has learned."
+            f"{_counted(test, shared)} of {test.count.for_owner():,} are of persons who have training images, too. "
+            "They were left out of all figures: a model does too well on persons from whom it has learned."
         )
     if train.groups is not None and test.groups is None:
         yield (
-            f"Nothing says of which person each of the {len(test):,} test images is: the upload did not, or an earlier "
-            "version did not keep it. If a person has training images and test images, figures are too good."
+            f"Nothing says of which person each of the {test.count.for_owner():,} test images is: the upload did not, "
+            "or an earlier version did not keep it. If a person has training images and test images, figures are "
+            "too good."
         )
 
 
@@ -106,8 +108,9 @@ def _caveats_of_holdout(dataset: Dataset, holdout: Upload | None) -> Iterator[st
     shared = holdout.train.is_of_persons_in(dataset.train)
     if shared.any():
         yield (
-            f"{_counted(holdout.train, shared)} of {len(holdout.train):,} in the data set that was set aside have keys "
-            "of persons who have training images. Fidelity leaves them out. The accuracy, which anybody may see, "
+            f"{_counted(holdout.train, shared)} of {holdout.train.count.for_owner():,} in the data set that was set "
+            "aside have keys of persons who have training images. Fidelity leaves them out. The accuracy, which "
+            "anybody may see, "
             "counts them, since whom it leaves out would tell of training images: it is too good if these are the "
             "same persons."
         )
@@ -125,7 +128,7 @@ def halves(reference: Reference, most: int) -> Halves:
     """
     split = reference.split
     rows = _shuffled_by_person(split)
-    half = min(most, len(split) // 2)
+    half = min(most, len(split.labels) // 2)
     learned, rest = rows[:half], rows[half:]
     if split.groups is not None:
         rest = rest[~split.take(rest).is_of_persons_in(split.take(learned))]
@@ -138,14 +141,14 @@ def _shuffled_by_person(split: Split) -> NDArray[np.int64]:
     rows = _shuffled(split)
     if split.groups is None:
         return rows
-    known = np.where(split.groups == NOBODY, NOBODY - 1 - np.arange(len(split)), split.groups)[rows]
+    known = np.where(split.groups == NOBODY, NOBODY - 1 - np.arange(len(split.labels)), split.groups)[rows]
     _, first, person = np.unique(known, return_index=True, return_inverse=True)
     order: NDArray[np.int64] = rows[np.argsort(first[person], kind="stable")]
     return order
 
 
 def _shuffled(split: Split) -> NDArray[np.int64]:
-    return TrainingRandomness(0).numpy("evaluation.reference").permutation(len(split))
+    return TrainingRandomness(0).numpy("evaluation.reference").permutation(len(split.labels))
 
 
 def drawn_from(split: Split, most: int) -> Split:
