@@ -73,7 +73,7 @@ def test_soft_labels_are_in_every_format(client: TestClient, job: dict[str, Any]
     soft = SOFT_LABELS[name](path)
     assert soft.shape == (20, 10)
     np.testing.assert_allclose(soft.sum(axis=1), 1, atol=1e-4)
-    assert len(read_upload(path).train) == 20, "and the file can be read as any other"
+    assert len(read_upload(path).train.labels) == 20, "and the file can be read as any other"
 
 
 def of_npz(path: Path) -> np.ndarray:

@@ -163,7 +163,7 @@ def test_every_kind_has_an_example() -> None:
     assert EXAMPLES.keys() >= {kind.name for _, kind in KINDS}
 
 
-@pytest.mark.parametrize(("name", "content"), FILES)
+@pytest.mark.parametrize(("name", "content"), FILES, ids=[name for name, _ in FILES])
 def test_a_kind_is_told_by_the_first_bytes(name: str, content: bytes) -> None:
     kind = find_kind(content[: START_BYTES if name.startswith("a disk image") else HEAD_BYTES])
     assert kind is not None
@@ -182,7 +182,7 @@ UNREAD = [(name, content) for name, content in FILES if find_kind(content[:HEAD_
           find_kind(content[:HEAD_BYTES]).use not in ASKED]  # type: ignore[union-attr]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "content"), UNREAD)
+@pytest.mark.parametrize(("name", "content"), UNREAD, ids=[name for name, _ in UNREAD])
 def test_a_file_of_a_class_folder_is_refused_by_the_name_of_its_kind(tmp_path: Path, name: str, content: bytes) -> None:
     path = write_zip(tmp_path / "upload", {"a/1.png": PNGS[0], "b/2.png": PNGS[1], "b/3.jpg": content})
     with pytest.raises(InvalidDataset) as caught:
@@ -196,7 +196,7 @@ WHOLE = [(name, content) for name, content in FILES
          and not name.endswith(("with gzip", "with bzip2", "with xz"))]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "content"), WHOLE)
+@pytest.mark.parametrize(("name", "content"), WHOLE, ids=[name for name, _ in WHOLE])
 def test_an_upload_is_refused_by_the_name_of_its_kind(tmp_path: Path, name: str, content: bytes) -> None:
     for given in (content, gzip.compress(content)):
         (tmp_path / "upload").write_bytes(given)
@@ -248,7 +248,7 @@ def test_an_unusual_compression_is_named(tmp_path: Path, method: tuple[int, str]
 @pytest.mark.parametrize("ending", [".HEIC", ".tif", ".dcm", ".bin", "", ".txt.bak"])
 def test_a_wrong_ending_does_not_matter(tmp_path: Path, ending: str) -> None:
     jpegs = {f"{label}/{n}{ending}": encoded(PICTURE, "JPEG") for label in "ab" for n in range(2)}
-    assert len(read_upload(write_zip(tmp_path / "upload", jpegs)).train) == 4
+    assert len(read_upload(write_zip(tmp_path / "upload", jpegs)).train.labels) == 4
 
 
 def test_images_behind_many_other_files_are_found(tmp_path: Path) -> None:

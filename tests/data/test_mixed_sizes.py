@@ -78,7 +78,7 @@ def test_arrays_and_tables_get_the_same_offer(tmp_path: Path, make: str) -> None
         pictures = [picture(9, 9), picture(9, 12), picture(10, 9), *(picture(9, 9) for _ in range(3))]
         path.write_bytes(table(None, image=pictures, label=[0, 1] * 3))
     assert "Your 6 images have different sizes, 9 to 12 pixels: choose one size for all" in refusal(path).detail
-    assert len(read(path, prepare_size="9")[0].train) == (4 if make == "NPZ" else 6)
+    assert len(read(path, prepare_size="9")[0].train.labels) == (4 if make == "NPZ" else 6)
 
 
 def test_photographs_are_offered_a_size_whatever_theirs_is(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_other_formats_say_what_they_ignore(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["values-train.parquet", "latest.parquet"])
 def test_a_split_is_a_word_of_a_name(tmp_path: Path, name: str) -> None:
     path = write_zip(tmp_path / "upload", {name: hugging_face_table()})
-    assert (len(read_upload(path).train), noticed(path)) == (12, {})
+    assert (len(read_upload(path).train.labels), noticed(path)) == (12, {})
 
 
 def test_labels_from_one_make_no_empty_class(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_the_pool_is_released_with_labels_of_the_classifier_at_its_price() -> No
 
 
 def test_labels_that_the_pool_has_are_not_looked_at() -> None:
-    wrong = np.random.default_rng(0).integers(0, 2, len(PUBLIC.train))
+    wrong = np.random.default_rng(0).integers(0, 2, len(PUBLIC.train.labels))
     named = PUBLIC.schema.model_copy(update={"class_names": PRIVATE.schema.class_names})
     account, labelled = full_account(), Upload(named, Split(PUBLIC.train.images, wrong), None)
     released = [made(account=account, public=one) for one in (PUBLIC, labelled)]
@@ -103,7 +103,7 @@ def test_previews_do_not_wait_for_crops(monkeypatch: pytest.MonkeyPatch) -> None
     spec = spec_of(METHOD)
     released = run(spec, PRIVATE, account=full_account(), public=PUBLIC, previews=previews)
     assert shown
-    assert max(shown) <= len(PUBLIC.train) < len(released.generator.tensors["images"])
+    assert max(shown) <= len(PUBLIC.train.labels) < len(released.generator.tensors["images"])
 
 
 def test_a_lower_temperature_makes_labels_sharper() -> None:

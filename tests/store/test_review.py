@@ -98,7 +98,7 @@ class House(NamedTuple):
         assert dataset.partition_key
         verified(self.database, dataset_id)
         records = RecordStore(self.settings).fetch(dataset.records_path, self.settings.data_dir / "fetched")
-        assert len(load_dataset(records).train) == 20
+        assert len(load_dataset(records).train.labels) == 20
         shutil.rmtree(self.settings.data_dir / "fetched", ignore_errors=True)
 
 
