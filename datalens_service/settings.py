@@ -25,6 +25,9 @@ PREFIX = "DATALENS_"
 ROOT_PATH = r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*"
 """What a path prefix may be: parts that browsers leave as they are, and no slash at the end."""
 
+VERIFIES = "ssl_cert_reqs="
+"""Parameter of the URL of a Redis with TLS: `required` verifies its certificate, `none` takes any."""
+
 _OTHER_VARIABLES = frozenset({"DATALENS_URL", "DATALENS_API_KEY", "DATALENS_VERSION"})
 """Of the command line as a client, and of docker-compose.yml."""
 
@@ -253,6 +256,14 @@ class Settings(BaseSettings):
         if url.startswith("file:"):
             raise ValueError("This names no object store; leave it empty for files on this machine.")
         return url
+
+    @field_validator("broker_url")
+    @classmethod
+    def _brokers_show_certificates(cls, url: str | None) -> str | None:
+        """Have the certificate of a Redis with TLS verified: kombu takes any unless the URL says otherwise."""
+        if url is None or not url.startswith("rediss://") or VERIFIES in url:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}{VERIFIES}required"
 
     @field_validator("root_path")
     @classmethod

@@ -5,13 +5,14 @@ Workers look into the database themselves (`workers/process/job_loop.py`), so no
 
 from __future__ import annotations
 
+import ssl
 import time
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from datalens_service.errors import WorkerUnavailable
-from datalens_service.settings import Settings
+from datalens_service.settings import VERIFIES, Settings
 from datalens_service.spec import Device
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class CeleryDispatcher(Dispatcher):
 
     def __init__(self, broker_url: str, queue: str) -> None:
         self._queue = queue
+        self._is_verified = f"{VERIFIES}none" not in broker_url and f"{VERIFIES}CERT_NONE" not in broker_url
         self._celery = _celery(broker_url)
         self._silent_until = float("-inf")
 
@@ -77,14 +79,31 @@ class CeleryDispatcher(Dispatcher):
             _log.warning("not sent", job_id=job_id, error=type(error).__name__)
 
     def check(self) -> None:
-        """Whether the broker answers."""
+        """Whether the broker answers, and shows a certificate if it has TLS."""
         try:
             with self._celery.connection_for_write() as connection:
                 connection.ensure_connection(max_retries=1, interval_start=0, timeout=_BROKER_SECONDS)
         except Exception as error:
+            if _is_about_a_certificate(error):
+                raise WorkerUnavailable(
+                    "The certificate of the broker cannot be verified. Name the file of its authority as ssl_ca_certs "
+                    "in ⟦DATALENS_BROKER_URL⟧."
+                ) from error
             raise WorkerUnavailable(
                 "The broker does not answer; look at ⟦DATALENS_BROKER_URL⟧ and at Redis."
             ) from error
+        if not self._is_verified:
+            raise WorkerUnavailable(
+                "⟦DATALENS_BROKER_URL⟧ takes any certificate: whoever answers in the place of Redis gets its password."
+            )
+
+
+def _is_about_a_certificate(error: BaseException | None) -> bool:
+    return error is not None and (
+        isinstance(error, ssl.SSLCertVerificationError)
+        or "CERTIFICATE_VERIFY_FAILED" in str(error)
+        or _is_about_a_certificate(error.__cause__ or error.__context__)
+    )
 
 
 def choose_dispatcher(settings: Settings) -> Dispatcher:

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.main import create_app
 from api.security.rate_limits import RateLimits
+from certificates import issue_certificate
 from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, Dispatcher
 from datalens_service.settings import Settings
 from datalens_service.store.jobs import leases
@@ -123,3 +124,23 @@ def test_a_frozen_broker_is_asked_once_in_a_while(tmp_path: Path, monkeypatch: p
 
 def test_local_needs_no_broker(services: Services) -> None:
     assert type(services.dispatcher) is Dispatcher
+
+
+@pytest.mark.redis
+def test_the_certificate_of_the_broker_is_verified(settings: Settings, tmp_path: Path) -> None:
+    issue_certificate(tmp_path / "redis.pem")
+    server = Redis(tmp_path, "secret", tmp_path / "redis.pem")
+    server.serve()
+    try:
+        for query, said in (
+            ("", "cannot be verified"),
+            (f"?ssl_ca_certs={tmp_path / 'redis.pem'}", ""),
+            ("?ssl_cert_reqs=none", "takes any certificate"),
+        ):
+            fields = settings.model_dump() | {"executor": "celery", "broker_url": server.url + query}
+            with TestClient(create_app(Settings.model_validate(fields))) as client:
+                client.app.state.services.surroundings.look()
+                found = client.get("/readyz").json()["degraded"].get("broker", "")
+                assert (said in found, bool(found)) == (True, bool(said)), query
+    finally:
+        server.kill()

@@ -15,21 +15,22 @@ from ports import free_port
 class Redis:
     """On a port of this machine; what it was told survives it, as in docker-compose.yml."""
 
-    def __init__(self, folder: Path, password: str) -> None:
+    def __init__(self, folder: Path, password: str, certificate: Path | None = None) -> None:
         self._program = find_program("redis-server")
         self.port = free_port()
         self._folder = folder
         self._password = password
+        self.certificate = certificate
         self._server: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
+        return f"redis{'s' if self.certificate else ''}://:{self._password}@127.0.0.1:{self.port}/0"
 
     def serve(self) -> None:
         """Start it, again if it was killed."""
         settings = f"""
-            port {self.port}
+            port {0 if self.certificate else self.port}
             bind 127.0.0.1
             dir {self._folder}
             requirepass "{self._password}"
@@ -38,6 +39,14 @@ class Redis:
             maxmemory-policy noeviction
             save ""
         """
+        if self.certificate is not None:
+            settings += f"""
+                tls-port {self.port}
+                tls-cert-file {self.certificate}
+                tls-key-file {self.certificate}
+                tls-ca-cert-file {self.certificate}
+                tls-auth-clients no
+            """
         # Through standard input, so that the password is in no list of processes.
         self._server = subprocess.Popen([self._program, "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         assert self._server.stdin is not None
