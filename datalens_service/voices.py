@@ -133,8 +133,8 @@ TERMS: Final[dict[str, Term]] = {
     "audit.seed": _unlisted("seed", "--seed"),
     # What is taken from a job.
     "download.synthetic_images": _member("synthetic_images", "Images"),
-    "download.per_class": _member("per_class", "Images of each class"),
-    "download.classes": _member("classes", "Classes", "--class"),
+    "download.per_class": _unlisted("per_class", "--per-class"),
+    "download.classes": _member("classes", "Only some classes"),
     "download.format": _member("format", "Format"),
     "download.seed": _unlisted("seed", "--seed"),
     "record.label": _unlisted("label", "--label"),

@@ -86,8 +86,8 @@ class CeleryDispatcher(Dispatcher):
         except Exception as error:
             if _is_about_a_certificate(error):
                 raise WorkerUnavailable(
-                    "The certificate of the broker cannot be verified. Name the file of its authority as ssl_ca_certs "
-                    "in ⟦DATALENS_BROKER_URL⟧."
+                    "The certificate of the broker cannot be verified. Name the file of its authority in "
+                    "⟦DATALENS_BROKER_URL⟧; docs/operations.md says how."
                 ) from error
             raise WorkerUnavailable(
                 "The broker does not answer; look at ⟦DATALENS_BROKER_URL⟧ and at Redis."

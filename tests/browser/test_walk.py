@@ -154,7 +154,7 @@ def _a_job_is_submitted_and_waits(visitor: Visitor, service: InProcessService) -
     with service.services.database.transaction() as session:
         session.get_one(JobRow, job_id).created_at -= timedelta(minutes=5)
     visitor.page.reload()
-    expect(visitor.page.locator("#live-title")).to_contain_text("No worker has taken it")
+    expect(visitor.page.locator("#live-title")).to_contain_text("No worker has been at work yet")
     _fits(visitor, "waiting")
     return Worker(service.services, job_id)
 

@@ -269,10 +269,10 @@ PICTURES = {
     **{
         f"{kind} named PNG": Hostile(lambda kind=kind: with_image(encoded(COLOURS, kind)), says)  # type: ignore[misc]
         for kind, says in {
-            "GIF": "a GIF picture, which is read only if",
-            "BMP": "a BMP picture, which is read only if",
-            "TIFF": "a TIFF picture, which is read only if",
-            "WEBP": "a WebP picture, which is read only if",
+            "GIF": "a GIF picture, which is read once",
+            "BMP": "a BMP picture, which is read once",
+            "TIFF": "a TIFF picture, which is read once",
+            "WEBP": "a WebP picture, which is read once",
             "EPS": "a PostScript drawing, which is not read",
             "ICO": "an icon .ICO., which is not read",
             "PPM": "a Netpbm picture .PGM, PPM., which is not read",

@@ -140,7 +140,7 @@ def test_images_of_another_size_or_mode_are_refused_without_their_name(tmp_path:
         ({"train/a/1.png": grey(), "b/2.png": grey()}, "a class or a split"),
         ({"test/a/1.png": grey(), "test/a/2.png": grey()}, "no training images"),
         ({"val/a/1.png": grey(), "val/a/2.png": grey()}, "no training images"),
-        ({"a/1.png": grey(), "a/2.gif": b"GIF89a"}, "one size is named for all"),
+        ({"a/1.png": grey(), "a/2.gif": b"GIF89a"}, "choose one size for all"),
         ({"a/1.png": grey(), "a/labels.csv": b"x"}, "called metadata.csv"),
         ({"a/1.png": grey(), "a/more.zip": b"PK\x03\x04"}, "another archive, a zip"),
         ({"a/1.png": grey(), "metadata.csv": b"file_name,note"}, "has no row"),

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from data.builders import random_images
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, WrittenImages
+from datalens_service.data.export.pages import DrawnImages
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.errors import InvalidInput
 from datalens_service.integrations.images import ReleasedImages, from_folder, from_job
@@ -38,7 +39,7 @@ def write_release(folder: Path, format: str) -> tuple[Path, Path]:
     WRITERS[format].write(alone, WrittenImages(IMAGES, LABELS, schema, CARD))
     packed = folder / "release.zip"
     further, key = {"privacy.json": json.dumps({}).encode()}, SigningKey(b"of this house")
-    write_bundle(packed, alone, format, CARD, count=9, name="nine", spdx="other", further=further, key=key)
+    write_bundle(packed, alone, format, CARD, drawn=DrawnImages(9), name="nine", spdx="other", further=further, key=key)
     return alone, packed
 
 

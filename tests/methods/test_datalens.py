@@ -44,7 +44,7 @@ def finish(training_run: SteppedRun, account: MemoryAccount, noise: object = Non
 
 def state(training_run: SteppedRun) -> dict:
     """Of a checkpoint before the next release."""
-    return dict(training_run.local("student").state())
+    return dict(training_run.begin().checkpoint())
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_teachers_in_closed_form_have_no_state_and_replay_the_stored_sums():
     again, _ = start(chosen)
     np.testing.assert_array_equal(whole, finish(again, account))
     assert account.charges == charges
-    trained, other = start(method())
+    trained, other = start(method(student="class_networks"))
     trained.step(0, other, NoNoise())
     with pytest.raises(CheckpointMismatch, match="trained"):
         advance(start(chosen, resumed=Resumed(1, state(trained)))[0], account)
@@ -128,7 +128,7 @@ def test_class_pure_teachers_vote_on_their_class_only():
     training_run, _ = start(method(shards="class_pure"))
     student = training_run.local("student")
     question = Question(*student.propose("latent", 0), 2, False, None)
-    blocks = list(student._shards._teachers().votes(image_votes, question).blocks)
+    blocks = list(training_run.vault(student._shards)._teachers().votes(image_votes, question).blocks)
     assert sum(len(block.gradients) for block in blocks) == 12
     assert question.labels.tolist() == [0, 0, 1, 1]
     teachers = 0

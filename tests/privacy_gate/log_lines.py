@@ -61,6 +61,7 @@ _OF_SUPERVISORS: Final[Mapping[str, Mapping[str, str]]] = {
     "worker cannot start": {"problem": _WORDS, "detail": _SENTENCES},
     "parent process is gone, supervisor stops": {"parent": _NUMBER},
     "database or disk unavailable, no job is started": {"detail": _SENTENCES},
+    "worker cannot say that it is alive": OUTLINE,
     "no job is started, trying again": OUTLINE,
     "job is not attended any more": OUTLINE,
     "no job process can start": {"detail": _SENTENCES},

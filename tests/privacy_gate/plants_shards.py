@@ -49,7 +49,7 @@ def shards_depend_on_how_many_there_are(assign, key, unit_ids, *others):
 @plant("records of a unit dealt apart", "B6")
 def records_of_a_unit_are_dealt_apart(patch):
     """The position of a record stands for its unit, although units were declared."""
-    patch.setattr(Split, "unit_ids", property(lambda self: np.arange(len(self), dtype=np.int64)))
+    patch.setattr(Split, "unit_ids", property(lambda self: np.arange(len(self.labels), dtype=np.int64)))
     patch.setattr(dataset, "check_units", lambda schema, split: None)
 
 

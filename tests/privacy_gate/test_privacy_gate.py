@@ -1,4 +1,4 @@
-"""The mutation gate: every planted bug is caught, and the product as it is raises no alarm."""
+"""The mutation gate: every planted bug is caught."""
 
 import json
 
@@ -32,11 +32,6 @@ def one_thread():
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
 def test_a_planted_bug_is_caught(plant: Plant):
     assert caught(plant) is not None
-
-
-def test_the_product_raises_no_alarm():
-    """The command makes twenty runs; each takes most of a minute of a core."""
-    assert first_alarm(seed=0) is None
 
 
 @pytest.mark.parametrize("change", NEUTRAL, ids=lambda change: change.plant.name)

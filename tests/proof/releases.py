@@ -10,6 +10,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, WrittenImages
+from datalens_service.data.export.pages import DrawnImages
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.signatures import SigningKey
 from example_proof import example_proof
@@ -28,7 +29,7 @@ def write_release(folder: Path, key: SigningKey, *, seed: int, job_id: str) -> P
     proof = example_proof(job_id=job_id)
     WRITERS["npz"].write(folder / "images", WrittenImages(images, labels, schema, proof["card"]))
     further = {"privacy.json": json.dumps(key.sign(proof)).encode()}
-    options = {"count": 20, "name": "t", "spdx": "other"}
+    options = {"drawn": DrawnImages(20), "name": "t", "spdx": "other"}
     path = folder / f"{job_id}-{key.public.key_id}.zip"
     write_bundle(path, folder / "images", "npz", proof["card"], further=further, key=key, **options)
     return path

@@ -13,6 +13,7 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, WrittenImages
+from datalens_service.data.export.pages import DrawnImages
 from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE, write_bundle
 from datalens_service.errors import InvalidInput
 from datalens_service.evaluation.report.build import releasable_view
@@ -91,7 +92,7 @@ def archive(folder: Path, proof: dict[str, Any], key: SigningKey = KEY) -> Path:
         folder / "images",
         "npz",
         PROOF["card"],
-        count=20,
+        drawn=DrawnImages(20),
         name="t",
         spdx="other",
         further=further,

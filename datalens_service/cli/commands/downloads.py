@@ -48,7 +48,7 @@ def download(
     ] = None,
     classes: Annotated[
         list[str] | None,
-        typer.Option("--class", help="Name of a class, or its number; only these are drawn, in turn. Repeatable."),
+        typer.Option("--classes", help="Name of a class, or its number; only these are drawn, in turn. Repeatable."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", parser=build_integer_parser(0), help="Repeats a draw of its own.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import Field
 
@@ -14,6 +15,12 @@ from datalens_service.strict import Integer, Number
 if TYPE_CHECKING:
     from datalens_service.mechanisms.private_shards import Shards
     from datalens_service.models.teachers.base import TeacherBackend
+
+_HIDDEN_OF_DENSE: Final = 16
+_HIDDEN_OF_CONV: Final = 256
+_MAPS_OF_CONV: Final = 32
+_TAPS: Final = 25
+"""Of a convolution of 5×5."""
 
 
 class NetworkTeacher(TeacherParameters, ABC):
@@ -51,8 +58,8 @@ class DenseTeacher(NetworkTeacher):
     name: Literal["dense"] = "dense"
 
     def count_weights(self, schema: Schema) -> int:
-        """Most of them see a number of an image."""
-        return 16 * schema.dimensions
+        """One hidden layer, of images and labels."""
+        return _HIDDEN_OF_DENSE * (schema.dimensions + schema.num_classes)
 
 
 class ConvTeacher(NetworkTeacher):
@@ -61,5 +68,7 @@ class ConvTeacher(NetworkTeacher):
     name: Literal["conv"] = "conv"
 
     def count_weights(self, schema: Schema) -> int:
-        """Most of them see a place of an image, in all colours."""
-        return 700 * schema.height * schema.width
+        """Two convolutions, beside which labels lie as planes, and a hidden layer on quarters of the sides."""
+        maps = _MAPS_OF_CONV + schema.num_classes
+        quarters = math.ceil(schema.height / 4) * math.ceil(schema.width / 4)
+        return maps * (_HIDDEN_OF_CONV * quarters + _TAPS * (schema.channels + 2 * schema.num_classes))
