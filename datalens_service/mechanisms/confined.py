@@ -43,6 +43,13 @@ def confined_items(made: Iterator[Made]) -> Iterator[Made]:
         yield item
 
 
+def refused(why: str) -> ContributionFailed:
+    """Return the error of what was computed and cannot be summed; `why` is a note for its author, and leaves no job."""
+    error = ContributionFailed(FAILED)
+    error.add_note(why)
+    return error
+
+
 class Calls(Protocol):
     """Where functions that see private records are called; each raises as `confined` does."""
 

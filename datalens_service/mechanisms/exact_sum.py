@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.errors import InvalidInput
+from datalens_service.mechanisms.confined import refused
 from datalens_service.privacy.randomness import Integers
 
 if TYPE_CHECKING:
@@ -45,14 +46,14 @@ class ExactSum:
         """Add rows (n, …) to the numbers at a place.
 
         Raises:
-            InvalidInput: Their sum might not be exact, or they are no whole numbers within the bound.
+            ContributionFailed: Their sum might not be exact, or they are no whole numbers within the bound.
         """
         self._count(len(rows))
         kind = str(rows.dtype).removeprefix("torch.")
         if kind in _EXACT:
             _check_exact(len(rows) * self._largest, kind)
         elif not kind.startswith("int"):
-            raise InvalidInput(f"Rows of {kind} have no exact sum.")
+            raise refused(f"Rows of {kind} have no exact sum.")
         if isinstance(rows, np.ndarray):
             self._check(rows, np.rint)
             self._sum[place] += rows.sum(axis=0).astype(np.int64)
@@ -67,7 +68,7 @@ class ExactSum:
         """Add Σ x·yᵀ of rows of whole numbers (n, p) and (n, q), to which `largest` applies as to one row.
 
         Raises:
-            InvalidInput: As of `add`.
+            ContributionFailed: As of `add`.
         """
         self._count(len(left))
         _check_exact(len(left) * self._largest, "float64")
@@ -82,18 +83,20 @@ class ExactSum:
         """Add whole numbers (n,) to the numbers of a sum of one axis that stand at `places` (n,).
 
         Raises:
-            InvalidInput: As of `add`.
+            ContributionFailed: As of `add`.
         """
         self._count(len(places))
         added = np.broadcast_to(np.asarray(values), places.shape)
         if added.dtype.kind != "i":
-            raise InvalidInput("Only whole numbers have an exact sum.")
+            raise refused("Only whole numbers have an exact sum.")
         self._check_bound(int(np.abs(added).max(initial=0)))
         np.add.at(self._sum, places, added)
 
     def _count(self, rows: int) -> None:
         self._rows += rows
-        check_range(self._rows, self._largest)
+        # How many there are may be private, so the error does not say what it is about.
+        if self._rows * self._largest > LARGEST_SUM:
+            raise refused("There are more records than a sum of 63 bits holds.")
 
     def _check(self, rows: Any, rounded: Any) -> None:
         if not len(rows):
@@ -104,7 +107,7 @@ class ExactSum:
 
     def _check_bound(self, found: int) -> None:
         if found > self._largest:
-            raise InvalidInput("A row is longer than the bound of its sum.")
+            raise refused("A row is longer than the bound of its sum.")
 
 
 def check_range(rows: int, largest: int) -> None:
@@ -119,7 +122,7 @@ def check_range(rows: int, largest: int) -> None:
 
 def _check_exact(most: int, kind: str) -> None:
     if most > _EXACT[kind]:
-        raise InvalidInput(f"There are more rows than {kind} adds up exactly: take fewer at once.")
+        raise refused(f"There are more rows than {kind} adds up exactly: take fewer at once.")
 
 
 def _check_whole(rows: Any, rounded: Any) -> None:
@@ -127,4 +130,4 @@ def _check_whole(rows: Any, rounded: Any) -> None:
     with np.errstate(invalid="ignore"):
         whole = bool((rounded(rows) - rows == 0).all())
     if not whole:
-        raise InvalidInput("Rows are rounded one by one before they are added.")
+        raise refused("Rows are rounded one by one before they are added.")

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.confined import refused
 from datalens_service.mechanisms.exact_sum import ExactSum
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.poisson_sampling import PoissonSampling
@@ -47,16 +47,16 @@ def check_chunk(chunk: GradientChunk, dimensions: int, last_unit: int | None) ->
         last_unit: Of the chunk before.
 
     Raises:
-        InvalidInput: It has another width, or splits or repeats a unit.
+        ContributionFailed: It has another width, or splits or repeats a unit.
     """
     if chunk.gradients.shape != (len(chunk.units), dimensions):
-        raise InvalidInput("A chunk of gradients has another shape than the mechanism.")
+        raise refused("A chunk of gradients has another shape than the mechanism.")
     if not len(chunk.units):
         return last_unit
     ascending = bool((chunk.units[1:] >= chunk.units[:-1]).all())
     first = int(chunk.units[0])
     if not ascending or (last_unit is not None and first <= last_unit):
-        raise InvalidInput("The records of a unit must stand side by side in one chunk of gradients.")
+        raise refused("The records of a unit must stand side by side in one chunk of gradients.")
     return int(chunk.units[-1])
 
 
@@ -147,7 +147,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         """int64 array (dimensions,).
 
         Raises:
-            InvalidInput: Chunks have another width, or split or repeat a unit.
+            ContributionFailed: Chunks have another width, or split or repeat a unit.
         """
         import torch
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.confined import refused
 from datalens_service.mechanisms.exact_sum import ExactSum
 from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import NeighboringRelation, round_up
@@ -77,11 +77,11 @@ class IndividualHistogram(Mechanism[IndividualEpsilons, Integers]):
         """int64 array (bins,): counts.
 
         Raises:
-            InvalidInput: A unit stands there twice, or numbers and units differ in length.
+            ContributionFailed: A unit stands there twice, or numbers and units differ in length.
         """
         epsilons, units = contributions
         if epsilons.shape != units.shape or len(np.unique(units)) != len(units):
-            raise InvalidInput("Every unit has one individual ε.")
+            raise refused("Every unit has one individual ε.")
         finite = epsilons[np.isfinite(epsilons)]
         # Clipped before it becomes an integer: a large float has none.
         places = np.clip(finite / self.largest_epsilon * self.bins, 0, self.bins - 1).astype(np.int64)

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.confined import refused
 from datalens_service.mechanisms.exact_sum import ExactSum
 from datalens_service.mechanisms.gradient_sum import GradientChunk, check_chunk, unit_means
 from datalens_service.privacy.accounting import SMOOTHING_VARIANCE, NeighboringRelation
@@ -90,7 +90,7 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
         """int64 array (dimensions,): directions without noise, on the grid; what tests compare, never released.
 
         Raises:
-            InvalidInput: Chunks have another width, or split or repeat a unit.
+            ContributionFailed: Chunks have another width, or split or repeat a unit.
         """
         exact = ExactSum((self.dimensions,), self.radius)
         for block in self._directions(contributions):
@@ -103,14 +103,14 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
         Units of the batch that send nothing get a uniform direction: how many terms there are tells nothing.
 
         Raises:
-            InvalidInput: Chunks have another width, split or repeat a unit, or hold more units than the batch.
+            ContributionFailed: Chunks have another width, split or repeat a unit, or hold more units than the batch.
         """
         exact, missing = ExactSum((self.dimensions,), self.radius), int(np.count_nonzero(batch))
         for block in self._directions(contributions):
             exact.add(np.rint(noise.directions(block, self.kappa) * GRID))
             missing -= len(block)
         if missing < 0:
-            raise InvalidInput("There are more units in the contributions than in the batch.")
+            raise refused("There are more units in the contributions than in the batch.")
         for start in range(0, missing, self._rows_per_block):
             nobody = np.zeros((min(self._rows_per_block, missing - start), self.dimensions))
             exact.add(np.rint(noise.directions(nobody, self.kappa) * GRID))

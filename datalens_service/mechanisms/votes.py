@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.errors import InvalidInput, InvalidSpec
+from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms.base import Example, Mechanism
+from datalens_service.mechanisms.confined import refused
 from datalens_service.mechanisms.exact_sum import ExactSum, check_range
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Integers
@@ -195,7 +196,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
                 float dtype; a teacher belongs to one block. When distributed, every rank calls this with its own.
 
         Raises:
-            InvalidInput: More than `num_teachers` teachers voted, or rows have another shape.
+            ContributionFailed: More than `num_teachers` teachers voted, or rows have another shape.
         """
         if not isinstance(contributions, DistributedGradients):
             contributions = DistributedGradients(contributions)
@@ -221,7 +222,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
             for part in torch.split(gradients, _teachers_at_once(gradients)):
                 votes = self.zero_out_of_bound_rows(self.encode(part, coins))
                 if votes.shape[1:] != exact.total[rows].shape:
-                    raise InvalidInput("A vote has one row for each of its images.")
+                    raise refused("A vote has one row for each of its images.")
                 exact.add(votes, rows)
         return exact.total, voters
 
@@ -232,7 +233,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
     def _check_voters(self, voters: int) -> None:
         if voters > self.num_teachers:
-            raise InvalidInput(f"More than {self.num_teachers} teachers voted in one release.")
+            raise refused(f"More than {self.num_teachers} teachers voted in one release.")
 
     @final
     def zero_out_of_bound_rows(self, votes: torch.Tensor) -> torch.Tensor:
@@ -246,7 +247,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         import torch
 
         if votes.is_floating_point():
-            raise InvalidInput("Votes must be integers.")
+            raise refused("Votes must be integers.")
         # Squares of integers add up without rounding in float64 until they are far beyond any bound.
         wide = votes.to(torch.float64)
         squared = torch.linalg.vecdot(wide, wide)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.errors import InvalidInput
+from datalens_service.errors import ContributionFailed
+from datalens_service.jobs.failures import describe_problem
 from datalens_service.mechanisms import VectorSum
 from datalens_service.mechanisms.exact_sum import LARGEST_SUM, ExactSum
 from datalens_service.mechanisms.moments import GroupedVectors
@@ -22,7 +23,7 @@ def test_the_largest_sum_is_attained_exactly_and_the_next_row_is_refused(sign: i
     for _ in range(4):
         exact.add(np.array([[sign * LARGEST_SUM // 4]]))
     assert exact.total.tolist() == [sign * LARGEST_SUM]
-    with pytest.raises(InvalidInput, match="63 bits"):
+    with pytest.raises(ContributionFailed, match="63 bits"):
         exact.add(np.array([[0]]))
 
 
@@ -39,36 +40,36 @@ def test_floats_are_added_up_to_their_last_exact_sum_and_no_further(make: object
     exact = ExactSum((1,), half)
     exact.add(rows)
     assert exact.total.tolist() == [2**places - 1]
-    with pytest.raises(InvalidInput, match=f"{kind} adds up exactly"):
+    with pytest.raises(ContributionFailed, match=f"{kind} adds up exactly"):
         ExactSum((1,), half).add(make([[1], [1], [1]], dtype=dtype))  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("value", [0.5, -1e-3, np.nan, np.inf])
 def test_rows_that_are_not_whole_are_refused(value: float) -> None:
     for rows in (np.array([[1.0], [value]]), torch.tensor([[1.0], [value]])):
-        with pytest.raises(InvalidInput, match="one by one"):
+        with pytest.raises(ContributionFailed, match="one by one"):
             ExactSum((1,), 9).add(rows)
-    with pytest.raises(InvalidInput, match="one by one"):
+    with pytest.raises(ContributionFailed, match="one by one"):
         ExactSum((1, 1), 9).add_products(np.array([[1.0]]), np.array([[value]]))
-    with pytest.raises(InvalidInput, match="whole numbers"):
+    with pytest.raises(ContributionFailed, match="whole numbers"):
         ExactSum((1,), 9).add_at(np.array([0]), np.array([value]))
 
 
 @pytest.mark.parametrize("value", [4, -4])
 def test_a_row_beyond_the_bound_is_refused(value: int) -> None:
     for rows in (np.array([[value]]), np.array([[float(value)]]), torch.tensor([[value]], dtype=torch.int8)):
-        with pytest.raises(InvalidInput, match="longer than the bound"):
+        with pytest.raises(ContributionFailed, match="longer than the bound"):
             ExactSum((1,), 3).add(rows)
-    with pytest.raises(InvalidInput, match="longer than the bound"):
+    with pytest.raises(ContributionFailed, match="longer than the bound"):
         ExactSum((1,), 3).add_at(np.array([0]), value)
-    with pytest.raises(InvalidInput, match="longer than the bound"):
+    with pytest.raises(ContributionFailed, match="longer than the bound"):
         ExactSum((1, 1), 3).add_products(np.array([[2.0]]), np.array([[2.0]]))
 
 
 def test_counts_are_a_part_of_the_range() -> None:
     mechanism = VectorSum(num_groups=1, dimensions=1, count_weight=LARGEST_SUM, noise_stddev=2**20)
     one = GroupedVectors(np.zeros((2, 1)), np.zeros(2, dtype=np.int64), np.arange(2))
-    with pytest.raises(InvalidInput, match="63 bits"):
+    with pytest.raises(ContributionFailed, match="63 bits"):
         mechanism.exact_sum(one)
 
 
@@ -113,3 +114,13 @@ def test_no_mechanism_adds_up_rows_beside_the_exact_sum() -> None:
 def test_a_sum_over_rows_is_seen(source: str) -> None:
     assert _adds_up_rows(source)
     assert not _adds_up_rows("x.sum(dim=-1)\nx.sum(axis=1)")
+
+
+def test_a_job_that_cannot_sum_says_the_same_whatever_the_records_are() -> None:
+    problems = []
+    for rows in (np.full((2, 3), 99), np.full((2, 3), 0.5)):
+        with pytest.raises(ContributionFailed) as refused:
+            ExactSum((3,), 5).add(rows)
+        problems.append(describe_problem(refused.value))
+    assert problems[0] == problems[1]
+    assert "row" not in problems[0]["detail"].lower()

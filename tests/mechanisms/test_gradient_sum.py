@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.errors import InvalidInput
+from datalens_service.errors import ContributionFailed
 from datalens_service.mechanisms import GradientChunk, GradientSum
 from datalens_service.mechanisms import gradient_sum as gradient_sums
 from datalens_service.mechanisms.gradient_sum import row_norms, unit_means, within_radius
@@ -190,12 +190,12 @@ def test_a_mean_depends_on_its_own_unit_to_the_last_bit():
 )
 def test_a_unit_cannot_add_two_rows(units):
     chunks = [GradientChunk(torch.ones(2, DIMENSIONS), torch.tensor(identities)) for identities in units]
-    with pytest.raises(InvalidInput, match="side by side"):
+    with pytest.raises(ContributionFailed, match="side by side"):
         gradient_sum().exact_sum(chunks)
 
 
 def test_gradients_of_another_network_are_refused():
-    with pytest.raises(InvalidInput, match="shape"):
+    with pytest.raises(ContributionFailed, match="shape"):
         gradient_sum().exact_sum([GradientChunk(torch.ones(2, DIMENSIONS + 1), torch.arange(2))])
 
 

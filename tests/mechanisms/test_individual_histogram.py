@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datalens_service.errors import InvalidInput
+from datalens_service.errors import ContributionFailed
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.mechanisms.individual_histogram import (
     DEFAULT_NOISE_STDDEV,
@@ -41,7 +41,7 @@ def test_a_unit_stands_in_one_bin_whatever_its_number():
 
 
 def test_a_unit_that_stands_there_twice_is_refused():
-    with pytest.raises(InvalidInput):
+    with pytest.raises(ContributionFailed):
         histogram().exact_sum(IndividualEpsilons(np.array([0.1, 0.2]), np.array([5, 5])))
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import special, stats
 
-from datalens_service.errors import InvalidInput, InvalidSpec
+from datalens_service.errors import ContributionFailed, InvalidInput, InvalidSpec
 from datalens_service.mechanisms import GradientChunk, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import GRID, unit_directions
 from datalens_service.methods.descent.noisy_directions import mean_cosine
@@ -149,7 +149,7 @@ def chunk(rows: list[list[float]], units: list[int]) -> GradientChunk:
 def test_units_that_are_not_in_the_batch_are_refused():
     mechanism = directions(units=1)
     rows = chunk([[1.0, 0, 0, 0, 0]] * 2, [0, 1])
-    with pytest.raises(InvalidInput, match="more units"):
+    with pytest.raises(ContributionFailed, match="more units"):
         mechanism.noisy_sum([rows], np.array([True]), NoiseSource())
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.errors import InvalidInput
+from datalens_service.errors import ContributionFailed
 from datalens_service.mechanisms import ClippedRows, CountSketch, Histogram, KLevel, PartialGradients, TopAgg
 from datalens_service.mechanisms.topagg import sign_votes
 from privacy_gate.cases import IMAGES, NUM_TEACHERS, PIXELS, vote
@@ -53,7 +53,7 @@ def test_the_guard_is_not_fooled_by_overflow(mechanism, dtype):
 
 @each_vote
 def test_the_guard_refuses_votes_that_are_no_integers(mechanism):
-    with pytest.raises(InvalidInput, match="integers"):
+    with pytest.raises(ContributionFailed, match="integers"):
         mechanism.zero_out_of_bound_rows(torch.zeros(1, IMAGES, mechanism.coordinates))
 
 
@@ -75,7 +75,7 @@ def test_more_teachers_than_declared_are_refused():
     mechanism = vote(TopAgg, top_k=8)
     blocks = [torch.ones(NUM_TEACHERS, IMAGES, PIXELS), torch.ones(1, IMAGES, PIXELS)]
     mechanism.exact_sum(blocks[:1])
-    with pytest.raises(InvalidInput, match="16 teachers"):
+    with pytest.raises(ContributionFailed, match="16 teachers"):
         mechanism.exact_sum(blocks)
 
 
