@@ -31,6 +31,9 @@ from disks import SmallDisk, small_disk
 from fast import pytest_addoption, pytest_configure, pytest_runtest_call, pytest_runtest_setup  # noqa: F401 (hooks of pytest)
 from other_programs import find_program, programs_are_looked_for  # noqa: F401 (a fixture)
 
+# Test processes share the cores, and sums of float32 differ in their last bits with the number of threads.
+os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+
 PATIENCE = 240
 
 
