@@ -13,15 +13,12 @@ def utc_now() -> datetime:
 
 
 def to_second(at: datetime) -> datetime:
-    """Round an instant as it may leave: the database orders rows and ends leases by finer times, nobody else needs
-    them.
-    """
+    """Round an instant that leaves to a second; the database keeps finer times to order rows and to end leases."""
     return at.replace(microsecond=0)
 
 
 def entry_time() -> datetime:
-    """Return the present minute, for whatever is dated while private records are read; `LedgerEntryRow.seq` orders
-    journals.
+    """Return the present minute, for entries that are dated while private records are read.
 
     Charges leave in the proof of a job (proof/job_charges.py). Finer times would tell how long each step on private
     records took (docs/privacy.md, "Times").

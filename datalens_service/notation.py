@@ -109,8 +109,7 @@ def flag(text: str) -> bool:
 
 
 def json_value(content: str | bytes) -> Any:
-    """Read a JSON document in which every member occurs once, every number is finite, and no text has the character
-    NUL.
+    """Read a JSON document whose members are distinct, whose numbers are finite and whose texts have no NUL.
 
     Raises:
         RefusedMember: A member occurs twice in its object, a number is not finite, or a text has a NUL.

@@ -1,7 +1,6 @@
 """Signatures of documents that leave: Ed25519 (RFC 8032) over canonical JSON. No database here.
 
-    signed bytes = "datalens-signature/1
-" + JSON of the document without its member `signature`:
+    signed bytes = "datalens-signature/1\\n" + JSON of the document without its member `signature`:
                    keys sorted, no spaces, UTF-8
 
 One installation has one key for good: HKDF-SHA256 (RFC 5869) of its secret. A signature names the installation that

@@ -117,7 +117,7 @@ class Parts(Protocol):
     """The parts of a data set that candidates and reference models come from."""
 
     def candidates(self, most: int) -> tuple[Split, NDArray[np.bool_]]:
-        """Return records to be told apart, and True for each that the audited model learned from; with units, if any."""
+        """Return records to be told apart, with units if any; True marks those that the audited model learned from."""
 
     def reference(self) -> Dataset:
         """Return the records of another reference, none of the candidates; drawn anew each time."""
@@ -167,9 +167,7 @@ def rows_of_units(dataset: Dataset, units: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def split_generator(dataset: Dataset, seed: int) -> np.random.Generator:
-    """Return a generator for the choice of candidates, from the key of the data set: nobody without it can repeat the
-    split.
-    """
+    """Return a generator that chooses candidates by the key of the data set: nobody without it can repeat the split."""
     digest = hashlib.sha256(b"audit/split\x00" + dataset.partition_key + seed.to_bytes(8, "little")).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "little"))
 

@@ -133,7 +133,7 @@ def _curve_point(members: Scores, non_members: Scores, rate: float, mu: float | 
 
 
 def _hits(members: Scores, non_members: Scores, rate: float) -> int:
-    """Count the members found at the smallest threshold that calls at most a share `rate` of the non-members members."""
+    """Count the members found at the smallest threshold that calls at most a share `rate` of the others members."""
     permitted = math.floor(rate * len(non_members))
     if permitted >= len(non_members):
         return len(members)

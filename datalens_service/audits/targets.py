@@ -91,8 +91,7 @@ class _Quarters:
         return take_units(self._dataset, self._rng.choice(self._rest, self._size, replace=False))
 
     def candidates(self, most: int) -> tuple[Split, NDArray[np.bool_]]:
-        """Return records of so many units of either kind, with all that each has, and which the audited model learned
-        from.
+        """Return records of so many units of either kind, and True for those that the audited model learned from.
 
         Units are in random order: an upload that is sorted by class is represented by all of its classes.
         """
@@ -129,9 +128,7 @@ def attack_released_model(
 
 
 class _TrainAndTest:
-    """Training records as members, test images as others. With references, which learn from half of the rest, members
-    are a quarter of the units.
-    """
+    """Training records are members, test images are others; references learn from units that are neither."""
 
     def __init__(self, dataset: Dataset, test: Split, settings: AuditSettings) -> None:
         self._dataset, self._test = dataset, test

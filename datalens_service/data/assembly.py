@@ -231,9 +231,7 @@ def _note_names(
 
 
 def _declare_units(groups: Groups, train: Split, choices: ReadingChoices) -> UnitDeclaration | None:
-    """Return the owner's declaration of a unit; without a name of the owner's, the upload names it. None: every record
-    is one.
-    """
+    """Return the declaration of a unit, named by the upload if the owner named none. None: every record is a unit."""
     if train.units is None or choices.ignore_groups:
         _check_no_units(choices)
         return None

@@ -52,7 +52,7 @@ class ReadingChoices(Frozen):
     infer_units: bool = False
 
     def settled_preparation(self, first: NDArray[np.uint8] | None) -> PrepareSettings | None:
-        """Return the preparation of a split's images, settled by an earlier training image (height, width, channels)."""
+        """Return the preparation of a split, settled by an earlier training image (height, width, channels)."""
         settings = self.preparation
         return settings if settings is None or first is None else settings.settled(first.shape[2])
 

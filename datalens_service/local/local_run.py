@@ -87,8 +87,7 @@ class LocalRun:
     def find_or_create_dataset(
         self, upload: Upload, format_name: str, epsilon: float, delta: float | None, confirm: Callable[[], None]
     ) -> StoredDataset:
-        """Return the dataset of this folder; the first call stores it with its lifetime budget, once `confirm` has
-        returned.
+        """Return the dataset of this folder; the first call stores it with its lifetime budget, after `confirm`.
 
         Raises:
             InvalidInput: The folder belongs to other records.
@@ -158,9 +157,7 @@ class LocalRun:
             raise
 
     def deliver(self, job: Job, dataset: StoredDataset) -> dict[str, Path]:
-        """Copy the job's files into the folder, its images as Parquet beside the NPZ, and return the path of each by
-        its name.
-        """
+        """Copy the job's files into the folder, with images as Parquet beside the NPZ, and return their paths by name."""
         paths = {artifact.name: self._copy(artifact) for artifact in self.artifacts.list_artifacts(job.id)}
         if PACKED_IMAGES in paths:
             paths[_PARQUET] = self._write_parquet(job, dataset, paths)

@@ -112,9 +112,7 @@ def _answer(produce: Callable[[], Any], questions: Iterator[Any], replies: Repli
 
 
 def _work(work: Work, connection: Connection) -> NoReturn:
-    """Run the work of the child and end its process without any clean-up, which would touch what it shares with its
-    parent.
-    """
+    """Run the work of the child, then end its process without clean-up, which would touch what its parent shares."""
     try:
         gc.disable()
         gc.freeze()

@@ -113,9 +113,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         """Return the exact squared L2 sensitivity of one query under `relation`."""
 
     def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """Return the number of queries of one release that a single unit can influence; the whole sum is one query
-        here.
-        """
+        """Return how many queries of one release a single unit can influence; here the whole sum is one query."""
         return 1
 
     @abstractmethod
@@ -145,7 +143,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         return 0
 
     def slack_beside(self) -> int:
-        """Return the part of δ, in 1e-18, that is charged with the first release although Gaussian releases need none."""
+        """Return the part of δ, in 1e-18, charged with the first release although Gaussian releases need none."""
         return 0
 
     def block(self) -> Block | None:

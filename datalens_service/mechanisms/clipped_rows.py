@@ -63,7 +63,7 @@ class ClippedRows(VoteMechanism):
         return wide.trunc_().to(torch.int32)
 
     def decode(self, noisy: Integers) -> Directions:
-        """Return a direction per image in lengths of `clip`, float32 (images, dimensions): 1 where all critics agree."""
+        """Return a direction per image in lengths of `clip`, float32 (images, dimensions): 1 if all critics agree."""
         scale = self.num_teachers / (self.teachers_per_image * self.grid)
         sums = np.asarray(noisy, dtype=np.float64) * scale
         return self.direction(sums)

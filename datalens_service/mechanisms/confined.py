@@ -44,9 +44,7 @@ def confined_items(made: Iterator[Made]) -> Iterator[Made]:
 
 
 def refused(why: str) -> ContributionFailed:
-    """Return the error for rows that cannot be summed; `why` is a note for the method's author and never leaves the
-    job.
-    """
+    """Return the error for rows that cannot be summed; `why` is a note for the author and never leaves the job."""
     error = ContributionFailed(FAILED)
     error.add_note(why)
     return error
@@ -76,8 +74,7 @@ HERE: Final = CallsHere()
 
 
 def prepared(prepare: Callable[[], object], answer: Callable[..., Made]) -> Callable[..., Made]:
-    """Prepare an answer before its release is charged, and return it; if that fails, return one that raises the
-    failure.
+    """Prepare an answer before its release is charged; a failure becomes an answer that raises it.
 
     Features and teachers take longer than the sums made with them. So a job may be stopped meanwhile without a charge,
     and what they raise is raised once the release is charged.

@@ -161,9 +161,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         return np.asarray(noisy * (self.clip_norm / self.grid))
 
     def on_grid(self, gradients: torch.Tensor) -> torch.Tensor:
-        """Clip rows to `clip_norm` and round them to whole numbers in float32, (units, dimensions), of norm at most
-        `radius`.
-        """
+        """Clip rows to `clip_norm`, and round them to whole float32 numbers of norm at most `radius`."""
         import torch
 
         rows = gradients.to(torch.float32).contiguous()

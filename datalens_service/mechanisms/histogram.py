@@ -78,9 +78,7 @@ class Histogram(VoteMechanism):
         return rows.flatten(-2) * sound
 
     def decode(self, noisy: Integers) -> Directions:
-        """Return a direction per image in the scale of a gradient, float32 (images, dimensions); it lies in the
-        projected space.
-        """
+        """Return a direction per image in the scale of a gradient, float32 (images, dimensions)."""
         counts = noisy.reshape(len(noisy), self.projections, self.bins) / (self.weight * self.teachers_per_image)
         middles = self.clip * ((2 * np.arange(self.bins) + 1) / self.bins - 1)
         projected = counts @ middles if self.reading == "mean" else middles[counts.argmax(axis=-1)]

@@ -119,9 +119,7 @@ class IndividualFigures(BaseModel):
 
     @classmethod
     def from_counts(cls, mechanism: IndividualHistogram, noisy: Integers) -> Self:
-        """Derive the figures from noisy counts: the mean puts units at the middle of their bin, quantiles spread them
-        evenly.
-        """
+        """Derive the figures: the mean puts units at the middle of their bin, quantiles spread them evenly."""
         shares, largest = mechanism.shares(noisy), mechanism.largest_epsilon
         edges, below = np.linspace(0.0, largest, len(shares) + 1), np.concatenate([[0.0], np.cumsum(shares)])
         quantiles = map(round_up, np.interp(np.array(_QUANTILES) * below[-1], below, edges).tolist())

@@ -133,7 +133,7 @@ class Vault:
         return cls(dataset.schema, lambda: rows, rows_at_once, dataset.partition_key, calls)
 
     def mapped(self, made: Mapped) -> Vault:
-        """Return a vault of rows with computed values. They are in memory already, so a function gets them all at once."""
+        """Return a vault of rows with computed values; they are in memory already, so a function gets all of them."""
         check_function(made.function)
         told, most = made.tell if self.schema.records_per_unit == 1 else be_silent, self.schema.num_units
         kept: list[Rows] = []
@@ -188,9 +188,7 @@ class Vault:
             self.rows()
 
     def answer(self, function: Contribution, released: object, count: Count = _count_nothing) -> Any:
-        """Compute a contribution on all rows, for a mechanism to sum, and replace the units it names by the vault's
-        own.
-        """
+        """Compute a contribution on all rows for a mechanism, and replace the units it names by the vault's own."""
         parts: list[Any] = []
         with self.opened():
             rows = self.rows()

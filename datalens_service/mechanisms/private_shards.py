@@ -172,8 +172,7 @@ class ShardVault:
         return mechanism.release(answer, step=step, account=account, noise=noise)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the private state of all teachers; empty if there is none, if it is too large, or if other ranks have
-        a part.
+        """Return the private state of all teachers; empty if there is none, if it is too large, or if ranks share it.
 
         A job is resumed without it: teachers learn again while the stored sums are replayed.
         """

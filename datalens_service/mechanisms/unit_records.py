@@ -42,9 +42,7 @@ class UnitRows(NamedTuple):
 
 
 UnitContribution = Callable[[UnitRows, Any], Any]
-"""Yields tensors (units, …), one row for every unit in its order; or returns at once what a mechanism sums, in which
-case the vault puts its own units in place of those it names.
-"""
+"""Yields tensors (units, …), one row for every unit in its order, or returns at once what a mechanism sums."""
 
 
 class UnitRecords:

@@ -56,8 +56,7 @@ class Vaults:
         account: Account,
         noise: NoiseSource,
     ) -> Any:
-        """Release the charged, noisy sum of a contribution of what a handle refers to, decoded; warnings are
-        suppressed.
+        """Release the charged, noisy sum of a contribution of a handle's records, decoded; warnings are suppressed.
 
         Raises:
             WallBroken: The handle is none of this run, or the contribution could take more along than its arguments.

@@ -84,8 +84,7 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
         return records_per_unit == 1 or self.partition.batches == 1
 
     def exact_sum(self, contributions: Iterable[GradientChunk]) -> Integers:
-        """Sum the directions without noise on the grid, as int64 (dimensions,); tests compare it, and it is never
-        released.
+        """Sum the directions without noise on the grid, int64 (dimensions,); tests compare it, and nothing releases it.
 
         Raises:
             ContributionFailed: Chunks have another width, or split or repeat a unit.

@@ -113,8 +113,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
     @abstractmethod
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Turn gradients into rows of integers (teachers, images, coordinates); a row depends on its own gradient
-        alone.
+        """Encode gradients as rows of integers (teachers, images, coordinates), each from its own gradient alone.
 
         Args:
             gradients: (teachers, images, dimensions), any float dtype. A row that is not finite, or all zero,
@@ -183,7 +182,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
     @final
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
-        """Check the number of classes: with class-pure shards a unit has one teacher for each of its classes, else one."""
+        """Check the number of classes: with class-pure shards a unit has one teacher for each of its classes."""
         return self.classes_voted_apart == 1 or self.classes_per_unit == classes_per_unit
 
     @final
@@ -270,7 +269,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
 
 class VoteParameters(BaseModel, ABC):
-    """Parameters of one kind of vote, named like the fields of `mechanism`; a method adds those that all kinds share."""
+    """Parameters of one kind of vote, named like the fields of `mechanism`; a method adds those that all share."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

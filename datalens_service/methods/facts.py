@@ -36,7 +36,7 @@ WITHOUT_A_START: Final = Levels(5000)
 
 
 class WorkingMemory(NamedTuple):
-    """Memory of networks, or of vectors of images, beside program and records: GiB, and bytes per number of an image."""
+    """Memory of networks, or of vectors of images, beside program and records: GiB, and bytes per number."""
 
     gib: float
     bytes_per_number: float

@@ -167,9 +167,7 @@ def _fit_denoiser(schema: Schema, inputs: RunInputs) -> PublicDenoiser:
 
 
 def plan_cells(schema: Schema, units: int) -> int:
-    """Choose the number of cells that the records of a class pay for: a tenth of these over the noise, from public
-    numbers.
-    """
+    """Choose the number of cells that the records of a class pay for, a tenth of these over the noise."""
     evidence = schema.num_units * mu_of_units(units) / schema.num_classes
     return min(_MOST, max(_FEWEST, round(evidence / _VOTES_PER_CELL)))
 

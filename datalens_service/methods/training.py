@@ -123,7 +123,7 @@ class Training:
         self.made += 1
 
     def checkpoint(self) -> State:
-        """Return the private state from which another process may continue; empty where a replay will do or is needed."""
+        """Return the private state from which another process may continue; empty where it has to replay."""
         ask = self.look()
         if ask is None or ask.checkpoint is None:
             return {}

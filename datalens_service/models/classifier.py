@@ -84,7 +84,7 @@ class LastLayerClassifier(nn.Module):
 
     @torch.no_grad()
     def features(self, images: Floats) -> Floats:
-        """Return the input of the last layer for images (n, d), with its constant 1: (n, features + 1), about 1 long."""
+        """Return the input of the last layer for images (n, d): (n, features + 1), its constant 1 included."""
         blocks = torch.split(torch.from_numpy(images), _ROWS)
         standard = torch.cat([((self._raw_features(block) - self.center) * self.scale).cpu() for block in blocks])
         extended = torch.cat([standard, torch.ones(len(standard), 1)], dim=1) / math.sqrt(2)

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _ROW_STEPS, _COLUMN_STEPS = 2.0**24, 2.0**28
-"""Steps per unit length. Partial sums are at most 2^52·(1 + 2^-15) by Cauchy and Schwarz, for rows of up to 2^18
-numbers.
-"""
+"""Steps per unit length: partial sums of rows of up to 2^18 numbers are at most 2^52·(1 + 2^-15) (Cauchy, Schwarz)."""
 
 # So that a matrix of zeros can be divided by its length.
 _SHORTEST: Final = 1e-200

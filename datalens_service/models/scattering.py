@@ -71,9 +71,7 @@ class Scattering(nn.Module):
 
 
 def planes_at_once(height: int, width: int) -> int:
-    """Return a power of two, so that parts of a batch of 256 images are equal: kernels, and rounding, depend on their
-    size.
-    """
+    """Return a power of two, so that a batch of 256 images has equal parts, whose size decides kernels and rounding."""
     fitting = min(_MOST_PLANES_AT_ONCE, _MOST_PIXELS_AT_ONCE // (height * width))
     return 1 << max(0, fitting.bit_length() - 1)
 

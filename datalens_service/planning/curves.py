@@ -90,9 +90,7 @@ def expect_accuracy(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]
 
 
 def _find_same(near: Sequence[Measured], spec: TrainingSpec, schema: Schema, evidence: float) -> list[Measured]:
-    """Find the rows of the very settings on images and classes like these: of the method, or of its preset around this
-    job.
-    """
+    """Find rows with the same settings on images and classes like these: of the method, or of its preset."""
     if spec.public_data is not None or not near or not _is_shaped(near[0], schema):
         return []
     presets = {row.preset for row in near if _makes(row.preset, spec, schema)}

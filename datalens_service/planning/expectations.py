@@ -288,9 +288,7 @@ def expect_phases(spec: TrainingSpec, schema: Schema) -> dict[str, float]:
 
 
 def _expect_fitting(method: AnyMethod, training: float) -> float:
-    """Estimate the labelling of a pool as large as the private set: an image, or a crop of one, takes the time of a
-    record.
-    """
+    """Estimate the labelling of a pool as large as the private set: an image, or a crop, takes the time of a record."""
     if not isinstance(method, LabelledPool):
         return 0.01 * training
     return training * (_WITH_CROPS if method.crops else 1)

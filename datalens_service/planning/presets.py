@@ -230,9 +230,7 @@ def build_moments(schema: Schema) -> Moments:
 
 
 def build_baseline(schema: Schema) -> Moments:
-    """Plan the moments that images are compared with; for large images 1,024 frequencies, which take a tenth of the
-    time.
-    """
+    """Plan the moments that images are compared with; large images get 1,024 frequencies, for a tenth of the time."""
     method = build_moments(schema)
     if schema.dimensions <= _LARGEST_OUTLINED:
         return method

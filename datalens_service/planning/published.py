@@ -83,9 +83,7 @@ def build_published(name: str, schema: Schema, epsilon: float) -> DataLens:
 
 
 def _choose_noise(published: Published, num_teachers: int, top_k: int, units: int) -> dict[str, int]:
-    """Choose the authors' noise for each teacher, or the least for one step where the budget does not pay for a step
-    under it.
-    """
+    """Choose the authors' noise for each teacher, or the least for one step if theirs is too expensive."""
     stddev = round(published.noise_stddev * num_teachers / published.num_teachers)
     if stddev >= MINIMUM_NOISE_STDDEV and published.batch * cost_units(4 * top_k, stddev) <= units:
         return {"noise_stddev": stddev}

@@ -46,7 +46,7 @@ class Measured(BaseModel):
         return self.dataset, self.preset, self.units, self.epsilon
 
     def seconds_on(self, calibration_seconds: float | None) -> float:
-        """Return the seconds of training on a machine with that calibration; None: on the one that measured this row."""
+        """Return the seconds of training on a machine with that calibration; None: on the one that measured it."""
         slower = calibration_seconds / self.calibration_seconds if calibration_seconds else 1.0
         return self.training_seconds * slower
 
@@ -120,7 +120,7 @@ class Alternative(BaseModel):
 
 
 class Comparison(BaseModel):
-    """Methods side by side. Class averages and guessing are the same for all of them, and are part of the expectation."""
+    """Methods side by side; class averages and guessing are the same for all, and part of the expectation."""
 
     methods: list[Alternative]
     reason: str = Field(description="Why the default is the default, in a sentence.")

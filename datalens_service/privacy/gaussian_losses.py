@@ -25,8 +25,7 @@ class GaussianLosses(GaussianPrivacyLoss):  # type: ignore[misc]
     """Losses between N(0, σ²) and its mixture with N(1, σ²) of weight q (Zhu & Wang 2019)."""
 
     def get_delta_for_epsilon(self, epsilon: Any) -> Any:
-        """Return δ of every ε: 0 or 1 − e^ε where the weight of the mixture bounds the loss, else that of all x up to a
-        point.
+        """Return δ of every ε: 0 or 1 − e^ε where the weight of the mixture bounds the loss, else that up to a point.
 
         Raises:
             WorkerUnavailable: dp_accounting finds other points; this code is made for another version of it.
@@ -45,9 +44,7 @@ class GaussianLosses(GaussianPrivacyLoss):  # type: ignore[misc]
         return np.clip(deltas, 0.0, 1.0)
 
     def _compare(self, epsilons: Floats, points: Floats) -> None:
-        """Compare inner points with dp_accounting's; next to the outermost losses both lose digits, but no mass lies
-        there.
-        """
+        """Compare inner points with dp_accounting's; the outermost losses lose digits in both, but carry no mass."""
         tolerance = _TOLERANCE * self._standard_deviation / math.sqrt(self.sampling_prob)
         for place in np.unique(np.linspace(0, len(points) - 1, _COMPARED + 2)[1:-1].astype(int)):
             theirs = self.inverse_privacy_loss(float(epsilons[place]))

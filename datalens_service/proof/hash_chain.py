@@ -184,9 +184,7 @@ class Balance:
                 raise broken(entry.account_id, entry.seq, "is of an unknown kind")
 
     def _reserve(self, job: str, units: int, slack: int) -> None:
-        """Set aside units, or take them back if below 0; totals are kept, since summing all jobs for each entry takes
-        longer.
-        """
+        """Set aside units, or take them back if below 0; totals are kept to save summing all jobs for each entry."""
         self.reserved[job] += units
         self.reserved_slack[job] += slack
         self.total_reserved += units

@@ -381,9 +381,7 @@ def _payments(proof: Proof, release: PlannedRelease) -> list[Payment]:
 
 
 def _releases(proof: Proof, relation: NeighboringRelation) -> list[GaussianReleases]:
-    """Return one release per charge: also those that a crash lost after they were paid, because they may have been
-    drawn.
-    """
+    """Return one release per charge, including those that a crash lost after payment: they may have been drawn."""
     paid = Counter(_planned(proof, payment.step) for payment in proof.payments)
     return [_gaussian(release.mechanism, relation, count) for release, count in paid.items()]
 

@@ -87,7 +87,7 @@ def is_verbatim(card: Mapping[str, Any]) -> bool:
 
 
 def provenance(card: dict[str, Any]) -> str:
-    """Return the card as canonical JSON, with `synthetic` and, if so, `digital_source_type` set whatever the card says."""
+    """Return the card as canonical JSON; `synthetic` and `digital_source_type` are set whatever the card says."""
     made = {} if is_verbatim(card) else {"digital_source_type": TRAINED_ALGORITHMIC_MEDIA}
     statement = {**card, "synthetic": not is_verbatim(card), **made}
     return json.dumps(statement, sort_keys=True, ensure_ascii=False, allow_nan=False)

@@ -103,9 +103,7 @@ def _prepare(values: NDArray[Any], settings: PrepareSettings, notices: Notices) 
 
 
 def _eight_bits(value: NDArray[Any], row: int, settings: PrepareSettings) -> tuple[Images, int]:
-    """Convert one image to bytes, and return its range; numbers of more than 8 bits go through the window, if there is
-    one.
-    """
+    """Convert one image to bytes, through the window if it has more than 8 bits, and return its range."""
     if value.dtype.itemsize > 1 and settings.window is not None:
         # As `fit_picture`, loaded before.
         from datalens_service.data.preparation.dicom import through_window

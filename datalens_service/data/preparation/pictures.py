@@ -82,7 +82,7 @@ def _own_mode(image: Image.Image) -> str:
 
 
 def _is_squashed(taken: tuple[int, int], settings: PrepareSettings) -> bool:
-    """Tell whether an image of this size, scaled in its own proportions, would be a pixel or more off the chosen size."""
+    """Tell whether an image of this size, scaled in its proportions, would be a pixel or more off the chosen size."""
     (width, height), (wide, high) = taken, settings.size
     return abs(width * high - wide * height) >= min(width, height)
 

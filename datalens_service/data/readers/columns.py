@@ -132,5 +132,5 @@ def is_person_column(name: str) -> bool:
 
 
 def is_other_column(name: str) -> bool:
-    """Tell whether a column is named like what many images share without showing one person: a day, a split, a place."""
+    """Tell whether a column is named like a property of many images that shows no person: a day, a split, a place."""
     return not _NO_PERSON.isdisjoint(word.casefold() for word in _WORD.findall(name))

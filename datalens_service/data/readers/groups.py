@@ -34,9 +34,7 @@ _TORN = (
 
 
 def read_patients(source: Source, files: Sequence[ImageEntry]) -> dict[str, Patient]:
-    """Read the patients in the DICOM files among these, by their names; an unreadable file counts as a patient of its
-    own.
-    """
+    """Read the patients of the DICOM files among these, by file name; an unreadable file counts as its own patient."""
     found, unreadable = dict[str, Patient](), dict[str, Patient]()
     for file in files:
         # Only DICOM files say so: others are not read a second time.

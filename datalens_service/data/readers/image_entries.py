@@ -85,8 +85,7 @@ def is_metadata(name: str) -> bool:
 
 
 def image_entries(source: Source, choices: ReadingChoices) -> list[ImageEntry]:
-    """List all images by name, without a folder that everything lies in, and note the files that are ignored or left
-    out.
+    """List all images by name, without a folder around them all, and note the files that are left out.
 
     Raises:
         UnusableFiles: Names all files that are no images, or too large for one.
@@ -142,7 +141,7 @@ def check_entry(entry: Entry, source: Source) -> None:
 
 
 def _check_name(name: str, kind: FileKind | None, title: str) -> None:
-    """Refuse a file that is no picture by its first bytes, and has no picture's name; bytes that tell its kind go on."""
+    """Refuse a file that neither its first bytes nor its name make a picture; bytes that tell its kind go on."""
     last = name.rpartition("/")[2].casefold()
     if last.endswith(_TABLES):
         raise BesideImages(

@@ -190,9 +190,7 @@ def _joined(names: ClassNames, position: Mapping[str, int]) -> tuple[ClassNames,
 
 
 def _similar(names: ClassNames) -> list[str]:
-    """List names that differ only in upper and lower case, spaces within, or compatible letters such as full-width
-    ones.
-    """
+    """List names that differ only in case, in spaces within, or in compatible letters such as full-width ones."""
     alike = dict[str, list[str]]()
     for name in names:
         alike.setdefault(" ".join(unicodedata.normalize("NFKC", name).casefold().split()), []).append(name)

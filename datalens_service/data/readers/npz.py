@@ -149,7 +149,7 @@ def _opened(source: Source) -> Archive:
 
 
 def _choose_splits(arrays: Mapping[str, Entry]) -> dict[str, _Split]:
-    """Choose the arrays of the training and, if there is one, of the test split, by the names of labels in a refusal."""
+    """Choose the arrays of the training and, if there is one, the test split, by the names of labels in a refusal."""
     images, labels = _only(arrays, _IMAGES), _only(arrays, _LABELS)
     if images is None or labels is None:
         raise InvalidDataset(

@@ -162,8 +162,7 @@ def _forbid_calls(libc: ctypes.CDLL) -> None:
 
 
 def _program(architecture: int, forbidden: tuple[int, ...], clone: int) -> list[bytes]:
-    """Return instructions of the kernel's packet filter: no other architecture, no forbidden call, and no clone but a
-    thread.
+    """Return the filter for the kernel: no other architecture, no forbidden call, and no clone but a thread.
 
     A filter cannot look into the flags of clone3; it answers that there is none, and callers fall back to clone.
     """

@@ -129,7 +129,7 @@ def _refused(name: str, reason: str) -> UnusableFiles:
 def plain_name(name: str) -> str:
     """Normalize a stored name: slashes between folders, nothing that stands for the folder itself.
 
-    `tar czf x.tar.gz .` writes `./cat/0.png`, some programs of Windows `cat\0.png`.
+    `tar czf x.tar.gz .` writes `./cat/0.png`, some programs of Windows `cat\\0.png`.
     """
     slashed = name.replace("\\", "/")
     while slashed.startswith("./"):

@@ -142,9 +142,7 @@ def check_alike(shapes: Counter[Shape], bad_files: tuple[BadFile, ...] = ()) -> 
 
 
 def suggest_size(shapes: Counter[Shape]) -> ImageSize:
-    """Suggest a size for such images: as large as the smallest of them, up to 64 pixels, in proportions that they
-    share.
-    """
+    """Suggest a size: as large as the smallest image, up to 64 pixels, in proportions that all share."""
     sizes = {ImageSize(*shape[:2]) for shape in shapes}
     if len(sizes) == 1 and max(next(iter(sizes))) <= MAXIMUM_SIDE:
         return sizes.pop()

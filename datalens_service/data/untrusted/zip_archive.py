@@ -56,7 +56,7 @@ class ZipArchive(Archive):
     file: zipfile.ZipFile
 
     def open(self, entry: Entry) -> IO[bytes]:
-        """Open the stream of an entry. Give `read` a size: without one, zipfile unpacks more than the entry declares."""
+        """Open the stream of an entry. Give `read` a size: without one, zipfile unpacks more than was declared."""
         return self.file.open(entry.place)
 
 

@@ -50,8 +50,7 @@ def class_average_accuracy(
 
 
 def noisy_averages(train: Split, num_classes: int, *, mu: float, rng: np.random.Generator) -> Floats:
-    """Release averages (num_classes, d), not negative, of images of unit length, by a Gaussian mechanism of parameter
-    μ.
+    """Release averages (num_classes, d), at least 0, of images of unit length, by a Gaussian mechanism of parameter μ.
 
     A record adds (w, x/‖x‖) to the row of its class and nothing elsewhere. Under zero-out the L2 sensitivity is
     Δ = √(1 + w²), and noise of standard deviation Δ/μ on every number makes the release μ-GDP.

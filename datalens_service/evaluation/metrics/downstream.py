@@ -103,9 +103,7 @@ def _train_epoch(
 
 
 def scaled(images: torch.Tensor) -> torch.Tensor:
-    """Turn bytes (n, height, width, channels) into averaged numbers in [0, 1], channels first in shape and last in
-    memory.
-    """
+    """Average bytes (n, height, width, channels) to numbers in [0, 1], channels first in shape and last in memory."""
     return averaged(images.permute(0, 3, 1, 2).float() / 255)
 
 

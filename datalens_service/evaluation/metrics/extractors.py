@@ -140,7 +140,7 @@ class RandomExtractor(_OneOutput):
             self.register_buffer(key, value)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Return features (n, 64) of uint8 images (n, channels, height, width), sides from 4, averaged down beyond 64."""
+        """Return features (n, 64) of uint8 images (n, channels, height, width); sides above 64 are averaged down."""
         height, width = (min(side, _LARGEST_SIDE) for side in images.shape[2:])
         # Convolutions are twice as fast with channels last.
         maps = (images.float() / 255).contiguous(memory_format=torch.channels_last)

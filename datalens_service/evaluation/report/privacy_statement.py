@@ -322,7 +322,7 @@ def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float
 
 
 def _replace_one_units(releases: Sequence[PlannedRelease], units_charged: int) -> int:
-    """Return the units under replace-one; a charge whose release was lost is taken at the worst factor of any release."""
+    """Return the units under replace-one; a lost release is taken at the worst factor of any release."""
     costs = [(release.cost(), release.cost(_REPLACE_ONE)) for release in releases]
     lost = units_charged - sum(zero_out for zero_out, _ in costs)
     if lost < 0:

@@ -108,7 +108,7 @@ class Diffusion(DiffusionParameters):
         return (f"Gradients take about {seconds / 3600:.0f} hours of one core: train on a graphics processor.",)
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
-        """Estimate the warm start's, and the time in which the denoiser learns from samples before its first gradient."""
+        """Estimate the warm start, and the time the denoiser learns from samples before its first gradient."""
         start, gradients = Plan(releases=plan.releases[:-1]), plan.releases[-1].mechanism
         if not isinstance(gradients, GradientSum):
             raise TypeError("the last releases of a diffusion plan are gradients")

@@ -118,9 +118,7 @@ class NoisyDenoiser:
         self._made = done + 1
 
     def outcome(self) -> Outcome:
-        """Return the denoiser with the average of its weights so far and its start; before any gradient, the warm
-        start.
-        """
+        """Return the denoiser with averaged weights, and its start; before any gradient, the warm start alone."""
         parameters, start = self._parameters, self.start
         if not self._made:
             return Outcome(start, start)

@@ -55,7 +55,7 @@ class DpSgd(DpSgdParameters):
         return self._with_room(Plan(releases=(self._descent(schema, units),)))
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
-        """Plan as many gradients as were asked for; on all records, no more than fit. The histogram is paid for first."""
+        """Plan as many gradients as were asked for; on all records, no more than fit beside the histogram."""
         if self.sampling == "partition":
             return self._directions(schema, limit_units(epsilon, delta))
         last = self._histogram(schema, epsilon, delta)

@@ -159,7 +159,7 @@ class DpSgdParameters(Method):
 
     @property
     def longest_row(self) -> float:
-        """Return the largest L2 norm that a unit contributes: √keep · clip_norm with `normtopk` (DataLens, appendix A)."""
+        """Return the largest L2 norm of a unit's row: √keep · clip_norm with `normtopk` (DataLens, appendix A)."""
         return self.clip_norm * math.sqrt(self.keep) if self.compression == "normtopk" else self.clip_norm
 
 

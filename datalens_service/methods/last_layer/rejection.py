@@ -172,8 +172,6 @@ class _MeanFeatures:
 
 
 def _list_rows(label: int, predicted: Labels, labels: Labels) -> NDArray[np.int64]:
-    """List the samples in which the classifier sees a class, or those drawn for it, if the former are too few for a
-    tilt.
-    """
+    """List the samples that the classifier gives a class, or those drawn for it if they are too few for a tilt."""
     seen = np.flatnonzero(predicted == label)
     return seen if len(seen) >= _LEAST_PROPOSALS else np.flatnonzero(labels == label)

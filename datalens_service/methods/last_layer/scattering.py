@@ -129,9 +129,7 @@ class ScatteringGradients(Method):
         return ScatteringEncoder()
 
     def feature_dimensions(self, schema: Schema) -> int:
-        """Return the number of features of a record: all of the encoder, or a basis of as many samples; small images
-        have fewer.
-        """
+        """Return the number of features of a record: all of the encoder, or at most `dimensions` in a basis."""
         features = self.feature_encoder().dimensions(schema)
         return features if self.warm_start is None else min(self.dimensions, features, self.samples)
 
@@ -223,8 +221,7 @@ def _rounded(features: Floats) -> Floats:
 
 
 class LinearLayer:
-    """A linear layer over features of a basis that is fitted to public and released images; it follows noisy gradients
-    only.
+    """A linear layer that follows noisy gradients only, over features of a basis fitted to public and released images.
 
     Args:
         gradients: The planned release of gradients.
@@ -297,9 +294,7 @@ class LinearLayer:
         return basis
 
     def _choose_constant(self) -> float:
-        """Choose the bias's constant beside features of length 1: small where few records would teach the bias too
-        little.
-        """
+        """Choose the bias's constant beside features of length 1: small where few records would teach it little."""
         from datalens_service.models.classifiers.encoded_features import SMALL_CONSTANT
 
         return 1.0 if isinstance(self._parameters.warm_start, Moments | Shapes) else SMALL_CONSTANT

@@ -157,8 +157,7 @@ class PooledMoments(SummedImages):
 
 
 def plan_frequencies(schema: Schema, units: int) -> int:
-    """Choose the number of frequencies that the records of a class pay for; it grows slowly with μ times units per
-    class.
+    """Choose the number of frequencies that a class pays for; it grows slowly with μ times units per class.
 
     A unit of several records has as many times the noise of one, and up to as many times the signal.
     """
@@ -167,9 +166,7 @@ def plan_frequencies(schema: Schema, units: int) -> int:
 
 
 def plan_covariance_frequencies(schema: Schema, units: int) -> int:
-    """Choose how many of them have a covariance that all records pay for: with more, fewer directions stand out from
-    noise.
-    """
+    """Choose how many of them have a covariance: with more, fewer directions stand out from noise."""
     evidence = schema.num_units * mu_of_units(units)
     return int(np.clip(_COVARIANCE_FREQUENCIES_PER_EVIDENCE * evidence**_GROWTH, _FEWEST, _MOST))
 

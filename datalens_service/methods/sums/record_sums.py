@@ -120,8 +120,7 @@ class SummedImages(Method):
 
 
 def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum | CellVotes, units: float) -> PlannedRelease:
-    """Return the release with the noise that makes it cost at most `units`, on the finest grid for which it can be
-    drawn.
+    """Calibrate a release to cost at most `units`, on the finest grid for which its noise can be drawn.
 
     Raises:
         InfeasiblePlan: On every grid the noise would be larger than the sampler can draw.
@@ -164,9 +163,7 @@ class ImageVectors:
         self._frequencies = LowFrequencies(schema, summed) if reduced else None
 
     def vectors(self, images: Images) -> Floats:
-        """Turn images (n, height, width, channels) into vectors (n, d); the mechanism scales back those that are too
-        long.
-        """
+        """Turn images (n, height, width, channels) into vectors (n, d); the mechanism scales back long ones."""
         pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0 - self._center
         if self._frequencies is None:
             return np.asarray(pixels / self.clip_norm)

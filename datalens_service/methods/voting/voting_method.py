@@ -27,9 +27,7 @@ from datalens_service.strict import Integer, Number
 DEFAULT_STEPS = 150
 
 _BYTES_OF_A_WEIGHT: Final = 12
-"""Bytes of a weight with its optimiser; a checkpoint holds both again, if they lie in memory (`python -m
-benchmarks.memory`).
-"""
+"""Bytes of a weight with its optimiser, from `python -m benchmarks.memory`; a checkpoint in memory takes as many."""
 _LARGEST_ENSEMBLE: Final = 8 * 2**30
 """An ensemble that is larger lies on a disk."""
 
@@ -58,7 +56,7 @@ class TeacherSettings(Method):
     images_per_step: Integer = Field(default=15, ge=1, le=1024, description="Synthetic images voted on per step.")
 
     def network_bytes(self, schema: Schema) -> float:
-        """Return the memory of the student and of all teachers, unless the ensemble is so large that it lies on a disk."""
+        """Return the memory of the student and of all teachers, except an ensemble so large that it is on a disk."""
         teachers = 0 if self.disk_bytes(schema) else 2 * _BYTES_OF_A_WEIGHT * self.count_weights(schema)
         return super().network_bytes(schema) + teachers
 
@@ -73,8 +71,10 @@ class TeacherSettings(Method):
 
 
 class VotingMethod(TeacherSettings, ABC):
-    """Teachers, student and plan; runs and teachers depend on these alone. `short_names`: `teacher_batch` for
-    `teacher.batch`.
+    """Teachers, student and plan, on which runs and teachers depend alone.
+
+    Attributes:
+        short_names: Short names of nested parameters, as `teacher_batch` for `teacher.batch`.
     """
 
     short_names: ClassVar[Mapping[str, tuple[str, str]]] = TEACHER_SHORT_NAMES
@@ -144,7 +144,7 @@ class VotingMethod(TeacherSettings, ABC):
 
     @property
     def resolved_student_learning_rate(self) -> float:
-        """Return the named rate, or the default for this kind of start: votes undo a good start unless they are gentle."""
+        """Return the named rate, or the default for this start: votes undo a good start unless they are gentle."""
         return self.student_learning_rate or (1e-5 if self.warm_start else 1e-3)
 
     def dimensions(self, schema: Schema) -> int:
@@ -216,8 +216,6 @@ class VotingMethod(TeacherSettings, ABC):
 
 
 def _members(group: str, kind: Any) -> set[str]:
-    """Return the parameters of a kind of votes or teachers; of an unknown kind all, so that the kind is what gets
-    refused.
-    """
+    """Return the parameters of a kind of votes or teachers; of an unknown kind all, so that the kind is refused."""
     known = {model.model_fields["name"].default: set(model.model_fields) for model in _KINDS[group]}
     return known.get(kind, set()) if isinstance(kind, str) else set()

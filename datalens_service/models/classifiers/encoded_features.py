@@ -109,9 +109,7 @@ class FeatureBasis:
 
 
 def as_classifier(basis: FeatureBasis, weights: Floats) -> Classifier:
-    """Join features and a linear layer of `weights` (dimensions + 1, classes), whose last row is the bias, to a
-    network.
-    """
+    """Join features and a linear layer with `weights` (dimensions + 1, classes), whose last row is the bias."""
     network = linear_probe(basis.network, basis.schema)
     scaled = torch.from_numpy(weights / np.float32((1 + basis.constant**2) ** 0.5))
     linear = {"weight": scaled[:-1].T.contiguous(), "bias": scaled[-1] * basis.constant}

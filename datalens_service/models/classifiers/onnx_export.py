@@ -193,9 +193,7 @@ def _lite0(graph: Graph, layer: Lite0Network, schema: Schema) -> None:
 
 
 def _scattering(graph: Graph, layer: Scattering, schema: Schema) -> None:
-    """Write planes of one channel each, as in `Scattering.forward`; grids have every pixel, every second and every
-    fourth.
-    """
+    """Write planes of one channel each, like `Scattering.forward`, at every, every second and fourth pixel."""
     grids = [[-(-side // 2**scale) for side in (schema.height, schema.width)] for scale in range(3)]
 
     def planes(name: str, channels: int, scale: int) -> str:

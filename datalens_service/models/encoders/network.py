@@ -28,9 +28,7 @@ class EncoderNetwork(nn.Module):
 
     @torch.no_grad()
     def encode(self, images: Images) -> Floats:
-        """Encode private or public images as features (n, d); a row is, to the last bit, a function of its own image
-        alone.
-        """
+        """Encode private or public images as features (n, d); to the last bit, a row depends on its own image alone."""
         blocks = [images[row : row + self.images_at_once] for row in range(0, len(images), self.images_at_once)]
         return np.concatenate([self(self._batch(block))[: len(block)].cpu().numpy() for block in blocks])
 
@@ -59,7 +57,7 @@ class ScatteringNetwork(EncoderNetwork):
         self.normalise = nn.GroupNorm(_GROUPS, MAPS * channels, affine=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return features (n, features), at most 1 long: the mean square of a group is at most 1 before the division."""
+        """Return features (n, features), at most 1 long, since the mean square of each group is at most 1 before."""
         normalised = self.normalise(self.scattering(self.colours(images))).flatten(start_dim=1)
         features: Tensor = normalised / normalised.shape[1] ** 0.5
         return features

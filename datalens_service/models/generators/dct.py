@@ -56,9 +56,7 @@ class LowFrequencies:
         self._mixtures = _OPPONENT if schema.channels == _COLOURS else np.eye(schema.channels)
 
     def coordinates(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Turn private vectors (n, d) on the grid into coordinates (n, count); each row is a function of its own
-        vector.
-        """
+        """Turn private vectors (n, d) on the grid into coordinates (n, count), each row from its own vector."""
         channels = [self._exact.products(part) for part in np.split(vectors, len(self.counts), axis=1)]
         coordinates = np.zeros((len(vectors), sum(self.counts)))
         planes = np.split(coordinates, np.cumsum(self.counts)[:-1], axis=1)

@@ -106,7 +106,7 @@ class Generator:
     def draw_training_set(
         self, n: int, *, seed: int = 0, observe: Observe | None = None
     ) -> tuple[Images, Labels | NDArray[np.float32]]:
-        """Draw images for a classifier to learn from, with soft labels where the model has some; arguments as `sample`."""
+        """Draw images for a classifier to learn from, with soft labels if the model has some; arguments as `sample`."""
         images, labels = self.sample(n, seed=seed, observe=observe)
         soft = self.soft_labels(n, seed=seed)
         return images, labels if soft is None else soft
@@ -140,7 +140,7 @@ class Generator:
         return np.concatenate(parts)
 
     def _recall(self, seed: int, start: int, labels: Labels) -> Images:
-        """Return a batch as it was drawn before, or draw it; only whole ones with every class in turn are remembered."""
+        """Return a remembered batch, or draw it; only whole ones with every class in turn are remembered."""
         batch = _BATCHES.get(self.kind, _BATCH)
         in_turn = len(labels) == batch and np.array_equal(
             labels, np.arange(start, start + batch) % self.schema.num_classes

@@ -19,9 +19,7 @@ from datalens_service.plugins import GENERATORS, find_origin, load_plugin
 
 
 class ImageGenerator(Protocol):
-    """The interface of a package's generator; images are uint8 (n, height, width, channels) of the schema it was made
-    with.
-    """
+    """The interface of a package's generator; images are uint8 (n, height, width, channels) of its schema."""
 
     def random(self, count: int, label: int, seed: int) -> Images:
         """Return images of a class, the same for the same seed."""

@@ -177,9 +177,7 @@ class ClassNetworks(ImageNetwork):
         return rng.standard_normal((len(labels), self.z_dim), dtype=np.float32)
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Return images (n, d), not clipped; every class's hidden layer sees every input, and other classes are set to
-        0.
-        """
+        """Return images (n, d), not clipped; hidden layers of other classes than an image's own are set to 0."""
         hidden = torch.relu(torch.matmul(inputs, self.inner) + self.inner_bias[:, None])
         selected = hidden.transpose(0, 1) * self.one_hot(labels)[..., None]
         coefficients = selected.flatten(1) @ self.outer.flatten(0, 1) + self.outer_bias[labels]

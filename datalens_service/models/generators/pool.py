@@ -57,7 +57,7 @@ def choose(tensors: Tensors, labels: Labels, rng: np.random.Generator) -> NDArra
 
 
 def _spread(weights: NDArray[np.float64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Choose so many rows at equal distances along all weights: none comes twice whose share is below one in `count`."""
+    """Choose rows at equal distances along all weights: none comes twice whose share is below one in `count`."""
     order = rng.permutation(len(weights))
     ends = np.cumsum(weights[order])
     places = (np.arange(count) + rng.random()) / count * ends[-1]
@@ -84,9 +84,7 @@ class PublicCells(NamedTuple):
         return cells
 
     def nearest(self, features: Floats) -> NDArray[np.int64]:
-        """Return the nearest centre of each row (n,), the first of equally near ones: a function of the row and the
-        centres.
-        """
+        """Return the nearest centre of each row (n,), the first of equally near ones."""
         matrix, halves = ExactMatrix(self.centres.T), (self.centres.astype(np.float64) ** 2).sum(axis=1) / 2
         nearest = np.empty(len(features), dtype=np.int64)
         for start in range(0, len(features), _ROWS):

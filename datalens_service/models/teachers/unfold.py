@@ -32,9 +32,7 @@ def taps_inside(height: int, width: int) -> Tensor:
 
 
 def _windows(height: int, width: int) -> list[tuple[slice, slice]]:
-    """Return the slices of a padded plane that each kernel tap reads, for a convolution with sides `height` and
-    `width`.
-    """
+    """Return the slices of a padded plane that each kernel tap reads, for an output of `height` by `width`."""
     rows = [slice(tap, tap + STRIDE * height - 1, STRIDE) for tap in range(KERNEL)]
     columns = [slice(tap, tap + STRIDE * width - 1, STRIDE) for tap in range(KERNEL)]
     return [(row, column) for row in rows for column in columns]

@@ -87,8 +87,7 @@ def shrink_eigenvalues(values: Floats, edge: float) -> Floats:
 
 
 def _trust(departures: Floats, variances: Floats, noise: float) -> Floats:
-    """Return weights (q, q) in [0, 1]: the share of the departures that is no noise, averaged over entries of like
-    size.
+    """Return weights (q, q) in [0, 1]: the share of departures that is no noise, averaged over entries of like size.
 
     An entry (i, j) is expected to depart by about √(vᵢ·vⱼ), so entries are averaged by octaves of that. Directions
     without variance have no departures.

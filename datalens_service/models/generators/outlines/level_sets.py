@@ -78,15 +78,11 @@ class LevelSets:
 
     @property
     def ink_level(self) -> float:
-        """Return the brightness, of 1, from which a pixel counts as ink: below that of the outline, as thin strokes are
-        grey.
-        """
+        """Return the brightness, of 1, from which a pixel is ink: below the outline's, as thin strokes are grey."""
         return _INK * self._level
 
     def encode(self, images: Images) -> Floats:
-        """Encode uint8 images (n, height, width, channels) as vectors (n, dimensions), each a function of its own
-        image.
-        """
+        """Encode uint8 images (n, height, width, channels) as vectors (n, dimensions), each from its own image."""
         vectors = np.empty((len(images), self.dimensions))
         for start in range(0, len(images), _ROWS):
             block, rows = images[start : start + _ROWS], vectors[start : start + _ROWS]
