@@ -192,7 +192,7 @@ def _explain_object_defaults(schemas: Json) -> None:
 
 
 def holds_object(value: Any) -> bool:
-    """Whether a JSON value is an object, or an array with one in it."""
+    """Return True if a JSON value is an object, or an array with one in it."""
     return isinstance(value, dict) or (isinstance(value, list) and any(map(holds_object, value)))
 
 

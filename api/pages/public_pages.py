@@ -18,7 +18,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get(SIGN_IN)
 def sign_in_page(request: Request, next: Annotated[str, Query(max_length=500)] = "/") -> Response:
-    """The form."""
+    """Show the form in which a visitor signs in."""
     return _form(request, next)
 
 
@@ -76,7 +76,7 @@ def signing_key_page(request: Request, services: ServicesDep) -> Response:
 
 @router.get("/glossary", operation_id="showGlossary")
 def glossary_page(request: Request) -> Response:
-    """What each “?” leads to, and other words of the documentation."""
+    """Show the words that each “?” leads to, and other words of the documentation."""
     return open_page(request, "glossary")
 
 
@@ -94,7 +94,7 @@ def go_to_icon() -> Response:
 
 @router.get("/account")
 def account_page(request: Request, services: ServicesDep) -> Response:
-    """Who is signed in, and what they may do."""
+    """Show who is signed in, and what they may do."""
     return page(request, "account", resume_session(request, services.database))
 
 

@@ -130,6 +130,6 @@ def cancel_audit(audit_id: ObjectId, services: ServicesDep, key: Caller) -> Priv
 
 
 def read_audits(services: Services, found: Sequence[StoredAudit]) -> list[PrivacyAuditRead]:
-    """What is shown of audits, with why they wait."""
+    """Return audits as clients see them, with why they wait."""
     reasons = explain_waiting(services.database, services.surroundings.faults, [audit.job for audit in found])
     return [PrivacyAuditRead.from_audit(audit, reasons.get(audit.job.id)) for audit in found]

@@ -155,7 +155,7 @@ def list_datasets(
     responses=ok(200, "The dataset."),
 )
 def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> DatasetRead:
-    """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
+    """The answer has what the owner declared public; records are never handed out. `joined` is for the owner alone."""
     return _shown(services.database, [views.get(services.database, dataset_id)], key)[0]
 
 

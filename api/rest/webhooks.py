@@ -43,7 +43,7 @@ def create_webhook(
     responses=ok(200, "All webhooks of the tenant."),
 )
 def list_webhooks(services: ServicesDep, key: Caller) -> WebhookList:
-    """Oldest first."""
+    """The list begins with the oldest."""
     return WebhookList(
         items=[WebhookRead.from_webhook(hook) for hook in webhooks.list_webhooks(services.database, key.tenant_id)]
     )
@@ -56,7 +56,7 @@ def list_webhooks(services: ServicesDep, key: Caller) -> WebhookList:
     responses=ok(200, "The webhook."),
 )
 def get_webhook(webhook_id: ObjectId, services: ServicesDep) -> WebhookRead:
-    """Without its secret."""
+    """The answer leaves out its secret."""
     return WebhookRead.from_webhook(webhooks.get(services.database, webhook_id))
 
 

@@ -63,7 +63,7 @@ class PrivacyAuditRead(BaseModel):
 
     @classmethod
     def from_audit(cls, audit: StoredAudit, waiting: str | None = None) -> Self:
-        """What is shown of an audit.
+        """Return an audit as clients see it.
 
         Args:
             waiting: Why it does not go on, for its reader's voice.

@@ -1,4 +1,4 @@
-"""What jobs look like, and what may be asked of them."""
+"""Shapes of jobs, and of requests about them."""
 
 import math
 from datetime import datetime, timedelta
@@ -40,7 +40,7 @@ _MINUTE: Final = 60
 
 
 class CloneRequest(Strict):
-    """What a copy of a job does differently; what is left out stays as it was."""
+    """Changes of a copied job; whatever is left out stays as it was."""
 
     dataset_id: str | None = Field(default=None, max_length=64, pattern=IDENTIFIER, description="Another dataset.")
     method: NamedMethod | None = None
@@ -66,7 +66,7 @@ class CloneRequest(Strict):
 
 
 class ProgressRead(BaseModel):
-    """How far a job is, in public numbers."""
+    """Progress of a job, in public numbers."""
 
     phase: str | None
     value: int
@@ -156,7 +156,7 @@ def _classifier_links(job_id: str) -> dict[str, str]:
 
 
 class JobRead(BaseModel):
-    """A training job."""
+    """A training job with its state."""
 
     id: str
     dataset_id: str
@@ -192,7 +192,7 @@ class JobRead(BaseModel):
 
     @classmethod
     def from_job(cls, job: Job, waiting: str | None = None) -> Self:
-        """What is shown of a job.
+        """Return a job as clients see it.
 
         Args:
             waiting: Why it does not go on, for its reader's voice.
@@ -233,7 +233,7 @@ class EventRead(BaseModel):
 
     @classmethod
     def from_event(cls, event: Event, delta: float, slack: int = 0) -> Self:
-        """What is shown of an event.
+        """Return an event as clients see it.
 
         Args:
             slack: Of the job's plan, in 1e-18 of δ; as spent as soon as anything is.

@@ -1,4 +1,4 @@
-"""What is wrong with a training request, for whoever typed it: where, what was given, and what is nearest."""
+"""Explains what is wrong with a typed training request: where, what was given, and what is nearest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `train` and `demo` say at the end: where everything is, what was spent, what came of it."""
+"""Prints the end of `train` and `demo`: where everything is, what was spent, what came of it."""
 
 import json
 from pathlib import Path

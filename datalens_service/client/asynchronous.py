@@ -88,7 +88,7 @@ class AsyncClient(_Threads):
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections of this client."""
         await self._call(self._target.close)
         self._pool.shutdown(wait=False)
 

@@ -175,7 +175,7 @@ class DatasetOperations:
         return dataset
 
     def dataset(self, dataset_id: str) -> DatasetInfo:
-        """One dataset."""
+        """Return the dataset with this id."""
         return self._transport.send("GET", f"/v1/datasets/{dataset_id}", DatasetInfo)
 
     def datasets(self) -> Iterator[DatasetInfo]:

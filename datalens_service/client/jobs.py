@@ -113,7 +113,7 @@ class JobOperations:
     _transport: Transport
 
     def plan(self, dataset_id: str, spec: Spec) -> PlanInfo:
-        """What a job would cost; nothing is reserved."""
+        """Return what a job would cost; nothing is reserved."""
         body = {"dataset_id": dataset_id, "spec": requests.encode_spec(spec)}
         return self._transport.send("POST", "/v1/plans", PlanInfo, {"json": body})
 
@@ -225,7 +225,7 @@ class JobOperations:
         return self._transport.send("GET", f"/v1/jobs/{job_id}/artifacts", FileList).items
 
     def download_file(self, job_id: str, name: str, path: Path) -> Path:
-        """One of them."""
+        """Download one of the files of a job."""
         return self._transport.save(f"/v1/jobs/{job_id}/artifacts/{name}", {}, path)
 
     def download_samples(self, job_id: str, path: Path) -> Path:

@@ -27,7 +27,7 @@ _log = structlog.get_logger("datalens.dispatch")
 
 
 class Dispatcher:
-    """How a queued job reaches a worker: by itself, from the supervisor, which polls the database."""
+    """Leaves a queued job to the supervisor, which polls the database."""
 
     def stop(self) -> None:
         """Close what it holds open."""
@@ -40,7 +40,7 @@ class Dispatcher:
         """A job was committed. Never raises: the job is there whether or not a message is."""
 
     def check(self) -> None:
-        """Whether a message would get through.
+        """Check that a message would get through.
 
         Raises:
             WorkerUnavailable: It would not.
@@ -79,7 +79,7 @@ class CeleryDispatcher(Dispatcher):
             _log.warning("not sent", job_id=job_id, error=type(error).__name__)
 
     def check(self) -> None:
-        """Whether the broker answers, and shows a certificate if it has TLS."""
+        """Check that the broker answers, and shows a certificate if it has TLS."""
         try:
             with self._celery.connection_for_write() as connection:
                 connection.ensure_connection(max_retries=1, interval_start=0, timeout=_BROKER_SECONDS)

@@ -36,7 +36,7 @@ class ProviderUnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Secrets:
-    """What ties an answer of the provider to one browser and one attempt; all three are random and for one use.
+    """Random values that tie an answer of the provider to one browser and one attempt; all three are for one use.
 
     Attributes:
         state: Comes back beside the code: the answer is to this browser's request.

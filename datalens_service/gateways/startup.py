@@ -62,7 +62,7 @@ def connect(settings: Settings) -> Database:
 
 
 def check_disks(settings: Settings) -> None:
-    """Whether there is room for charges, records and artifacts.
+    """Check that there is room for charges, records and artifacts.
 
     Raises:
         InsufficientStorage: The disk of data_dir, of the ledger log or of an SQLite database is full.

@@ -55,10 +55,10 @@ def explain_job(job: Job, faults: Mapping[str, str], attendance: Attendance) -> 
 
 
 def check_workers(database: Database, started: float) -> None:
-    """Whether a worker is there for every job that waits, and for the next one.
+    """Check that a worker is there for every job that waits, and for the next one.
 
     Args:
-        started: When the service was, on the monotonic clock; workers have a minute to begin after it.
+        started: When the service started, on the monotonic clock; workers have a minute to begin after it.
 
     Raises:
         WorkerUnavailable: None is alive, or none of those alive could take a job.

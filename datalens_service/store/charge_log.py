@@ -72,7 +72,7 @@ _LINE: Final = TypeAdapter(LogLine)
 
 
 class LogSlice(NamedTuple):
-    """What lies behind a given length of the log.
+    """The part of the log behind a given length.
 
     Attributes:
         lines: Complete ones, oldest first.
@@ -183,7 +183,7 @@ class ChargeLog:
         return self.read_after(0).lines
 
     def read_after(self, checked: int, account_id: str | None = None) -> LogSlice:
-        """What lies behind the first `checked` bytes, of all accounts or of one.
+        """Read what lies behind the first `checked` bytes, of all accounts or of one.
 
         Raises:
             LedgerCorrupt: There are not so many, or a line there cannot be read.
@@ -330,7 +330,7 @@ def _scan(file: FileIO, checked: int) -> Iterator[tuple[int, LogLine | None]]:
 
 
 def _check_as_left(account_id: str, read: Callable[[], LogSlice]) -> LogSlice:
-    """What was read for the account, if it is nothing."""
+    """Return what was read for the account; refuse it unless it is empty."""
     try:
         portion = read()
     except LedgerCorrupt as error:

@@ -106,7 +106,7 @@ class Database:
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`."""
+        """Return the dialect, `sqlite` or `postgresql`."""
         return self._engine.dialect.name
 
     @contextmanager
@@ -190,7 +190,7 @@ class Database:
             _check_triggers(connection)
 
     def dispose(self) -> None:
-        """Close all connections."""
+        """Close all connections of the pool."""
         self._reader.dispose()
         self._engine.dispose()
 

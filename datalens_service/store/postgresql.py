@@ -1,4 +1,4 @@
-"""Whether a PostgreSQL server answers at all.
+"""Checks that a PostgreSQL server answers at all.
 
 The kernel acknowledges what a frozen server is sent: its connections look sound, and nothing ever comes back. So who
 has heard nothing for a while looks whether a new connection is answered. A slow statement is waited for, a silent

@@ -53,7 +53,7 @@ class ForkServer:
         self.has_gpu: bool | None = None
 
     def ready(self) -> bool:
-        """Whether a job could start at once.
+        """Return True if a job could start at once.
 
         Raises:
             WorkerUnavailable: The server ended, for example because torch is not installed.

@@ -91,7 +91,7 @@ class JobLoop:
         """Called after each turn, whether or not the database answered."""
 
     def free_slots(self) -> int:
-        """How many more jobs may run now."""
+        """Return how many more jobs may run now."""
         return self._slots - len(self._attended)
 
     def _tell(self, *, ended: bool = False) -> None:
@@ -144,7 +144,7 @@ class JobLoop:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _can_start(self) -> bool:
-        """Whether a job that is claimed now would begin now. Without any data set, nothing is imported for jobs."""
+        """Return True if a claimed job would begin now; without any data set, nothing is imported for jobs."""
         self._has_data = self._has_data or bool(datasets.list_datasets(self._database, limit=1).items)
         if not self._has_data or time.monotonic() < self._paused_until:
             return False

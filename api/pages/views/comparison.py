@@ -64,7 +64,7 @@ def load_side(services: Services, visitor: Visitor, job_id: str) -> Side:
 
 
 def judge_sides(first: Side, second: Side) -> str:
-    """Which is better, for the owner alone; empty for others, and where figures do not compare."""
+    """Say which of two jobs is better, for the owner alone; empty for others, and where figures do not compare."""
     same = first.job.dataset_id == second.job.dataset_id
     return judge_pair(first.judged, second.judged) if same and first.judged and second.judged else ""
 

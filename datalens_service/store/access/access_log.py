@@ -119,7 +119,7 @@ def list_entries(
 def list_latest(
     database: Database, tenant_id: str, *, before: int | None = None, limit: int = 100
 ) -> tuple[AuditEntry, ...]:
-    """Entries newest first."""
+    """Return entries, newest first."""
     query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id)
     if before is not None:
         query = query.where(AuditEntryRow.seq < before)

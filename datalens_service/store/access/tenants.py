@@ -31,7 +31,7 @@ def _by_row(row: type[Any]) -> Select[str]:
 
 
 def _by_key(row: type[Any], column: Any) -> Select[str]:
-    """Of rows that know the key they came with."""
+    """Select rows that know the key they came with."""
     return select(ApiKeyRow.tenant_id).join(row, row.key_id == ApiKeyRow.id).where(column == _IDENTIFIER)
 
 

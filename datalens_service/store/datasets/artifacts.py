@@ -89,7 +89,7 @@ class ArtifactStore:
         self._releasable = files_at(url, data_dir)
 
     def check(self) -> None:
-        """Whether files can be reached."""
+        """Check that files can be reached."""
         self._releasable.check()
 
     def put(self, lease: Lease, name: str, content: Path | bytes, *, releasable: bool, media_type: str) -> Artifact:

@@ -57,7 +57,7 @@ _CONSTANT_LINK = (
 
 
 class DatasetState(StrEnum):
-    """Whether the records are still there."""
+    """Says whether the records are still there."""
 
     VALIDATING = "validating"
     """A process reads the upload (`validations.py`); there is no data set yet."""
@@ -370,7 +370,7 @@ def _joined(
 
 
 def _forget_audits(session: Session, dataset_id: str) -> None:
-    """What attacks found depends on the records, and goes with them."""
+    """Delete what attacks found: it depends on the records, and goes with them."""
     of_these = PrivacyAuditRow.job_id.in_(select(JobRow.id).where(JobRow.dataset_id == dataset_id))
     session.execute(update(PrivacyAuditRow).where(of_these).values(result=None))
 

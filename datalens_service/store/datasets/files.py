@@ -46,7 +46,7 @@ class Files(Protocol):
         """
 
     def check(self) -> None:
-        """Whether files can be reached."""
+        """Check that files can be reached."""
 
 
 class LocalFiles:
@@ -104,7 +104,7 @@ class RemoteFiles:
         return copy
 
     def check(self) -> None:
-        """Whether the bucket answers."""
+        """Check that the bucket answers."""
         with _translated("The artifact store does not answer"):
             if not self._files.exists(self._root.partition("/")[0]):
                 raise OSError("no bucket")
@@ -153,7 +153,7 @@ def open_store(url: str) -> tuple[Any, str]:
 
 
 def was_altered(error: Exception) -> bool:
-    """Whether the library for S3 compared what came with the checksum of the store."""
+    """Return True if the library for S3 found another checksum than that of the store."""
     return type(error).__name__.endswith("ChecksumError")
 
 

@@ -77,7 +77,7 @@ class RecordStore:
         return folder
 
     def remove(self, records_path: str) -> None:
-        """Remove records. Repeatable."""
+        """Remove the records of a data set; a second call does nothing."""
         if records_path.startswith(_SEALED):
             self._remote().remove(records_path.removeprefix(_SEALED))
         else:
@@ -90,7 +90,7 @@ class RecordStore:
 
     @staticmethod
     def is_remote(records_path: str) -> bool:
-        """Whether records lie in an object store, and nowhere else."""
+        """Return True if records lie in an object store, and nowhere else."""
         return records_path.startswith(_SEALED)
 
     def discard(self, folder: Path) -> None:

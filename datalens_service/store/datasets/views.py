@@ -42,12 +42,11 @@ class DatasetView:
 
     @classmethod
     def from_dataset(cls, dataset: StoredDataset) -> DatasetView:
-        """Of an upload that is or was ready."""
         return cls(dataset.id, dataset.name, dataset.state, dataset.created_at, dataset.deleted_at, dataset)
 
     @classmethod
     def from_validation(cls, validation: Validation) -> DatasetView:
-        """Of an upload that is being read, waits for its confirmation, or of which nothing became."""
+        """Return the view of an upload that is being read, waits for its confirmation, or could not be used."""
         name = validation.form.get("name") or validation.dataset_id
         deleted_at = validation.finished_at if validation.state is DatasetState.DELETED else None
         return cls(validation.dataset_id, name, validation.state, validation.created_at, deleted_at, None)

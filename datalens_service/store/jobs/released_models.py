@@ -47,7 +47,7 @@ class StoredModel:
 
     @property
     def imported(self) -> bool:
-        """Whether this service did not make it, so that its ledger does not cover it."""
+        """Return True if this service did not make it, so that its ledger does not cover it."""
         return self.job_id is None
 
     @classmethod

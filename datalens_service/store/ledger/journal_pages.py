@@ -16,7 +16,7 @@ from datalens_service.store.tables import AccountRow, LedgerEntryRow
 
 @dataclass(frozen=True)
 class JournalLine:
-    """What a table of the journal shows of an entry."""
+    """An entry of the journal as a table shows it."""
 
     seq: int
     kind: EntryKind
@@ -81,7 +81,7 @@ def _spent(session: Session, account: AccountRow, before: int | None) -> Charge:
 
 
 def _sum(session: Session, *entries: ColumnElement[bool]) -> Charge:
-    """What was spent by some entries."""
+    """Add up what some entries spent."""
     units_sum, slack_sum = (func.coalesce(func.sum(one), 0) for one in (LedgerEntryRow.units, LedgerEntryRow.slack))
     units, slack = session.execute(select(units_sum, slack_sum).where(*entries, LedgerEntryRow.kind.in_(SPENDS))).one()
     return Charge(int(units), int(slack))

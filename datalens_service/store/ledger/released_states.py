@@ -1,4 +1,4 @@
-"""What stands in the place of a job's first noisy sums: a function of them, so as public as they are.
+"""Replaces a job's first noisy sums by a function of them, which is as public as they are.
 
 Hundreds of sums of a whole network would fill the database; what the next step needs is one network.
 
