@@ -58,7 +58,7 @@ class ReverseProxy:
             await self._app(scope, receive, send_rooted)
 
     def _root_path(self, scope: Scope) -> str:
-        """That of the settings; of a service that was told none of its addresses, the one its proxy names."""
+        """Return the root path of the settings, or of the proxy where they have no address of the service."""
         client = scope["client"]
         if self._settings.root_path or self._settings.public_url or not client:
             return self._settings.root_path

@@ -220,7 +220,7 @@ def _describe_default(schemas: Json, member: Json) -> str:
 
 
 def _add_links(described: Json) -> None:
-    """From an answer about a new object to every operation on it that needs no further name."""
+    """Add links from an answer about a new object to every operation on it that needs no further name."""
     operations = [(path, one) for path, methods in described["paths"].items() for one in methods.values()]
     for answer in (answer for _, operation in operations for answer in operation["responses"].values()):
         if made := answer.pop(_MADE, None):

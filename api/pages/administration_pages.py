@@ -19,7 +19,7 @@ _SENT: Final = tuple(event for event in EventType if event is not EventType.PROG
 
 @router.get("/webhooks", operation_id="showWebhooks")
 def webhooks_page(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """All webhooks, and a form for a new one."""
+    """Show all webhooks, and a form for a new one."""
     return visitor.page("webhooks", webhooks=webhooks.list_webhooks(services.database, visitor.tenant_id), events=_SENT)
 
 

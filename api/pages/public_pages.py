@@ -88,7 +88,7 @@ def go_to_datasets() -> Response:
 
 @router.get("/favicon.ico")
 def go_to_icon() -> Response:
-    """For browsers that read no page."""
+    """Lead browsers that read no page to the icon."""
     return RedirectResponse("/static/mark.svg", 307)
 
 
@@ -100,5 +100,5 @@ def account_page(request: Request, services: ServicesDep) -> Response:
 
 @router.get("/docs")
 def show_reference(request: Request) -> Response:
-    """All operations; `/openapi.json` in a form for people. Needs no key."""
+    """Show all operations of `/openapi.json` in a form for people. This page needs no key."""
     return page(request, "reference")

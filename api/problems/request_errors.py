@@ -59,7 +59,7 @@ def problem_errors(errors: Sequence[Mapping[str, Any]], body: object) -> list[di
 
 
 def described(error: Mapping[str, str], request: str) -> str:
-    """Where an error is and what to change, for people: the field or option, or the pointer for whoever reads REST.
+    """Say to people where an error is and what to change: the field or option, or the pointer for readers of REST.
 
     Args:
         request: Kind of request, as the catalogue of voices has it in front of names; empty for an upload.

@@ -40,7 +40,7 @@ def create_key(
     key: Caller,
     response: Response,
 ) -> KeyCreated:
-    """For the caller's own tenant."""
+    """The key belongs to the caller's own tenant."""
     if request.expires_at is not None and request.expires_at <= utc_now():
         raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
     made, plain = keys.create(services.database, request.for_tenant(key.tenant_id))
@@ -96,7 +96,7 @@ def rotate_key(
     responses=ok(200, "It is useless from now on."),
 )
 def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
-    """At once, with all download addresses it asked for. Repeatable."""
+    """The key stops working at once, with all download addresses it asked for. Repeatable."""
     return KeyRead.from_key(keys.revoke(services.database, key_id))
 
 

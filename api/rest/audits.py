@@ -123,7 +123,7 @@ def get_audit_picture(audit_id: ObjectId, services: ServicesDep) -> Response:
     },
 )
 def cancel_audit(audit_id: ObjectId, services: ServicesDep, key: Caller) -> PrivacyAuditRead:
-    """Nothing was charged, so nothing returns."""
+    """An audit charges nothing, so nothing returns."""
     check_scope(key, Scope.JOBS_WRITE)
     jobs.request_cancel(services.database, audit_id)
     return read_audits(services, [audits.get(services.database, audit_id)])[0]

@@ -259,7 +259,7 @@ def check_own_account(services: Services, tenant_id: str, dataset_id: str | None
 
 
 def read_uploaded(services: Services, dataset_id: str) -> UploadedDataset:
-    """One upload with what its owner alone may know of it."""
+    """Return an upload with what its owner alone may know of it."""
     upload, validation = views.get(services.database, dataset_id), validations.get(services.database, dataset_id)
     if upload.contents is None:
         return UploadedDataset.from_validation(upload, None, validation)

@@ -35,7 +35,7 @@ router = APIRouter(
 
 
 class Audience(StrEnum):
-    """For whom a report is."""
+    """The readers that a report is for."""
 
     OWNER = "owner"
     RELEASABLE = "releasable"

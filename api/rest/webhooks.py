@@ -87,7 +87,7 @@ def update_webhook(
     responses={204: {"description": "The webhook and its messages were deleted."}},
 )
 def delete_webhook(webhook_id: ObjectId, services: ServicesDep) -> None:
-    """With its pending messages."""
+    """Its pending messages are deleted with it."""
     webhooks.delete(services.database, webhook_id)
 
 
@@ -110,7 +110,7 @@ def test_webhook(webhook_id: ObjectId, services: ServicesDep) -> DeliveryRead:
     responses=ok(200, "The webhook and its new secret."),
 )
 def rotate_secret(webhook_id: ObjectId, services: ServicesDep) -> WebhookCreated:
-    """At once, for pending messages as well: receivers that know only the old secret refuse them."""
+    """The new secret signs at once, pending messages as well: receivers that know only the old one refuse them."""
     hook, secret = webhooks.rotate_secret(services.database, webhook_id)
     return WebhookCreated(webhook=WebhookRead.from_webhook(hook), secret=secret)
 

@@ -27,7 +27,7 @@ AUDIT_STATES = {
 
 
 class PrivacyAuditLinks(BaseModel):
-    """Where to go from here; null where there is nothing any more."""
+    """Links of an audit; null where there is nothing any more."""
 
     self_: Link = Field(serialization_alias="self")
     cancel: Link | None

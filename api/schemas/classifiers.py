@@ -36,7 +36,7 @@ class ClassifierRead(BaseModel):
 
 
 class ClassifierLinks(BaseModel):
-    """Where to go from here."""
+    """Links of a classifier."""
 
     self_: Link = Field(serialization_alias="self")
     predictions: Link

@@ -83,7 +83,7 @@ class BudgetRead(AccountFigures):
 
 
 class PrivacyLinks(BaseModel):
-    """Where to go from an account."""
+    """Links of an account."""
 
     entries: Link = Field(description="The journal in pages; from it, a stranger can recompute the account.")
 

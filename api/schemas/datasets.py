@@ -60,7 +60,7 @@ def _only_true(value: object) -> object:
 
 
 class ConfirmationRequest(BudgetForm):
-    """That the class names of an upload may become public.
+    """Confirms that the class names of an upload may become public.
 
     The budget is the declared one. As soon as one of its three members is named, also as null, the three replace it.
     """

@@ -83,7 +83,7 @@ class ProgressRead(BaseModel):
 
 
 class JobError(BaseModel):
-    """Why a job failed."""
+    """Says why a job failed."""
 
     type: Link = Field(description="URI of the problem type, relative to the host; stable behind a root path.")
     title: str
@@ -102,7 +102,7 @@ OfClassifier = Annotated[Link | None, Field(exclude_if=lambda link: link is None
 
 
 class JobLinks(BaseModel):
-    """Where to go from here; null where there is nothing yet or any more."""
+    """Links of a job; null where there is nothing yet or any more."""
 
     self_: Link = Field(serialization_alias="self")
     events: Link
@@ -219,7 +219,7 @@ class JobRead(BaseModel):
 
 
 class EventRead(BaseModel):
-    """One thing that happened to a job, in public numbers."""
+    """An event of a job, in public numbers."""
 
     id: int = Field(description="Number within the job, from 1 and without gaps; the `id` of the stream.")
     type: EventType

@@ -15,7 +15,7 @@ Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_
 
 
 class LabelChanges(Strict):
-    """Changes of labels, which are for finding things; whatever is left out stays. No price or result depends on them."""
+    """Changes of labels, which are for finding things; whatever is left out stays. No price depends on them."""
 
     tags: list[Tag] | None = Field(default=None, max_length=_TAGS, description="All tags, in place of those before.")
     notes: Notes | None = Field(default=None, description="Of any kind; leaves the service in no report or download.")

@@ -45,7 +45,7 @@ class ArtifactList(BaseModel):
 
 
 class AddressRequest(Strict):
-    """For how long somebody without a key may fetch a file."""
+    """Says for how long somebody without a key may fetch a file."""
 
     expires_in: Integer = Field(default=600, ge=1, le=MOST_SECONDS, description="Seconds from now.")
 
@@ -79,7 +79,7 @@ class GeneratorRead(BaseModel):
 
 
 class GeneratorLinks(BaseModel):
-    """Where to go from here."""
+    """Links of a generator."""
 
     self_: Link = Field(serialization_alias="self")
     file: Link

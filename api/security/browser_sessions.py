@@ -64,7 +64,7 @@ def read_token(request: Request) -> str:
 
 
 def _name(request: Request) -> str:
-    """Over TLS with a prefix: browsers then take it from this host alone; below a root path, over TLS alone."""
+    """Name the cookie; over TLS with a prefix that binds it to this host, or below a root path to TLS alone."""
     if request.url.scheme != "https":
         return COOKIE
     return f"__Secure-{COOKIE}" if request.scope["root_path"] else f"__Host-{COOKIE}"

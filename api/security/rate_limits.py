@@ -42,7 +42,7 @@ class RateLimitStatus:
     seconds_to_reset: int
 
     def headers(self) -> dict[str, str]:
-        """As the draft of the IETF writes them."""
+        """Return the headers that the draft of the IETF defines."""
         return {
             "RateLimit-Policy": f'"default";q={self.per_minute};w=60',
             "RateLimit": f'"default";r={self.remaining};t={self.seconds_to_reset}',

@@ -99,7 +99,7 @@ def _nodes(model: type[BaseModel], path: Sequence[str]) -> list[Node]:
 
 
 def _step(schema: Node, node: Node, part: str) -> Iterator[Node]:
-    """Where a name of a property, or the tag of an alternative, leads to."""
+    """Follow a name of a property, or the tag of an alternative."""
     for one in _alternatives(schema, node):
         tags = one.get("discriminator", {}).get("mapping", {})
         if part in tags:

@@ -97,7 +97,7 @@ def _describe_privacy(outcome: Outcome) -> dict[str, object]:
 
 
 def _render_metrics(outcome: Outcome) -> RenderableType:
-    """One line per metric."""
+    """Write one line per metric."""
     if not outcome.measures:
         return "Nothing was measured: the data set has no test split, or --no-evaluation was given."
     rows = [

@@ -96,7 +96,7 @@ def format_facts(rows: Mapping[str, object]) -> Text:
 
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:
-    """One line per object, never folded: ids stay whole in a pipe."""
+    """Write one line per object, never folded: ids stay whole in a pipe."""
     cells = [[str(spell_number(value)) for value in row] for row in (columns, *rows)]
     widths = [max(cell_len(row[column]) for row in cells) for column in range(len(columns))]
     lines = [

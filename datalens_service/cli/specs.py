@@ -1,4 +1,4 @@
-"""From options to a `TrainingSpec`."""
+"""Turns options into a `TrainingSpec`."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class SpecOptions(MethodOptions):
         return request
 
     def _state(self, chosen: dict[str, Any]) -> dict[str, Any]:
-        """All that was said, as JSON, beside what was chosen."""
+        """State all options as JSON, beside what was chosen."""
         request: dict[str, Any] = {
             **chosen,
             "epsilon": self.epsilon,

@@ -179,7 +179,7 @@ class DatasetOperations:
         return self._transport.send("GET", f"/v1/datasets/{dataset_id}", DatasetInfo)
 
     def datasets(self) -> Iterator[DatasetInfo]:
-        """All datasets, newest first, fetched page by page."""
+        """Yield all datasets, newest first, fetched page by page."""
         return self._transport.iter_items("/v1/datasets", DatasetInfo)
 
     def validation(self, dataset_id: str) -> ValidationInfo:

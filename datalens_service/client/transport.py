@@ -55,7 +55,7 @@ class Transport:
         return raise_for_problem(response)
 
     def iter_items(self, path: str, model: type[ParsedModel]) -> Iterator[ParsedModel]:
-        """All items of a list, fetched page by page."""
+        """Yield all items of a list, fetched page by page."""
         cursor: str | None = None
         while True:
             params = requests.encode_form({"limit": requests.PAGE_SIZE, "after": cursor})

@@ -33,7 +33,7 @@ class Dispatcher:
         """Close what it holds open."""
 
     def queue(self, device: Device) -> str | None:
-        """Where a job for this device waits; None, where any worker may take it."""
+        """Return the queue in which a job for this device waits; None if any worker may take it."""
         return None
 
     def submitted(self, job_id: str, queue: str | None = None) -> None:
@@ -48,7 +48,7 @@ class Dispatcher:
 
 
 class CeleryDispatcher(Dispatcher):
-    """For Celery workers: one message per job.
+    """Sends Celery workers one message per job.
 
     Args:
         queue: For jobs that name no device.

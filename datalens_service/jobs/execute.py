@@ -224,7 +224,7 @@ def _public(database: Database, dataset_id: str | None, job: Job) -> StoredDatas
 
 
 def _named(result: Result, public: StoredDataset | None) -> Result:
-    """With what the owner said of the public data that the model started from."""
+    """Add what the owner said of the public data that the model started from."""
     images = result.public_inputs.images
     if public is None or images is None:
         return result

@@ -45,7 +45,7 @@ class ShutdownRequested(Exception):
 
 
 class PauseRequested(ShutdownRequested):
-    """Somebody asked the job to pause; given back, it waits until it is resumed."""
+    """Raised when somebody has asked the job to pause; given back, it waits until it is resumed."""
 
 
 class JobWatch:

@@ -36,7 +36,7 @@ class SharedWork(NamedTuple):
 
 
 class Ranks(Protocol):
-    """Where a job gets its process group from."""
+    """Gives a job its process group."""
 
     def share(self, work: SharedWork) -> AbstractContextManager[ProcessGroup]:
         """The group that computes the teachers of a job; its other ranks end with the block."""

@@ -39,7 +39,7 @@ _GRID_COLUMNS: Final = 10
 
 
 class JobFile(NamedTuple):
-    """One file: what makes it, and whether anyone but the owner may get it."""
+    """A file of a job: the function that makes it, and whether anyone but the owner may get it."""
 
     name: str
     media_type: str
@@ -78,7 +78,7 @@ def released_files(contents: ReleaseContents) -> list[JobFile]:
 
 
 def files_with_card(contents: ReleaseContents) -> list[JobFile]:
-    """Those of them that repeat the card, so change with its figures."""
+    """Return the released files that repeat the card, so change with its figures."""
     model = contents.model
     return [_packed(contents, model)] if isinstance(model, Generator) else _carded(contents)
 

@@ -164,7 +164,7 @@ def _check_attacks(request: AuditRequest, schema: Schema, method: AnyMethod | No
 
 
 def _check_test_images(database: Database, dataset: StoredDataset) -> None:
-    """Only the report on an upload knows how many there are; a dataset that was copied in has none."""
+    """Refuse too few test images; a dataset that was copied in has no report that counts them."""
     if not dataset.has_test:
         raise InvalidSpec("A released model is audited with test images as non-members, and the data set has none.")
     count = validations.count_test_images(database, dataset.id)

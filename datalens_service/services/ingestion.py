@@ -1,4 +1,4 @@
-"""From an uploaded file to a data set with a budget: all of it, or nothing that stays.
+"""Turns an uploaded file into a data set with a budget: all of it, or nothing that stays.
 
     receive   the file is read by a confined process; its records lie decoded in a folder of their own
     confirm   the class names become public, and the data set is created with the account that pays for it

@@ -87,7 +87,7 @@ def _price(spec: TrainingSpec | RequestedSpec, schema: Schema, delta: float) -> 
 
 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:
-    """One account has one δ: statements at different δ do not add up."""
+    """Give the request the δ of its account: statements at different δ do not add up."""
     if spec.delta not in (None, delta):
         kept = decimal_text(delta)
         raise InvalidDelta(f"The budget of this data set is kept at δ = {kept}; name that one or leave it out.")

@@ -105,7 +105,7 @@ class Reading(BaseModel):
 
     @classmethod
     def from_decoded(cls, decoded: Decoded, review: ClassReview | None = None) -> Self:
-        """Before there is a data set."""
+        """Build the report before there is a data set."""
         return cls(format=decoded.format, counts=decoded.counts, notices=decoded.notices, review=review)
 
     def ready(self, links: tuple[Notice, ...], joined: Joined | None) -> Self:

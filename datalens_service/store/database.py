@@ -79,7 +79,7 @@ TRIGGERS = frozenset(
 
 
 class Database:
-    """Where everything durable lives.
+    """The database, which holds everything durable.
 
     Args:
         url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
@@ -131,7 +131,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
-        """All or nothing; durable when the block has been left without an exception.
+        """Commit all or nothing; durable when the block has been left without an exception.
 
         Raises:
             InsufficientStorage: The disk of the database is full.
@@ -262,7 +262,7 @@ def _is_full(error: BaseException | None) -> bool:
 
 
 def _has_other_tables(error: BaseException | None) -> bool:
-    """Somebody migrated the database under this process."""
+    """Return True if somebody has migrated the database under this process."""
     if isinstance(error, sqlite3.Error):
         return str(error).startswith(("no such table", "no such column"))
     return getattr(error, "sqlstate", None) in _OTHER_TABLES

@@ -109,7 +109,7 @@ class Server:
 
 
 class _Connection(psycopg.Connection[Any]):
-    """One that the impatient leave when the server is silent."""
+    """A connection that the impatient leave when the server is silent."""
 
     _server: Server
     _parameters: dict[str, Any]
@@ -121,7 +121,7 @@ class _Connection(psycopg.Connection[Any]):
         return connection
 
     def wait(self, gen: PQGen[_T], *arguments: Any, **options: Any) -> _T:
-        """As the driver does, which resumes `gen` ten times a second whether or not anything came."""
+        """Wait as the driver does, which resumes `gen` ten times a second whether or not anything came."""
         return super().wait(self._attended(gen) if is_impatient() else gen, *arguments, **options)
 
     def _attended(self, gen: PQGen[_T]) -> PQGen[_T]:

@@ -136,7 +136,7 @@ class JobLoop:
             self._note(ended_well=error is None and future.result())
 
     def _note(self, *, ended_well: bool) -> None:
-        """After a process that could not begin here the loop waits, each time longer: no other would fare better."""
+        """Wait after a process that could not begin here, each time longer: no other would fare better."""
         if ended_well:
             self._pause = _SHORTEST_PAUSE
             return
@@ -159,7 +159,7 @@ class JobLoop:
         return ready
 
     def _check_disks(self) -> None:
-        """Before a claim: where there is no room, others may take the job."""
+        """Check the disks before a claim: where there is no room, others may take the job."""
         try:
             check_disks(self._settings)
         except StoreUnavailable as error:

@@ -93,7 +93,7 @@ def accuracies_of_jobs(services: Services, visitor: Visitor, listed: Sequence[Jo
 
 
 def _measures(services: Services, visitor: Visitor, job: Job) -> list[dict[str, Any]]:
-    """As the report that this visitor may read states them."""
+    """Return the measures of the report that this visitor may read."""
     measures: list[dict[str, Any]] = (_report(services, visitor, job) or {"measures": []})["measures"]
     return measures
 

@@ -168,7 +168,7 @@ def answer_browsers(app: FastAPI) -> None:
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody who has signed in, looking at a page."""
+    """A person who has signed in and looks at a page."""
 
     request: Request
     session: BrowserSession
@@ -176,7 +176,7 @@ class Visitor:
 
     @property
     def tenant_id(self) -> str:
-        """Whose objects they see."""
+        """Return the tenant whose objects they see."""
         return self.key.tenant_id
 
     def page(self, template: str, **facts: Any) -> HTMLResponse:

@@ -162,7 +162,7 @@ def revoke(database: Database, key_id: str) -> ApiKey:
 
 
 def get(database: Database, key_id: str) -> ApiKey:
-    """One key, revoked or not."""
+    """Return a key, revoked or not."""
     with database.session() as session:
         return ApiKey.from_row(get_or_refuse(session, ApiKeyRow, key_id, "API key"))
 

@@ -37,7 +37,7 @@ class Scope(StrEnum):
 
 
 class Role(StrEnum):
-    """For whom a key is."""
+    """The kind of person or program that a key is for."""
 
     OWNER = "owner"
     """Whose records they are: may do everything."""

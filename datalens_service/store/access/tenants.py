@@ -81,7 +81,7 @@ def create(database: Database, name: str) -> Tenant:
 
 
 def list_tenants(database: Database) -> tuple[Tenant, ...]:
-    """All tenants, oldest first."""
+    """Return all tenants, oldest first."""
     with database.session() as session:
         return tuple(Tenant.from_row(row) for row in session.scalars(select(TenantRow).order_by(TenantRow.created_at)))
 

@@ -125,7 +125,7 @@ def get(database: Database, webhook_id: str) -> Webhook:
 
 
 def list_webhooks(database: Database, tenant_id: str) -> tuple[Webhook, ...]:
-    """All webhooks of a tenant, oldest first."""
+    """Return all webhooks of a tenant, oldest first."""
     query = select(WebhookRow).where(WebhookRow.tenant_id == tenant_id)
     with database.session() as session:
         rows = session.scalars(query.order_by(WebhookRow.created_at, WebhookRow.id))

@@ -1,4 +1,4 @@
-"""Where private records lie: a folder of data_dir, or an object store that holds them encrypted.
+"""Keeps private records: in a folder of data_dir, or in an object store that holds them encrypted.
 
 Records are plain files while they are read, since training maps them into memory. From an object store they are
 fetched into a folder that goes with the job. What was uploaded before there was an object store stays where it is.
@@ -27,7 +27,7 @@ _SEALED: Final = "sealed:"
 
 
 def records_folder(data_dir: Path) -> Path:
-    """Where records lie, one folder per data set."""
+    """Return the folder of records, which has one folder per data set."""
     return data_dir.absolute() / "datasets"
 
 

@@ -141,7 +141,7 @@ def joined(database: Database, dataset_ids: Iterable[str]) -> dict[str, Joined]:
 
 
 def in_state(database: Database, state: DatasetState) -> tuple[Validation, ...]:
-    """All uploads in a state, oldest first."""
+    """Return all uploads in a state, oldest first."""
     query = select(IntakeRow).where(IntakeRow.state == state).order_by(IntakeRow.created_at)
     with database.session() as session:
         return tuple(Validation.from_row(row) for row in session.scalars(query))

@@ -53,7 +53,7 @@ class DatasetView:
 
 
 def get(database: Database, dataset_id: str) -> DatasetView:
-    """One upload, whatever its state."""
+    """Return an upload, whatever its state."""
     with database.session() as session:
         found = _read(session, [dataset_id])
     if not found:
@@ -101,7 +101,7 @@ def list_views(
 
 
 def _newest(query: Select[str, datetime], most: int) -> Select[str, datetime]:
-    """So many of it; each of two lists by itself, so that an index has them in order."""
+    """Select the newest of it; each of two lists by itself, so that an index has them in order."""
     identifier, created_at = query.selected_columns
     return select(query.order_by(created_at.desc(), identifier.desc()).limit(most).subquery())
 

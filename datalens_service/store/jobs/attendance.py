@@ -64,11 +64,11 @@ class Attendance:
     busy: frozenset[str | None] = frozenset()
 
     def alive(self, queue: str | None) -> tuple[Worker, ...]:
-        """Those that take jobs of a queue, and were heard lately."""
+        """Return the workers that take jobs of a queue and were heard lately."""
         return tuple(worker for worker, at in self.workers if worker.serves(queue) and _lives(worker, self.now - at))
 
     def last_seen(self, queue: str | None) -> datetime | None:
-        """When one that takes jobs of a queue was last heard; None if there never was one."""
+        """Return when a worker that takes jobs of a queue was last heard; None if there never was one."""
         return max((at for worker, at in self.workers if worker.serves(queue)), default=None)
 
 

@@ -65,7 +65,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True)
 class Event:
-    """One event.
+    """An event of a job.
 
     Attributes:
         seq: Number within the job, from 1, without gaps.

@@ -56,7 +56,7 @@ _ALL = JobFilter()
 
 
 class JobState(StrEnum):
-    """Where a job stands; the arrows are drawn at the top of this module."""
+    """The state of a job; the arrows are drawn at the top of this module."""
 
     QUEUED = "queued"
     """Accepted, its budget reserved, waiting for a worker."""

@@ -61,7 +61,6 @@ class Requests(NamedTuple):
 
     @classmethod
     def from_row(cls, row: JobRow) -> Self:
-        """As they stand in the row."""
         return cls(row.cancel_requested, row.pause_requested)
 
 

@@ -55,7 +55,7 @@ def seconds_left(phase: str, share: float, before: float, spent: float, expected
 
 
 def _whole_phase(share: float, spent: float, planned: float) -> float | None:
-    """Its seconds by its steps, the more of them were made, and by the plan."""
+    """Weigh the seconds that its steps suggest, with more weight the more were made, against those of the plan."""
     by_steps = spent / share if share > 0 else 0.0
     if not planned or not by_steps:
         return max(by_steps, planned) or None

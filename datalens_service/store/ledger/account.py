@@ -105,6 +105,6 @@ class JobAccount:
             return released_states.latest(session, self._job_id)
 
     def iterates(self) -> list[NDArray[np.float32]]:
-        """All that `advance` was given, in order; empty once the job has ended."""
+        """Return all that `advance` was given, in order; empty once the job has ended."""
         with self._database.session() as session:
             return released_states.read_iterates(session, self._job_id)

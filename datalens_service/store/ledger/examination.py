@@ -1,4 +1,4 @@
-"""One account against its part of the log: book what it has forgotten, or freeze it."""
+"""Compares an account with its part of the log: books what it has forgotten, or freezes it."""
 
 from collections.abc import Sequence, Set
 from dataclasses import replace

@@ -71,7 +71,7 @@ def _entries(account: AccountRow, before: int | None) -> tuple[ColumnElement[boo
 
 
 def _spent(session: Session, account: AccountRow, before: int | None) -> Charge:
-    """By the account's totals, less what came later; by the journal where they may be wrong: of a frozen account."""
+    """Return what was spent: by the account's totals, less what came later; of a frozen account by the journal."""
     if account.frozen_reason is not None:
         return _sum(session, *_entries(account, before))
     if before is None:
