@@ -67,7 +67,7 @@ class PrepareSettings(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_stored(cls, value: Any) -> Any:
-        """Read settings of earlier versions, which name one side; a proof, read strictly, has an array as the window."""
+        """Read settings of earlier versions, which name one side; a proof has an array as the window."""
         if not isinstance(value, dict):
             return value
         read = {name: tuple(one) if isinstance(one, list) else one for name, one in value.items() if name != "side"}

@@ -157,7 +157,7 @@ class LocalRun:
             raise
 
     def deliver(self, job: Job, dataset: StoredDataset) -> dict[str, Path]:
-        """Copy the job's files into the folder, with images as Parquet beside the NPZ, and return their paths by name."""
+        """Copy the job's files into the folder, images as Parquet beside the NPZ, and return the paths by name."""
         paths = {artifact.name: self._copy(artifact) for artifact in self.artifacts.list_artifacts(job.id)}
         if PACKED_IMAGES in paths:
             paths[_PARQUET] = self._write_parquet(job, dataset, paths)

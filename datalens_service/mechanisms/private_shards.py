@@ -87,7 +87,7 @@ class Teachers(Protocol):
         """Return copies of all that learning changed."""
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Continue from `state`."""
+        """Continue from a copy that `state` returned."""
 
 
 Make = Callable[[Shards, Any], Teachers]

@@ -209,7 +209,7 @@ def _check_shapes(model: Any, image: str) -> None:
 
 
 def _tensors(model: Any) -> Iterable[Any]:
-    """Yield all constants."""
+    """Yield every constant of the graph."""
     yield from model.graph.initializer
     for node in model.graph.node:
         for attribute in node.attribute:

@@ -73,7 +73,7 @@ class TeacherBackend(ABC):
 
     @abstractmethod
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Continue from `state`."""
+        """Continue from a copy that `state` returned."""
 
 
 # A block that fits the processor's cache is fastest.
