@@ -6,7 +6,8 @@
         return Outcome(Generator(...))
 
 A driver (`training.py`) makes the releases. So a script holds no account, no noise and no sum, and an error of a
-contribution never reaches it. One script begins with another's by `yield from`; a choice by a noisy count is a condition.
+contribution never reaches it. One script begins with another's by `yield from`; a choice by a noisy count is an
+ordinary condition.
 """
 
 from __future__ import annotations
