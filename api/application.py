@@ -223,6 +223,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
 def _list_checks(database: Database, artifacts: ArtifactStore, dispatcher: Dispatcher) -> dict[str, Callable[[], None]]:
     """What the service looks at besides its disks."""
     return {
+        "database": database.check_certificate,
         "artifact_store": artifacts.check,
         "broker": dispatcher.check,
         "workers": partial(check_workers, database, time.monotonic()),

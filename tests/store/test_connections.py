@@ -16,6 +16,7 @@ from sqlalchemy import text
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store import database as database_module
+from datalens_service.store import patience
 from datalens_service.store import postgresql as postgresql_module
 from datalens_service.store.database import DEFAULT_CONNECTIONS, Database
 from datalens_service.store.patience import impatient
@@ -119,7 +120,7 @@ def test_the_impatient_leave_a_frozen_server_and_others_wait_for_it(
 def test_the_impatient_wait_for_seconds_for_a_row_that_a_frozen_process_holds(
     postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "_LOCK_SECONDS", 1)
+    monkeypatch.setattr(patience, "SECONDS", 1)
     dataset = new_dataset(postgresql_database)
 
     def lock() -> None:
@@ -143,7 +144,7 @@ def test_the_impatient_wait_for_seconds_for_the_writer_of_sqlite_and_others_long
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, threads_of_the_api: int
 ) -> None:
     """A process that is frozen within a transaction is a connection of its own here."""
-    monkeypatch.setattr(database_module, "_LOCK_SECONDS", 0.5)
+    monkeypatch.setattr(patience, "SECONDS", 0.5)
     monkeypatch.setattr(database_module, "_BUSY_SECONDS", PATIENCE)
     api = Database(sqlite_database.url)
 
