@@ -238,9 +238,7 @@ def _translated(server: Server | None) -> Generator[None]:
         with nullcontext() if server is None else server.admit():
             yield
     except PoolTimeout as error:
-        raise StoreUnavailable(
-            "All connections to the database stayed in use, so nothing happened; repeat."
-        ) from error
+        raise StoreUnavailable("All connections to the database stayed in use, so nothing happened; repeat.") from error
     except DBAPIError as error:
         told = translate(error)
         if told is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
@@ -137,6 +137,51 @@ def test_the_impatient_wait_for_seconds_for_a_row_that_a_frozen_process_holds(
         patient.result(PATIENCE)
     with impatient():
         lock()
+
+
+@pytest.mark.postgres
+def test_the_impatient_wait_for_seconds_for_a_table_that_somebody_changes_also_when_they_read(
+    postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "SECONDS", 1)
+
+    def read() -> int:
+        with postgresql_database.session() as session:
+            return len(session.scalars(select(AccountRow.id)).all())
+
+    def look() -> int:
+        with postgresql_database.connection() as connection:
+            return len(connection.scalars(select(AccountRow.id)).all())
+
+    other = Database(postgresql_database.url)
+    with ThreadPoolExecutor(1) as threads:
+        with other.transaction() as changing:
+            changing.execute(text("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE"))
+            patient = threads.submit(read)
+            for ask in (read, look):
+                with impatient(), pytest.raises(StoreUnavailable, match="row or table"):
+                    ask()
+            assert not patient.done()
+        assert patient.result(PATIENCE) == 0
+    with impatient():
+        assert (read(), look()) == (0, 0)
+    other.dispose()
+
+
+@pytest.mark.postgres
+def test_the_impatient_wait_for_seconds_for_a_connection(
+    postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "SECONDS", 0.05)
+    database = Database(postgresql_database.url, connections=1)
+    with (
+        database.session(),
+        impatient(),
+        pytest.raises(StoreUnavailable, match="All connections"),
+        database.session() as other,
+    ):
+        other.execute(text("SELECT 1"))
+    database.dispose()
 
 
 @pytest.mark.parametrize("threads_of_the_api", [1, THREADS_OF_THE_API])
