@@ -72,11 +72,10 @@ def test_an_authority_of_ones_own_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 @pytest.mark.parametrize("name", ["database_url", "broker_url"])
 @pytest.mark.parametrize(
-    "url", ["postgresql://u:canary/secret@h/x", "rediss://u:7/canary#[@h", "redis://u:canary?secret@h/0", "canary://h:p"]
+    "url",
+    ["postgresql://u:canary/secret@h/x", "rediss://u:7/canary#[@h", "redis://u:canary?secret@h/0", "canary://h:p"],
 )
-def test_no_error_shows_a_value_that_may_hold_a_password(
-    monkeypatch: pytest.MonkeyPatch, name: str, url: str
-) -> None:
+def test_no_error_shows_a_value_that_may_hold_a_password(monkeypatch: pytest.MonkeyPatch, name: str, url: str) -> None:
     monkeypatch.setenv(f"DATALENS_{name.upper()}", url)
     monkeypatch.setenv("DATALENS_PORT", "canary")
     with pytest.raises(ValidationError) as refused:
