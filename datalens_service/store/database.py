@@ -88,7 +88,7 @@ TRIGGERS = frozenset(
 
 
 class Database:
-    """Where everything durable lives.
+    """The database, which holds everything durable.
 
     Args:
         url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
@@ -115,7 +115,7 @@ class Database:
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`."""
+        """Return the dialect, `sqlite` or `postgresql`."""
         return self._engine.dialect.name
 
     @contextmanager
@@ -140,7 +140,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
-        """All or nothing; durable when the block has been left without an exception.
+        """Commit all or nothing; durable when the block has been left without an exception.
 
         Raises:
             InsufficientStorage: The disk of the database is full.
@@ -205,7 +205,7 @@ class Database:
             )
 
     def dispose(self) -> None:
-        """Close all connections."""
+        """Close all connections of the pool."""
         self._reader.dispose()
         self._engine.dispose()
 
