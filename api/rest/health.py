@@ -29,7 +29,7 @@ class Ready(BaseModel):
     executor: str
     degraded: dict[str, str] = Field(
         description="What is wrong with what the service needs besides its database, by its part: `disk`, "
-        "`artifact_store`, `broker`, `workers`; looked at every ten seconds."
+        "`artifact_store`, `broker`, `workers`, `clock`; looked at every ten seconds."
     )
 
 

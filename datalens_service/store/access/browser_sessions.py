@@ -17,11 +17,11 @@ from itsdangerous import BadSignature
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import StoreUnavailable, Unauthorized
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.installation import Purpose, create_signer
 from datalens_service.store.service_tables import BrowserSessionRow
 from datalens_service.store.tables import ApiKeyRow
@@ -65,11 +65,11 @@ def sign_in(database: Database, plain: str) -> BrowserSession:
 
 def open_session(database: Database, key: ApiKey) -> BrowserSession:
     """A new session for a caller who was verified; rows of sessions that have ended by themselves go."""
-    now = utc_now()
-    last = int(now.timestamp()) + LIFETIME_SECONDS
-    identity = f"{last}-{secrets.token_urlsafe(_TOKEN_BYTES)}"
-    ends_at = now + timedelta(seconds=UNUSED_SECONDS)
     with database.transaction() as session:
+        now = read_database_clock(session)
+        last = int(now.timestamp()) + LIFETIME_SECONDS
+        identity = f"{last}-{secrets.token_urlsafe(_TOKEN_BYTES)}"
+        ends_at = now + timedelta(seconds=UNUSED_SECONDS)
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= now))
         session.add(BrowserSessionRow(token_sha256=_digest(identity), key_id=key.id, expires_at=ends_at))
         return _sign(session, key, identity)
@@ -81,9 +81,8 @@ def resume(database: Database, token: str) -> BrowserSession:
     Raises:
         Unauthorized: Not signed here, unknown, signed out, too old, unused for too long, or its key was revoked.
     """
-    now = utc_now()
     with database.session() as session:
-        identity = _verify(session, token)
+        identity, now = _verify(session, token), read_database_clock(session)
         # Looked up by its hash: how long that takes tells nothing about a token.
         row = session.get(BrowserSessionRow, _digest(identity))
         key = session.get(ApiKeyRow, row.key_id) if row is not None and now < row.expires_at else None
