@@ -27,7 +27,7 @@ from datalens_service.errors import StateConflict
 from datalens_service.notation import Stated
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
-from datalens_service.store.database_clock import read_database_clock
+from datalens_service.store.database_clock import read_clock, read_database_clock
 from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.ledger.account_summary import summarize_account
@@ -81,9 +81,11 @@ def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any])
         return Validation.from_row(row)
 
 
-def begin_request(key_id: str, form: dict[str, Any]) -> Validation:
+def begin_request(database: Database, key_id: str, form: dict[str, Any]) -> Validation:
     """The check of an upload that is read while its request lasts; noted nowhere before it has ended."""
-    return Validation.from_row(_new(datasets.new_id(), key_id, None, form))
+    row = _new(datasets.new_id(), key_id, None, form)
+    row.created_at = read_clock(database)
+    return Validation.from_row(row)
 
 
 def settle(
