@@ -5,6 +5,7 @@ lacks by its name and its length. Both go when they do, so that a process which 
 """
 
 import fcntl
+import re
 import shutil
 import tempfile
 from collections.abc import Generator, Iterable
@@ -22,6 +23,7 @@ SPARE_BYTES: Final = 2**30
 """Left to the ledger and to everything else."""
 
 _PREFIX: Final = "upload-"
+_DECLARED: Final = re.compile(rf"{_PREFIX}(\d+)-")
 
 
 def incoming_folder(data_dir: Path) -> Path:
@@ -37,7 +39,8 @@ def reserve(database: Database, data_dir: Path, length: int) -> Generator[None]:
         InsufficientStorage: The disk has no room for them beside what others have announced.
     """
     folder = partial_files(data_dir)
-    with lock_folder(folder, fcntl.LOCK_EX):
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with lock_folder(data_dir, fcntl.LOCK_EX):
         lacking = sum(_list_lacking(database, data_dir))
         if shutil.disk_usage(folder).free < length + lacking + SPARE_BYTES:
             raise InsufficientStorage(
@@ -66,7 +69,8 @@ def _list_lacking(database: Database, data_dir: Path) -> Iterable[int]:
     for upload_id, length in upload_sessions.read_lengths(database).items():
         yield max(0, length - _size(folder / upload_id))
     for path in list_incoming(data_dir):
-        yield max(0, int(path.name.split("-")[1]) - _size(path))
+        named = _DECLARED.match(path.name)
+        yield max(0, (int(named[1]) if named else 0) - _size(path))
 
 
 def _size(path: Path) -> int:

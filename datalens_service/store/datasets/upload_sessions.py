@@ -100,10 +100,10 @@ def take(session: Session, upload_id: str) -> PartialUpload:
     return upload
 
 
-def known(database: Database) -> frozenset[str]:
-    """Ids of all uploads."""
+def read_lengths(database: Database) -> dict[str, int]:
+    """Announced lengths of all uploads, by their ids."""
     with database.session() as session:
-        return frozenset(session.scalars(select(UploadRow.id)))
+        return {row.id: row.length for row in session.execute(select(UploadRow.id, UploadRow.length))}
 
 
 def _row(session: Session, upload_id: str) -> UploadRow:
