@@ -43,7 +43,7 @@ class Attempt:
 
 
 def begin(database: Database, next: str) -> Attempt:
-    """A new attempt."""
+    """Start a new attempt with fresh random values."""
     state, nonce, verifier = (secrets.token_urlsafe(_RANDOM_BYTES) for _ in range(3))
     return Attempt(Secrets(state, nonce, verifier), next, int(read_clock(database).timestamp()) + LIFETIME_SECONDS)
 

@@ -26,7 +26,7 @@ _EXPIRED: Final = "This address has expired; ask for a new one."
 
 
 class Grant(Frozen):
-    """What an address allows: one GET of one file as it is now."""
+    """Permission that an address carries: one GET of one file as it is now."""
 
     tenant_id: str
     key_id: str

@@ -111,7 +111,7 @@ def remove_leftovers(data_dir: Path) -> None:
 
 
 class _Room:
-    """What a request may put on the disk: the length that it declares, or for one that declares none step by step.
+    """Room on the disk for a request: the length that it declares; one that declares none takes it step by step.
 
     Args:
         declared: Its header Content-Length.
@@ -124,7 +124,7 @@ class _Room:
         self._left = self._length or 0
 
     def open_file(self) -> tuple[BinaryIO, Path]:
-        """A file for what comes.
+        """Open a file for what comes, which reserves its length.
 
         Raises:
             HTTPException: 413, longer than the limit.

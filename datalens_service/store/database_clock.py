@@ -33,13 +33,13 @@ def read_database_clock(session: Session) -> datetime:
 
 
 def read_clock(database: Database) -> datetime:
-    """The same beside all transactions."""
+    """Read the same clock outside of transactions."""
     with database.session() as session:
         return read_database_clock(session)
 
 
 def check_clock(database: Database) -> None:
-    """Whether this machine and the database agree what time it is; with SQLite there is nothing to compare.
+    """Check that this machine and the database agree what time it is; with SQLite there is nothing to compare.
 
     Raises:
         StoreUnavailable: By more than five seconds, and more than the question took.

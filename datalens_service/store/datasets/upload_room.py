@@ -27,13 +27,13 @@ _DECLARED: Final = re.compile(rf"{_PREFIX}(\d+)-")
 
 
 def incoming_folder(data_dir: Path) -> Path:
-    """Where files lie that come with a request, until it has ended."""
+    """Return the folder where files lie that come with a request, until it has ended."""
     return data_dir.absolute() / "incoming"
 
 
 @contextmanager
 def reserve(database: Database, data_dir: Path, length: int) -> Generator[None]:
-    """Within the block nobody else reserves; there, the caller announces `length` bytes.
+    """Let the caller announce `length` bytes within the block, while nobody else reserves any.
 
     Raises:
         InsufficientStorage: The disk has no room for them beside what others have announced.
@@ -50,7 +50,7 @@ def reserve(database: Database, data_dir: Path, length: int) -> Generator[None]:
 
 
 def open_incoming(data_dir: Path, length: int) -> tuple[BinaryIO, Path]:
-    """A file for what comes with a request, which reserves `length` bytes; locked while this process lives."""
+    """Open a file for what comes with a request: it reserves `length` bytes, and is locked while this process lives."""
     folder = incoming_folder(data_dir)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = tempfile.NamedTemporaryFile(prefix=f"{_PREFIX}{length}-", dir=folder, delete=False)  # noqa: SIM115
@@ -59,12 +59,12 @@ def open_incoming(data_dir: Path, length: int) -> tuple[BinaryIO, Path]:
 
 
 def list_incoming(data_dir: Path) -> list[Path]:
-    """Files of requests that are being received, or were when their process was killed."""
+    """List the files of requests that are being received, or were when their process was killed."""
     return list(incoming_folder(data_dir).glob(f"{_PREFIX}*"))
 
 
 def _list_lacking(database: Database, data_dir: Path) -> Iterable[int]:
-    """Bytes of each upload that are announced and not on the disk yet."""
+    """Yield the bytes of each upload that are announced and not on the disk yet."""
     folder = partial_files(data_dir)
     for upload_id, length in upload_sessions.read_lengths(database).items():
         yield max(0, length - _size(folder / upload_id))
