@@ -22,7 +22,7 @@ def to_second(at: datetime) -> datetime:
 
 
 def to_minute(at: datetime) -> datetime:
-    """An instant that is noted while private records are read; `LedgerEntryRow.seq` orders journals.
+    """Cut an instant that is noted while private records are read; `LedgerEntryRow.seq` orders journals.
 
     Charges leave in the proof of a job (proof/job_charges.py). Finer times would tell how long each step on private
     records took (docs/privacy.md, "Times").

@@ -5,6 +5,7 @@ lacks by its name and its length. Both go when they do, so that a process which 
 """
 
 import fcntl
+import os
 import re
 import shutil
 import tempfile
@@ -53,9 +54,10 @@ def open_incoming(data_dir: Path, length: int) -> tuple[BinaryIO, Path]:
     """Open a file for what comes with a request: it reserves `length` bytes, and is locked while this process lives."""
     folder = incoming_folder(data_dir)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    file = tempfile.NamedTemporaryFile(prefix=f"{_PREFIX}{length}-", dir=folder, delete=False)  # noqa: SIM115
+    descriptor, name = tempfile.mkstemp(prefix=f"{_PREFIX}{length}-", dir=folder)
+    file = os.fdopen(descriptor, "wb")
     fcntl.flock(file, fcntl.LOCK_EX)
-    return file, Path(file.name)
+    return file, Path(name)
 
 
 def list_incoming(data_dir: Path) -> list[Path]:
