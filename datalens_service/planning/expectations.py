@@ -37,12 +37,12 @@ from datalens_service.voices import speak
 _BETTER: Final = 5
 """Points by which a classifier is better than images, to be named."""
 _SEEN: Final[dict[Looks, str]] = {
-    "noise": "Not good for looking at: mostly noise.",
-    "soft": "Good for rough shapes and tones of what images of a class have at the same place, not for detail.",
-    "recognisable": "Good for looking at shapes, less at texture.",
-    "like photographs": "Good for looking at: public images, with labels that were learned.",
+    "noise": "Expect noise rather than pictures.",
+    "soft": "Expect blurs: rough shapes and tones, without detail.",
+    "recognisable": "Expect recognisable shapes with rough texture.",
+    "like photographs": "Expect images that look like the public ones, with labels that were learned.",
 }
-_SCARCE: Final = "Good for rough tones of a class at most, hardly for looking at."
+_SCARCE: Final = "Expect smudges: rough tones of a class at most."
 
 
 def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Expectation | None) -> dict[str, Any]:
@@ -87,22 +87,22 @@ def _say_little(spec: TrainingSpec, schema: Schema) -> str:
 
 def _say_labels(expected: Expectation) -> str:
     return (
-        f"Good for labels: {_reach(expected)} are expected to be right; by guessing, where classes are equal, "
-        f"{expected.guessing:.0f} %."
+        f"This classifier is expected to label {_reach(expected)} of images correctly; guessing, where classes are "
+        f"equally frequent, reaches {expected.guessing:.0f} %."
     )
 
 
 def _say_accuracy(expected: Expectation, labels: Expectation | None) -> Iterator[str]:
-    yield f"Classifiers that learn from such images are expected to reach {_reach(expected)}."
+    averages = tell_range(expected.class_averages_low, expected.class_averages_high)
+    yield f"A classifier trained on them is expected to label {_reach(expected)} of real images correctly."
     yield (
-        f"Noisy class averages would reach perhaps "
-        f"{tell_range(expected.class_averages_low, expected.class_averages_high)}; guessing, where classes are equal, "
+        f"One trained on noisy class averages may reach {averages}; guessing, where classes are equally frequent, "
         f"{expected.guessing:.0f} %."
     )
     if not expected.measured and expected.accuracy_high < expected.class_averages_high:
-        yield "By these figures such images may teach no better than class averages."
+        yield "We cannot promise more than class averages give."
     if labels is not None and labels.middle > expected.middle + _BETTER:
-        yield f"Labels only? A classifier is expected to reach {_reach(labels)}."
+        yield f"A private classifier instead of images is expected to label {_reach(labels)} correctly."
 
 
 def _reach(expected: Expectation) -> str:
@@ -112,14 +112,14 @@ def _reach(expected: Expectation) -> str:
 
 TABLE: Final = Path(__file__).with_name("expectations.json")
 _BASIS: Final = (
-    "Measured with as much evidence (μ times images of a class) on images like these in number of classes, colours and "
-    "size: "
+    "Measured in jobs with about as many images of a class at such an ε, on images like these in number of classes, "
+    "colours and size: "
 )
 _GUESSED: Final = (
-    "A guess: no such job was measured. It rests on jobs with as much evidence (μ times the protected units of a "
-    "class), on images of the nearest kind."
+    "A guess: no job like this one was measured. It rests on jobs with images of the nearest kind, about as many of a "
+    "class at such an ε."
 )
-_UNKNOWN: Final = "Unknown: no job with such teachers was measured with a guarantee, and the range says nothing."
+_UNKNOWN: Final = "Unknown: no job with such teachers was measured with a guarantee, so the range is meaningless."
 _NAMES: Final = {
     "mnist": "written digits",
     "fashion_mnist": "clothes",

@@ -11,10 +11,10 @@ from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.spec import TrainingSpec
 
 PRESET_TITLES: Final[dict[str, str]] = {
-    "auto": "Made to look at",
+    "auto": "Best-looking",
     "fast": "Fast",
-    "diffusion": "Texture",
-    "large": "Texture by a larger network",
+    "diffusion": "More texture",
+    "large": "More texture, by a larger network",
     "balanced": "Balanced",
     "paper": "DataLens as published",
     "paper_fashion_mnist": "DataLens as published for Fashion-MNIST",
@@ -32,12 +32,12 @@ PRESET_TITLES: Final[dict[str, str]] = {
 }
 """By the key of `PRESETS`."""
 
-TEACHING_TITLE: Final = "Made to teach"
+TEACHING_TITLE: Final = "Best for training"
 """Of the preset `auto` with the purpose `teach`."""
 
 
 def default_name(asked: RequestedSpec | TrainingSpec) -> str:
-    """The name of a job that was given none, for example `Made to look at, ε 1`."""
+    """The name of a job that was given none, for example `Best-looking, ε 1`."""
     return f"{_title(asked)}, ε {asked.epsilon}"
 
 

@@ -259,21 +259,21 @@ def _pays_for_a_denoiser(schema: Schema, epsilon: float) -> bool:
 
 
 def explain_auto(schema: Schema, epsilon: float) -> str:
-    """Why `auto` makes what it makes of images to look at, in a sentence."""
+    """Say in a sentence why `auto` chooses its method."""
     if not _is_small_and_grey(schema):
         kind = "in colour" if schema.channels > 1 else f"of more than {_LARGEST_OUTLINED:,} pixels"
-        return f"Images {kind} get pooled moments: they release fewer numbers than others, so noise hides less."
+        return f"Images {kind} get the method pooled moments: it releases the fewest numbers, so noise hides least."
     if schema.num_classes == 1:
-        return "With one class there are no labels to learn, so samples are drawn from moments."
-    evidence = f"n · μ = {_evidence(schema, epsilon):,.0f}"
+        return "With one class there are no labels to learn, so images are drawn from noisy averages."
+    many = f"{schema.num_units:,} {schema.unit}s"
     if not _pays_for_a_labeller(schema, epsilon):
         return (
-            f"With {schema.num_units:,} {schema.unit}s at this ε, the budget does more for images than for a private "
-            f"classifier that labels them ({evidence}, below {_EVIDENCE_FOR_A_LABELLER:,})."
+            f"{many} are too few at this ε for a private classifier that labels the synthetic images, so the whole "
+            "budget goes into the images."
         )
     if not _pays_for_a_denoiser(schema, epsilon):
-        return f"{evidence} pays for outlines and a private classifier that labels them, and not for texture."
-    return f"{evidence} pays for outlines, for a private classifier that labels them, and for texture of objects."
+        return f"{many} are enough at this ε for outlines and a private classifier that labels them, not for texture."
+    return f"{many} are enough at this ε for outlines, a private classifier that labels them, and texture of objects."
 
 
 def _outlines_or_pixels(schema: Schema, epsilon: float) -> Rejection | Guided | Moments | Mixture:

@@ -16,7 +16,6 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from certificates import issue_certificate
-from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput
 from datalens_service.gateways import mail_sender
 from datalens_service.gateways.mail_sender import attempt_mail, check_recipient
@@ -125,7 +124,7 @@ def test_a_mail_has_job_state_and_link_and_nothing_else(
     server: Controller, mailbox: Mailbox, message: Claimed, root_path: str
 ) -> None:
     payload = f'{{"type":"job.succeeded","data":{{"job_id":"{JOB}","dataset_id":"ds_secret","state":"succeeded"}}}}'
-    ended = Claimed(replace(message.delivery, event="job.succeeded", payload=payload), RECIPIENT, "whsec_x", utc_now())
+    ended = replace(message, delivery=replace(message.delivery, event="job.succeeded", payload=payload))
     assert attempt_mail(ended, configured(server).model_copy(update={"root_path": root_path})) == (250, None)
     (mail,) = mailbox.mails
     assert (mail["To"], mail["Subject"]) == ("maria@example.org", "DataLens: job succeeded")
