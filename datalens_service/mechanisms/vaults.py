@@ -93,6 +93,7 @@ class Vaults:
         vault.restore(state)
 
     def _made(self, handle: Handle) -> Vault | UnitVault | ShardVault:
+        # The exact type: a subclass could name another source at every question.
         if type(handle) is PrivateRecords and handle.made is not None:
             return self._records(handle.made.source).mapped(handle.made)
         if type(handle) is UnitRecords:
