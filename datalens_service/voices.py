@@ -131,7 +131,7 @@ TERMS: Final[dict[str, Term]] = {
     "audit.references": _unlisted("references", "--references"),
     "audit.groups": _unlisted("groups", "--group"),
     "audit.seed": _unlisted("seed", "--seed"),
-    # What is taken from a job.
+    # Downloads of a job.
     "download.synthetic_images": _member("synthetic_images", "Images"),
     "download.per_class": _unlisted("per_class", "--per-class"),
     "download.classes": _member("classes", "Only some classes"),
@@ -141,7 +141,7 @@ TERMS: Final[dict[str, Term]] = {
     # Words for all of them.
     "member": Term("member", "field", "option"),
     "members": Term("members", "fields", "options"),
-    # What is said by headers, or lies at an address.
+    # Headers, and parts of addresses.
     "upload_metadata": Term("Upload-Metadata", "the name of the file", "the name of the file"),
     "job_files": Term("`links` of the job", "the page of the job", "`datalens jobs files`"),
     "job_bundle": Term(
@@ -158,7 +158,7 @@ TERMS: Final[dict[str, Term]] = {
     "trace": Term("the value of `instance`", "when it happened", "when it happened"),
     "usage": Term("/v1/usage", "the page “Usage”", "/v1/usage of the service"),
     "to_share": Term("audience=releasable", "the one to share", "--releasable"),
-    # What to do, where interfaces differ by more than a name.
+    # Advice, where interfaces differ by more than a name.
     "send_key": Term(
         "send the header `Authorization: Bearer dlk_…` with an API key",
         "sign in with an API key",

@@ -48,7 +48,7 @@ _KINDS: Final = {
     "/individual-epsilon": "record",
     "/individual-epsilon:from-pixels": "record",
 }
-"""What members of a request are about, by the end of its path."""
+"""The kind of request that members belong to, by the end of its path."""
 
 _log = structlog.get_logger("datalens.api")
 
@@ -106,7 +106,7 @@ def document(problem: ProblemType, detail: str, request_id: str, **members: Any)
     """A problem document; `members` are its extensions.
 
     Args:
-        detail: What is wrong this time and what to change; no private value.
+        detail: A sentence on what is wrong this time and what to change; no private value.
         members: Extension members; they cannot replace the standard ones.
     """
     return {
@@ -140,7 +140,7 @@ def from_status(status: int, request_id: str, content_range: str | None = None) 
     """The problem that stands for a bare status of the framework.
 
     Args:
-        content_range: Of a 416, which has to name the length.
+        content_range: Header of a 416, which has to name the length.
     """
     problem = BY_STATUS.get(status, BY_STATUS[400])
     headers = {"Content-Range": content_range} if content_range else {}
@@ -170,7 +170,7 @@ def _build_headers(error: DatalensError) -> Mapping[str, str]:
 
 def _members(error: DatalensError) -> dict[str, Any]:
     if isinstance(error, Refused):
-        # Whoever sent the file holds the scope datasets:write, which owners alone have.
+        # The sender of the file holds the scope datasets:write, which owners alone have.
         return cast("dict[str, Any]", spoken(error.validation_errors))
     if not isinstance(error, BudgetExceeded):
         return error.extra

@@ -19,7 +19,7 @@ class ProblemType:
         slug: Last part of the type URI, also the member "code"; never changes its meaning.
         title: The same for every occurrence.
         status: HTTP status; None for problems that only stand on a job.
-        advice: What to do about it, as `remedy` without its reader: names stand as `⟦name⟧`.
+        advice: Sentence on what to do, like `remedy` but without its reader: names stand as `⟦name⟧`.
     """
 
     slug: str

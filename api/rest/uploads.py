@@ -85,7 +85,7 @@ def create_upload(
     """Only the file name is read of `Upload-Metadata`."""
     tus.check_version(version)
     if length == 0:
-        # Whoever chose the wrong file reads why, and not which number a header may have.
+        # A person who chose the wrong file reads why, and not which number a header may have.
         raise InvalidDataset(EMPTY)
     if length > services.settings.max_upload_bytes:
         raise HTTPException(413)

@@ -66,7 +66,7 @@ class PrivacyAuditRead(BaseModel):
         """Return an audit as clients see it.
 
         Args:
-            waiting: Why it does not go on, for its reader's voice.
+            waiting: The reason why it does not go on, for its reader's voice.
         """
         job, request = audit.job, AuditRequest.model_validate(audit.job.spec)
         base = f"/v1/audits/{job.id}"

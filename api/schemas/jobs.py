@@ -195,7 +195,7 @@ class JobRead(BaseModel):
         """Return a job as clients see it.
 
         Args:
-            waiting: Why it does not go on, for its reader's voice.
+            waiting: The reason why it does not go on, for its reader's voice.
         """
         cost = PlanSummary.model_validate(job.price)
         now = utc_now()
@@ -236,7 +236,7 @@ class EventRead(BaseModel):
         """Return an event as clients see it.
 
         Args:
-            slack: Of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
+            slack: Slack of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
         """
         charge = Charge(event.charged_units, slack if event.charged_units else 0)
         spent = stated_epsilon(charge, delta)

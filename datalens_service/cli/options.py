@@ -50,9 +50,9 @@ def refuse_unused(context: typer.Context, *names: str, why: str) -> None:
     """Refuse options that were typed and would change nothing beside the others.
 
     Args:
-        context: Of the command that runs.
+        context: Context of the command that runs.
         names: Its parameters.
-        why: What they belong to.
+        why: The option they belong to.
 
     Raises:
         InvalidInput: One of them was typed.
@@ -100,7 +100,7 @@ PresetName = Annotated[
 
 
 PurposeName = Literal["look", "teach"]
-"""What images of the preset auto are for; `datalens_service.planning.presets`, which is not imported for --help."""
+"""The purpose of images of the preset auto; `datalens_service.planning.presets`, which is not imported for --help."""
 
 Purpose = Annotated[
     PurposeName,
@@ -157,7 +157,7 @@ Evaluation = Annotated[
 
 
 DeviceName = Literal["auto", "cpu", "gpu"]
-"""Where a job trains; the values that a training request takes, which is not imported for --help."""
+"""The worker that a job trains on; the values that a training request takes, which is not imported for --help."""
 
 Device = Annotated[
     DeviceName,

@@ -55,7 +55,7 @@ class Child:
     """A forked process that answers questions with arrays, one after the other, until this object is gone.
 
     Args:
-        work: What the child does.
+        work: The work that the child does.
     """
 
     def __init__(self, work: Work) -> None:

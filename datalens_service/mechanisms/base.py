@@ -44,7 +44,7 @@ class Account(Protocol):
         """Book a draw of a block durably: all of its units and its slack with the first, nothing with the others.
 
         Returns:
-            How many draws were booked before, those that a crash lost included.
+            The number of draws booked before, those that a crash lost included.
 
         Raises:
             BudgetExceeded: The reservation does not cover the block, or all of its draws are made.
@@ -76,7 +76,7 @@ class Example:
 
     Attributes:
         mechanism: With small public parameters.
-        contributions: What `Mechanism.exact_sum` takes.
+        contributions: Argument of `Mechanism.exact_sum`.
         neighbor: The same with one unit emptied, so that the sums lie as far apart as any.
         not_finite: The first with more units, whose numbers are not finite; its sum must be the same.
         tightness: Part of the declared sensitivity that they reach at least; less than 1 where rounding is allowed for.

@@ -95,7 +95,7 @@ class ExactSum:
 
     def _count(self, rows: int) -> None:
         self._rows += rows
-        # How many there are may be private, so the error does not say what it is about.
+        # The number of rows may be private, so the error does not name it.
         if self._rows * self._largest > LARGEST_SUM:
             raise refused("There are more records than a sum of 63 bits holds.")
 
@@ -128,7 +128,7 @@ def _check_exact(most: int, kind: str) -> None:
 
 
 def _check_whole(rows: Any, rounded: Any) -> None:
-    # What is not finite less itself is not 0.
+    # A number that is not finite minus itself is NaN, not 0, so it is refused, too.
     with np.errstate(invalid="ignore"):
         whole = bool((rounded(rows) - rows == 0).all())
     if not whole:

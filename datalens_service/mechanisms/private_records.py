@@ -136,7 +136,7 @@ class Vault:
     def mapped(self, made: Mapped) -> Vault:
         """Return a vault of rows with computed values; they are in memory already, so a function gets all of them."""
         check_function(made.function)
-        # How many records were read is public only if every unit has one.
+        # The number of records is public only if every unit has one.
         told, most = made.tell if self.schema.records_per_unit == 1 else be_silent, self.schema.num_units
         kept: list[Rows] = []
 

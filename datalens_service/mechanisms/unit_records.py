@@ -57,7 +57,7 @@ class UnitVault:
 
     Args:
         source: The vault of the records.
-        device: Where contributions get the rows.
+        device: Device on which contributions get the rows.
     """
 
     def __init__(self, source: Vault, device: str) -> None:

@@ -56,7 +56,7 @@ class Training:
         self._lengths = partial(method.lengths, schema=dataset.schema, public=inputs.public is not None)
         resumed = self._read_kept() or inputs.resumed
         self.made = 0 if resumed is None else resumed.step
-        # What teachers knew is private: the script gets the rest.
+        # The state of teachers is private: the script gets the rest.
         self._teachers = {} if resumed is None else select_part(resumed.state, TEACHERS)
         self._script: Script = method.run(plan, self._vaults.records, replace(inputs, resumed=_public(resumed)))
         self._released: Any = None

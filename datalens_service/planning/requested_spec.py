@@ -61,7 +61,7 @@ class RequestedSpec(Frozen):
             return self
         if self.preset is not None or self.purpose is not None:
             raise ValueError("Name a method or a preset, not both: a preset names its method.")
-        # What does not go with a method is refused with its place in the request.
+        # A member that does not go with the method is refused with its place in the request.
         TrainingSpec.model_validate(self._stated(self.method.model_dump()))
         return self
 

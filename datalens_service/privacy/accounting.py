@@ -117,7 +117,7 @@ def cost_units(sensitivity_squared: int | Fraction, noise_stddev: int, queries: 
     Args:
         sensitivity_squared: Squared L2 sensitivity Δ² of one query, exact.
         noise_stddev: σ of the discrete Gaussian, an integer of at least 100.
-        queries: How many such queries one privacy unit can influence.
+        queries: Number of such queries that one privacy unit can influence.
 
     Raises:
         InvalidSpec: σ is below 100, where lattice and closed form part ways.
@@ -195,7 +195,7 @@ def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, uni
 
     Args:
         sensitivity_squared: Squared L2 sensitivity of one query.
-        queries: How many queries one privacy unit influences.
+        queries: Number of queries that one privacy unit influences.
         units: Ledger units to spend.
 
     Raises:
@@ -253,7 +253,7 @@ def stated_epsilon(charge: Charge, delta: float) -> PrivacyParameter:
     """
     stated = round_up(epsilon_of_charge(charge, delta))
     below = _from_steps(round(stated * 10**EPSILON_DIGITS) - 1, EPSILON_DIGITS) if math.isfinite(stated) else stated
-    # What fills a budget to its last unit can come out a little above it, by the rounding of floats.
+    # A charge that fills a budget to its last unit can come out a little above it, by the rounding of floats.
     fits = 0 < below < stated and limit_units(below, delta_beside(charge.slack, delta)) >= charge.units
     return below if fits else stated
 

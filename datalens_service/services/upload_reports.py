@@ -91,7 +91,7 @@ class Reading(BaseModel):
     """The report of an upload that can be used. Private.
 
     Attributes:
-        notices: What was read otherwise than the owner may expect, and what it shares.
+        notices: Parts that were read otherwise than the owner may expect, and shared records.
         joined: The account that pays for it, if that is one of before.
     """
 
