@@ -110,7 +110,7 @@ def caller(
 def _identify(
     request: Request, database: Database, credentials: HTTPAuthorizationCredentials | None
 ) -> tuple[ApiKey, Callable[[], bool]]:
-    """Who calls, and how an answer that takes its time finds out whether they still may."""
+    """Return who calls, and a function that tells a long answer whether they still may."""
     if credentials is None:
         signed_in = resume_session(request, database)
         return signed_in.key, partial(browser_sessions.is_open, database, signed_in.token)

@@ -94,7 +94,7 @@ def resume(database: Database, token: str) -> BrowserSession:
 
 
 def is_open(database: Database, token: str) -> bool:
-    """Whether the session of a token goes on, which asking does not prolong."""
+    """Tell whether the session of a token is open. Asking does not prolong it."""
     with database.session() as session:
         try:
             _find_open(session, _verify(session, token), read_database_clock(session))
