@@ -8,10 +8,12 @@ import difflib
 import ipaddress
 import os
 import re
+import ssl
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Literal, Self
+from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -28,6 +30,9 @@ ROOT_PATH = r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*"
 VERIFIES = "ssl_cert_reqs="
 """Parameter of the URL of a Redis with TLS: `required` verifies its certificate, `none` takes any."""
 
+_AUTHORITIES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+"""Where systems keep the certificates of public authorities in one file."""
+
 _OTHER_VARIABLES = frozenset({"DATALENS_URL", "DATALENS_API_KEY", "DATALENS_VERSION"})
 """Of the command line as a client, and of docker-compose.yml."""
 
@@ -38,7 +43,8 @@ _ALIKE = 0.8
 class Settings(BaseSettings):
     """What an operator may set; the defaults run everything on one machine without a further service."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+    # A value that cannot be used may hold a password, so no error shows it.
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
     served: ClassVar[bool] = True
     """Whether a service shows what it stores to the owner of the data."""
 
@@ -46,7 +52,9 @@ class Settings(BaseSettings):
         default=Path("datalens-data"), description="Folder of private records, artifacts, log and default database."
     )
     database_url: str = Field(
-        default="", description="SQLAlchemy URL, SQLite or PostgreSQL; empty means SQLite in data_dir."
+        default="",
+        description="SQLAlchemy URL, SQLite or PostgreSQL; empty means SQLite in data_dir. The certificate of a "
+        "PostgreSQL on another machine is verified unless the URL has another sslmode than verify-full.",
     )
     ledger_log: Path | None = Field(
         default=None,
@@ -257,13 +265,28 @@ class Settings(BaseSettings):
             raise ValueError("This names no object store; leave it empty for files on this machine.")
         return url
 
+    @field_validator("database_url")
+    @classmethod
+    def _databases_show_certificates(cls, url: str) -> str:
+        """Have the certificate of a PostgreSQL on another machine verified: libpq falls back to none by itself."""
+        parts = _split_url(url)
+        if not parts.scheme.startswith("postgres"):
+            return url
+        named = parse_qs(parts.query, keep_blank_values=True)
+        if "sslmode" not in named and not _is_on_this_machine(parts, named):
+            url = _with_parameter(url, "sslmode", "verify-full")
+            named["sslmode"] = ["verify-full"]
+        if named.get("sslmode") == ["verify-full"] and "sslrootcert" not in named:
+            url = _with_parameter(url, "sslrootcert", _find_authorities())
+        return url
+
     @field_validator("broker_url")
     @classmethod
     def _brokers_show_certificates(cls, url: str | None) -> str | None:
         """Have the certificate of a Redis with TLS verified: kombu takes any unless the URL says otherwise."""
-        if url is None or not url.startswith("rediss://") or VERIFIES in url:
+        if url is None or _split_url(url).scheme != "rediss" or VERIFIES in url:
             return url
-        return f"{url}{'&' if '?' in url else '?'}{VERIFIES}required"
+        return _with_parameter(url, "ssl_cert_reqs", "required")
 
     @field_validator("root_path")
     @classmethod
@@ -320,6 +343,48 @@ def convert_validation_errors() -> Generator[None]:
         first = error.errors(include_url=False)[0]
         location = "".join(f"{PREFIX}{part}: ".upper() for part in first["loc"])
         raise InvalidInput(f"{location}{first['msg'].removeprefix('Value error, ')}") from error
+
+
+def _split_url(url: str) -> SplitResult:
+    """Split a URL, or refuse it without a word of it: what stands in a wrong place may be a password."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(
+            "This is no URL of a server. Write what is neither letter nor digit in its password with percent signs."
+        ) from None
+    return parts
+
+
+def _is_on_this_machine(parts: SplitResult, named: dict[str, list[str]]) -> bool:
+    """Return whether all hosts of a PostgreSQL URL are named, and are this machine."""
+    hosts = [parts.hostname or "", *",".join(named.get("host", []) + named.get("hostaddr", [])).split(",")]
+    found = [_without_port(host) for host in hosts if host]
+    return bool(found) and all(host == "localhost" or host.startswith("/") or _is_loopback(host) for host in found)
+
+
+def _without_port(host: str) -> str:
+    return re.sub(r"^(\[[^]]*\]|[^:[]*):\d+$", r"\1", host).strip("[]")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _with_parameter(url: str, name: str, value: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{name}={quote(value, safe='/')}"
+
+
+def _find_authorities() -> str:
+    """Return the file of authorities that verify a server: what libpq is told by itself, else those of this system."""
+    own = Path("~/.postgresql/root.crt").expanduser()
+    named = [os.environ.get("PGSSLROOTCERT"), str(own), ssl.get_default_verify_paths().cafile, *_AUTHORITIES]
+    # libpq knows the authorities of the system by this name if it was built for that system.
+    return next((path for path in named if path and Path(path).is_file()), "system")
 
 
 def find_unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
