@@ -31,7 +31,7 @@ class LabelChanges(Strict):
 class DatasetChanges(LabelChanges):
     """New labels of a dataset."""
 
-    name: Name | None = Field(default=None, description="What it is called from now on.")
+    name: Name | None = Field(default=None, description="Its new name.")
 
 
 class JobChanges(LabelChanges):

@@ -16,7 +16,7 @@ ABSENT = "–"
 """What stands in the column of a job that has no such parameter or figure."""
 
 _WORDS: Final = {
-    "epsilon": "ε asked for",
+    "epsilon": "ε requested",
     "delta": "δ asked for",
     "synthetic_images": "Images packed",
     "method.name": "Method",
