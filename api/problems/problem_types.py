@@ -148,7 +148,7 @@ _OTHERS: Final = (
 
 def _meaning(error: type[errors.DatalensError]) -> str:
     if error is errors.DatalensError:
-        return "The service made a mistake. What it was doing did not happen."
+        return "The service made a mistake. The operation did not take effect."
     return (error.__doc__ or "").partition("\n")[0]
 
 

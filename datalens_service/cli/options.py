@@ -288,8 +288,8 @@ PrepareSize = Annotated[
         "--prepare-size",
         metavar="SIZE",
         parser=parse_image_size,
-        help="Bring every image to 64 by 64 pixels (64) or 96 wide and 48 high (96x48), whatever its size and "
-        "kind; says what it changed.",
+        help="Bring every image to 64 by 64 pixels (64) or 96 wide and 48 high (96x48), whatever its size and kind, "
+        "and report changes.",
     ),
 ]
 PrepareFit = Annotated[Fit | None, _of_preparation("--prepare-fit", help="resize (if left out) or crop.")]

@@ -187,7 +187,7 @@ def privacy_statement(
         unit: The owner's word for one privacy unit.
         records_per_unit: Most training images of one unit, public.
         groups_ignored: Whether every record is a unit although the upload said which belong together.
-        public_inputs: What the result rests on beside private records.
+        public_inputs: Inputs of the result beside private records.
 
     Raises:
         LedgerCorrupt: Less was charged than the releases cost.
