@@ -48,7 +48,7 @@ _KINDS: Final = {
     "/individual-epsilon": "record",
     "/individual-epsilon:from-pixels": "record",
 }
-"""What members of a request are about, by the end of its path."""
+"""Kinds of requests by the end of their path."""
 
 _log = structlog.get_logger("datalens.api")
 

@@ -168,4 +168,4 @@ BY_STATUS: Final[dict[int, ProblemType]] = {
     for problem in (*_OTHERS, *(PROBLEM_TYPES[error.slug] for error in (errors.NotFound, errors.Unauthorized)))
     if problem.status is not None
 }
-"""For errors the framework raises, which have a status and nothing else."""
+"""Problems by status, for errors of the framework, which have nothing else."""

@@ -16,7 +16,7 @@ from datalens_service.store.jobs.released_models import StoredModel
 from datalens_service.strict import Integer, Strict
 
 MOST_SECONDS = 3600
-"""For which a signed address may work."""
+"""Longest life of a signed address."""
 
 
 class ArtifactRead(BaseModel):

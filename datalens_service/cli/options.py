@@ -100,7 +100,7 @@ PresetName = Annotated[
 
 
 PurposeName = Literal["look", "teach"]
-"""What images of the preset auto are for; `datalens_service.planning.presets`, which is not imported for --help."""
+"""The purposes of `datalens_service.planning.presets`, which is not imported for --help."""
 
 Purpose = Annotated[
     PurposeName,
@@ -165,7 +165,7 @@ Evaluation = Annotated[
 
 
 DeviceName = Literal["auto", "cpu", "gpu"]
-"""Where a job trains; the values that a training request takes, which is not imported for --help."""
+"""The devices that a training request takes, whose module is not imported for --help."""
 
 Device = Annotated[
     DeviceName,

@@ -38,7 +38,7 @@ READ_ONLY: Final = (
 )
 
 _OF_POOLERS: Final = "08P01"
-"""What PgBouncer gives before it closes a connection, whatever the cause is."""
+"""State that PgBouncer gives before it closes a connection, whatever the cause is."""
 
 _BY_SQLSTATE: Final[dict[str | None, str]] = {
     "25006": READ_ONLY,

@@ -24,7 +24,7 @@ _Fetch = Callable[[Client, str, Path], Path]
 _OF_IMAGES: Final = ("synthetic_images", "per_class", "classes", "seed")
 """Parameters that select images."""
 _SUFFIX: Final = {"npz": ".npz", "parquet": ".parquet", "imagefolder": ".zip", "webdataset": ".tar"}
-"""Of images; all other formats are those of classifiers."""
+"""Suffixes of formats of images; all other formats are those of classifiers."""
 
 
 def files(job_id: options.JobId, service: Service = SERVICE) -> None:
