@@ -364,4 +364,4 @@ class Job(_Ending):
     waiting_reason: str | None = None
     error: dict[str, Any] | None
     links: dict[str, str | None] = {}
-    """What is possible in its state, and what it has made."""
+    """Addresses of possible actions and of results."""

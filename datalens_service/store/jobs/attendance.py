@@ -21,7 +21,7 @@ from datalens_service.store.service_tables import WorkerRow
 from datalens_service.store.tables import JobRow
 
 REPORT_SECONDS: Final = 5.0
-"""How often a worker notes that it is alive."""
+"""Seconds between two notes of a worker that it is alive."""
 ALIVE: Final = timedelta(seconds=30)
 """Silence after which it counts as dead: it waits for a lock of the database for five seconds at most."""
 _KEPT: Final = timedelta(days=1)

@@ -33,7 +33,7 @@ WORKER_LOST = {
 }
 
 RENEWALS: Final = 3
-"""How often a lease is renewed before it would run out."""
+"""Number of renewals before a lease would run out."""
 
 
 @dataclass(frozen=True)
