@@ -34,7 +34,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 
 MAXIMUM_PAGE: Final = 100
 READINESS_CONNECTIONS: Final = 2
-"""Connections of each API process beside those of requests, for probes of readiness and for its own checks."""
+"""Extra connections of each API process, for requests to `/readyz` and for its own checks."""
 
 LARGEST: Final = 2**63 - 1
 """Number that a column holds."""

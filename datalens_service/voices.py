@@ -152,7 +152,7 @@ TERMS: Final[dict[str, Term]] = {
     "public_key": Term("/v1/signing-key of the service", "the page “Signing key”", "/v1/signing-key of the service"),
     "budget_remaining": Term(
         "`budget.epsilon_remaining`",
-        "the ε that “A new job may ask for” says",
+        "the ε that “A new job may spend” says",
         "the ε that `datalens datasets show` says is left",
     ),
     "trace": Term("the value of `instance`", "when it happened", "when it happened"),
@@ -196,7 +196,7 @@ TERMS: Final[dict[str, Term]] = {
         "`datalens jobs submit --dry-run` tries it out",
     ),
     "accept_low_utility": Term(
-        "send `accept_low_utility`: true", "tick “Spend budget on it all the same”", "say --accept-low-utility"
+        "send `accept_low_utility`: true", "tick “Spend budget on it anyway”", "say --accept-low-utility"
     ),
     "as_told": Term("for as many seconds as `Retry-After` says", "for a minute", "for a minute"),
     "use_allowed": Term(

@@ -148,7 +148,7 @@ _OTHERS: Final = (
 
 def _meaning(error: type[errors.DatalensError]) -> str:
     if error is errors.DatalensError:
-        return "The service made a mistake. What it was doing did not happen."
+        return "The service made a mistake. The operation did not take effect."
     return (error.__doc__ or "").partition("\n")[0]
 
 
@@ -168,4 +168,4 @@ BY_STATUS: Final[dict[int, ProblemType]] = {
     for problem in (*_OTHERS, *(PROBLEM_TYPES[error.slug] for error in (errors.NotFound, errors.Unauthorized)))
     if problem.status is not None
 }
-"""For errors the framework raises, which have a status and nothing else."""
+"""Problems by status, for errors of the framework, which have nothing else."""

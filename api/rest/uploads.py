@@ -100,7 +100,7 @@ def create_upload(
 @router.head(
     "/{upload_id}",
     operation_id="getUploadOffset",
-    summary="Ask how much of an upload is there",
+    summary="Ask how much of an upload has arrived",
     response_class=Response,
     responses={**ok(200, "The headers say it.", headers=_PROGRESS), **problems("upload-protocol")},
 )

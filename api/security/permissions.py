@@ -161,7 +161,7 @@ def check_allowed(key: ApiKey, operation: str | None) -> None:
     rule = find_rule(operation)
     scope = rule.scope
     if rule.cross_tenant and key.tenant_id != DEFAULT_TENANT:
-        raise Forbidden("This tells of all tenants and is for keys of the first one; yours is at ⟦usage⟧.")
+        raise Forbidden("This is about all tenants and for keys of the first one; your own usage is at ⟦usage⟧.")
     if scope is None and key.role is not Role.OWNER:
         raise Forbidden("This operation is for keys of the role owner.")
     if scope is not None:

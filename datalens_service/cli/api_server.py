@@ -27,7 +27,7 @@ APPLICATION: Final = "api.main:create_app"
 """Factory of the web application, as one would name it to uvicorn; the command line imports nothing of the API."""
 
 _CLOSING_SECONDS: Final = 5.0
-"""For what the application closes after its requests."""
+"""Seconds in which the application closes its resources after the last request."""
 
 log = structlog.get_logger()
 

@@ -77,7 +77,7 @@ def confirm(question: str, *, yes: bool) -> None:
     """
     said = True if yes else answer(question)
     if said is None:
-        raise InvalidInput(f"{question} Nobody can be asked here, so nothing was done: add --yes if you mean it.")
+        raise InvalidInput(f"{question} Nobody can answer here, so nothing was done: add --yes if you mean it.")
     if not said:
         raise InvalidInput("You did not say yes, so nothing was done.")
 
@@ -94,7 +94,7 @@ def accept_low_utility(warning: Callable[[], str]) -> bool:
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         return False
     said = warning()
-    if said and not answer(f"{said} Spend budget on it all the same?"):
+    if said and not answer(f"{said} Spend budget on it anyway?"):
         raise InvalidInput("You did not say yes, so nothing was done.")
     return bool(said)
 

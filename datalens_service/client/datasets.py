@@ -61,7 +61,7 @@ class DatasetOperations:
 
         Class names become public with the budget. Unless they are declared here or confirmed unseen, the answer has
         the state "review" and says in `review` what was read: `confirm_dataset` opens the budget then, and
-        `delete_dataset` drops the upload.
+        `delete_dataset` deletes the upload.
 
         Args:
             path: The file; its contents decide the format.

@@ -162,7 +162,7 @@ class JobOperations:
         return self._send("POST", f"/v1/jobs/{job_id}:cancel")
 
     def pause(self, job_id: str) -> JobHandle:
-        """Ask a job to pause; its reservation and what it has reached stay."""
+        """Ask a job to pause; it keeps its reservation and its progress."""
         return self._send("POST", f"/v1/jobs/{job_id}:pause")
 
     def resume(self, job_id: str) -> JobHandle:

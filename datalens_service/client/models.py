@@ -364,4 +364,4 @@ class Job(_Ending):
     waiting_reason: str | None = None
     error: dict[str, Any] | None
     links: dict[str, str | None] = {}
-    """Addresses of its results, and of the actions that its state allows."""
+    """Addresses of possible actions and of results."""

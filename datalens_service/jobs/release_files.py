@@ -128,7 +128,7 @@ def _carded(contents: ReleaseContents) -> list[JobFile]:
 
 
 KEPT_PREVIEW: Final = "preview-"
-"""Prefix of the names of grids that stay, so that one can see how the generator learned."""
+"""Prefix of the names of grids that are kept and show how the generator learned."""
 
 
 class SamplePreviews:

@@ -305,7 +305,7 @@ def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: Conne
 
 
 def _tell_time() -> str:
-    """Return the time that `PRESENT` of the tables reads, as SQLite keeps instants."""
+    """Return the present instant as SQLite keeps it, for `PRESENT` of the tables."""
     return utc_now().strftime("%Y-%m-%d %H:%M:%S.%f")
 
 

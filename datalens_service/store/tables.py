@@ -33,9 +33,9 @@ ID_LENGTH = 40
 HASH_LENGTH = 64
 LARGEST_UNITS = 2**63 - 1
 DEFAULT_TENANT = "default"
-"""The tenant of everything that names no other."""
+"""Tenant of everything that names no other."""
 DEFAULT_PRIORITY = 5
-"""The priority of a job that names none."""
+"""Priority of a job that names none."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -274,7 +274,7 @@ class JobRow(Base):
     price: Mapped[dict[str, Any]]
     """The price, as it is shown."""
     plan: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
-    """The plan that is run, read by itself (`jobs.get_plan`): it may be long."""
+    """The plan that is run; it may be long, so `jobs.get_plan` reads it separately."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_fingerprint: Mapped[str] = mapped_column(String(HASH_LENGTH))
     measured_job_id: Mapped[str | None] = mapped_column(String(ID_LENGTH))

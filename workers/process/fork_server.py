@@ -28,7 +28,7 @@ INTEGER: Final = struct.Struct("!i")
 """A process id or an exit code, as the server tells it."""
 
 HAS_GPU: Final = b"G"
-"""First byte of the server where jobs find a GPU; elsewhere it sends a line's end."""
+"""First byte of the server if jobs find a GPU; otherwise it is a line's end."""
 
 _NO_TORCH: Final = "PyTorch is not installed beside it; install datalens-service[worker] there."
 WAITS_ASLEEP: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -36,7 +36,7 @@ WAITS_ASLEEP: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
 _GPU_UNTOUCHED: Final = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""Lets torch look for a GPU without its driver: no forked process could use one that was loaded."""
+"""Lets torch look for a GPU without loading the driver, which no forked process could use afterwards."""
 
 
 class ForkServer:

@@ -25,7 +25,7 @@ from workers.process.job_process import JobProcess
 log = structlog.get_logger()
 
 GRACE_SECONDS = 45.0
-"""Seconds that a process may take to give its job back; one step of training has to fit."""
+"""Seconds in which a process has to give its job back; one step of training has to fit."""
 
 _POLL_SECONDS = 0.2
 _CHECK_SECONDS = 2.0

@@ -13,10 +13,10 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 
 ABSENT = "–"
-"""Shown in the column of a job that has no such parameter or figure."""
+"""Text in the column of a job that has no such parameter or figure."""
 
 _WORDS: Final = {
-    "epsilon": "ε asked for",
+    "epsilon": "ε requested",
     "delta": "δ asked for",
     "synthetic_images": "Images packed",
     "method.name": "Method",

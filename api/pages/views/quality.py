@@ -24,7 +24,7 @@ _WORDS: Final = {
     **dict.fromkeys(("fid", "kid"), ("FID", "extractor")),
     **dict.fromkeys(("precision", "recall", "score"), ("extractor",)),
 }
-"""Entries of the glossary, by the first word of the name of a measure; all others are accuracies."""
+"""Words of the glossary by the first word of the name of a measure; all other measures are accuracies."""
 
 
 class Figure(NamedTuple):

@@ -31,7 +31,7 @@ from datalens_service.store.service_tables import BrowserSessionRow, TenantRow
 from datalens_service.store.tables import DEFAULT_TENANT, PRESENT, ApiKeyRow
 
 SINGLE_SIGN_ON_PREFIX: Final = "sso:"
-"""Marks rows without a key, for people who sign in elsewhere: no key contains a colon, so none leads to such a row."""
+"""Prefix in rows of people who sign in elsewhere; no key contains a colon, so no key matches such a row."""
 
 _ALPHABET = string.digits + string.ascii_letters
 _LENGTH = 36

@@ -40,7 +40,7 @@ class Role(StrEnum):
     """The kind of person or program that a key is for."""
 
     OWNER = "owner"
-    """The owner of the records may do everything."""
+    """Owns the records and may do everything."""
     OPERATOR = "operator"
     """Runs jobs within the budgets; sees no record and no figure for the owner alone."""
     CONSUMER = "consumer"

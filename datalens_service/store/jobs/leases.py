@@ -33,7 +33,7 @@ WORKER_LOST = {
 }
 
 RENEWALS: Final = 3
-"""Number of renewals of a lease before it would run out."""
+"""Number of renewals before a lease would run out."""
 
 
 @dataclass(frozen=True)
