@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -40,6 +39,7 @@ from benchmarks.environment import PARTITION_KEY, dataset, provenance
 from benchmarks.fidelity import Fidelity
 from benchmarks.gpu import PARTS, take
 from benchmarks.kept_results import print_result
+from benchmarks.voting_runs import generators
 from datalens_service.data import shard_batches
 from datalens_service.data.dataset import Dataset, Images, Labels, Split
 from datalens_service.evaluation.metrics import downstream
@@ -305,17 +305,10 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     account, inputs = UnchargedAccount(), RunInputs(TrainingRandomness(options.seed))
     training = Training(method, plan, data, account, inputs)
     noise: Any = NoiseInProportion(options.teachers / published.num_teachers)
-    points, seconds = [], 0.0
-    stops = {max(1, round(share * options.votes)) for share in options.at}
-    for step in range(options.votes):
-        began = time.process_time()
-        training.step(noise)
-        seconds += time.process_time() - began
-        if step + 1 in stops:
-            generator = training.outcome().model
-            if not isinstance(generator, Generator):
-                raise TypeError("voting makes a generator")
-            points.append({"votes": step + 1, "seconds": round(seconds, 1), **judged(generator, data, options)})
+    points = [
+        {"votes": votes, "seconds": seconds, **judged(generator, data, options)}
+        for votes, seconds, generator in generators(training, options.votes, noise, options.at)
+    ]
     return {
         "dataset": options.dataset, "published_epsilon": options.epsilon, "teachers": options.teachers,
         "records": data.schema.num_units, "noise_stddev": noise.share * (method.noise_stddev or 0),
