@@ -12,7 +12,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from benchmarks.environment import ROOT
-from benchmarks.kept_results import RESULTS, read_results
+from benchmarks.kept_results import RESULTS, markdown_table, read_results
 from datalens_service.evaluation.report.drawing import Element, canvas, line, mark, polyline, text, xml
 
 PAGE: Final = RESULTS / "ablations.md"
@@ -82,12 +82,6 @@ def _legend(svg: Element, number: int, one: dict[str, Any]) -> None:
     text(svg, "label", _LEFT + 34, y + 4, f"{one['voters']}, {noise_of(one)}, seed {one['seed']}", "start")
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
 def curve_table(results: list[dict[str, Any]]) -> str:
     """The drawing in numbers."""
     rows = []
@@ -98,7 +92,7 @@ def curve_table(results: list[dict[str, Any]]) -> str:
         seconds = f"{one['points'][-1]['seconds']:.0f}"
         rows.append([one["voters"], noise_of(one), images, path, judged, seconds, str(one["seed"]), one["commit"]])
     head = ["voters", "noise", "images voted on", "accuracy", "images × epochs", "seconds to train", "seed", "commit"]
-    return table(head, rows)
+    return markdown_table(head, rows)
 
 
 def cell_table(result: dict[str, Any]) -> str:
@@ -107,7 +101,7 @@ def cell_table(result: dict[str, Any]) -> str:
         [one["cell"], f"{one['noise_stddev']:,}", f"{one['images']:,}", f"{one['accuracy']:.1f}"]
         for one in result["cells"]
     ]
-    return table(["change", "σ for ε = 1", "images voted on", "accuracy"], rows)
+    return markdown_table(["change", "σ for ε = 1", "images voted on", "accuracy"], rows)
 
 
 def accounting_table(result: dict[str, Any]) -> str:
@@ -116,7 +110,7 @@ def accounting_table(result: dict[str, Any]) -> str:
         [one["setting"], str(one["top_k"]), str(one["noise_stddev"]), f"{one['original']:,}", f"{one['exact']:,}"]
         for one in result["accounting"]
     ]
-    return table(["budget", "k", "σ", "images, the original's conversion", "images, exact"], rows)
+    return markdown_table(["budget", "k", "σ", "images, the original's conversion", "images, exact"], rows)
 
 
 def authors_table(results: list[dict[str, Any]]) -> str:
@@ -138,7 +132,7 @@ def authors_table(results: list[dict[str, Any]]) -> str:
         for point in one["points"]
     ]
     head = ["settings", "teachers", "changes", "steps", "last, best", "by SGD", "IS, FID", "seed", "commit"]
-    return table(head, rows)
+    return markdown_table(head, rows)
 
 
 def _changes(one: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ import argparse
 import math
 import statistics
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from PIL import Image
 from scipy import stats
 from sklearn.datasets import load_digits
 
-from benchmarks.environment import PARTITION_KEY, dataset, provenance
+from benchmarks.environment import PARTITION_KEY, dataset, draw_records, provenance
 from benchmarks.individual import GROUPS
 from benchmarks.kept_results import print_result
 from datalens_service.audits.audit import AuditSettings, Train
@@ -159,10 +160,7 @@ def _row(name: str, train: Train, mu: float | None, options: argparse.Namespace)
 
 
 def _part(name: str, records: int, seed: int) -> Dataset:
-    data = _opened(name)
-    rows = np.random.default_rng(seed).choice(len(data.train.labels), records, replace=False)
-    schema = data.schema.model_copy(update={"num_units": records})
-    return Dataset(schema, Split(data.train.images[rows], data.train.labels[rows]), None, PARTITION_KEY)
+    return replace(draw_records(_opened(name), records, seed), test=None)
 
 
 def _train_plainly(network: str) -> Train:

@@ -36,7 +36,7 @@ from scipy import special
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.environment import PARTITION_KEY, dataset, provenance
+from benchmarks.environment import dataset, draw_records, provenance
 from benchmarks.kept_results import print_result, read_results
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.methods.descent.noisy_directions import mean_cosine
@@ -281,11 +281,7 @@ def measure(cell: Cell, seeds: int) -> dict[str, Any]:
 def _records(cell: Cell) -> Dataset:
     """The set, or a random part of its training records; all of its test images."""
     data, count = dataset(cell.dataset), cell.settings.records
-    if count is None:
-        return data
-    rows = np.random.default_rng(0).choice(len(data.train.labels), count, replace=False)
-    schema = data.schema.model_copy(update={"num_units": count})
-    return Dataset(schema, Split(data.train.images[rows], data.train.labels[rows]), data.test, PARTITION_KEY)
+    return data if count is None else draw_records(data, count, 0)
 
 
 def _cells(options: argparse.Namespace) -> Iterator[Cell]:
