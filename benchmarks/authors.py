@@ -39,6 +39,7 @@ from benchmarks.environment import dataset, provenance, with_records
 from benchmarks.fidelity import Fidelity
 from benchmarks.gpu import PARTS, take
 from benchmarks.kept_results import print_result
+from benchmarks.rows import PRESETS
 from benchmarks.utility import accuracy_of, trained_on
 from benchmarks.voting_runs import generators
 from datalens_service.data import shard_batches
@@ -56,12 +57,6 @@ from datalens_service.planning.published import COMMANDS, build_published
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.privacy.randomness import TrainingRandomness
 
-PRESETS: Final = {
-    "mnist": "paper",
-    "fashion_mnist": "paper_fashion_mnist",
-    "signs": "paper_celeba_gender",
-    "hundred": "paper",
-}
 _WHOLE_BUDGET: Final = 10**18
 _ALIKE: Final = 80
 """Teachers that the authors train one after another in one place of their graph."""
