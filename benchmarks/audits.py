@@ -30,6 +30,7 @@ from scipy import stats
 from sklearn.datasets import load_digits
 
 from benchmarks.environment import PARTITION_KEY, dataset, draw_records, provenance
+from benchmarks.fixed_extractor import pixels
 from benchmarks.individual import GROUPS
 from benchmarks.kept_results import print_result
 from datalens_service.audits.audit import AuditSettings, Train
@@ -250,7 +251,7 @@ def _spread(name: str) -> float:
 def _invert(architecture: str, noise: str, strength: float, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     data = _part(options.dataset, options.records, seed)
     network = build_network({"architecture": architecture}, data.schema, seed)
-    images = torch.from_numpy(data.train.images.transpose(0, 3, 1, 2) / 255).float()
+    images = pixels(data.train.images)
     labels = torch.from_numpy(data.train.labels)
     observed = _observed(network, images, labels, noise, strength, seed)
     settings = InversionSettings(iterations=options.iterations, seed=seed)

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.environment import dataset, provenance, public_set, without_test_images
+from benchmarks.fixed_extractor import pixels
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, Score, draw, tested
 from datalens_service.data.dataset import Dataset, Schema
@@ -144,7 +145,7 @@ def _train_by_opacus(
     began = time.process_time()
     network = build_network({"architecture": settings["architecture"]}, data.schema).train()
     optimizer = torch.optim.SGD(network.parameters(), lr=settings["learning_rate"], momentum=DpSgd().momentum)
-    records = TensorDataset(_pixels(data.train.images), torch.from_numpy(data.train.labels))
+    records = TensorDataset(pixels(data.train.images), torch.from_numpy(data.train.labels))
     loader = DataLoader(records, batch_size=settings["batch"])
     engine = PrivacyEngine(accountant="prv")
     noise_multiplier = get_noise_multiplier(
@@ -171,13 +172,9 @@ def _train_by_opacus(
             if step == settings["steps"]:
                 break
     with torch.no_grad():
-        predicted = network.eval()(_pixels(data.test.images)).argmax(dim=1).numpy()
+        predicted = network.eval()(pixels(data.test.images)).argmax(dim=1).numpy()
     percent = round(100 * float(np.mean(predicted == data.test.labels)), 2)
     return percent, engine.get_epsilon(options.delta), time.process_time() - began
-
-
-def _pixels(images: np.ndarray) -> Tensor:
-    return torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32) / 255)
 
 
 def speed(options: argparse.Namespace) -> dict[str, Any]:
