@@ -10,7 +10,7 @@ from api.schemas.common import listed
 from api.schemas.jobs import JobError, ProgressRead
 from datalens_service.audits.audit import AuditResult
 from datalens_service.audits.request import AttackName, AuditRequest, InversionEffort, Target
-from datalens_service.clock import utc_now
+from datalens_service.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
 from datalens_service.copies import copied
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import JobState
@@ -27,7 +27,7 @@ AUDIT_STATES = {
 
 
 class PrivacyAuditLinks(BaseModel):
-    """Where to go from here; null where there is nothing any more."""
+    """Links of an audit; null where there is nothing any more."""
 
     self_: Link = Field(serialization_alias="self")
     cancel: Link | None
@@ -63,7 +63,7 @@ class PrivacyAuditRead(BaseModel):
 
     @classmethod
     def from_audit(cls, audit: StoredAudit, waiting: str | None = None) -> Self:
-        """What is shown of an audit.
+        """Return an audit as clients see it.
 
         Args:
             waiting: Why it does not go on, for its reader's voice.
