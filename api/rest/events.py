@@ -30,7 +30,7 @@ async def stream(
     """Lines of the stream, from behind event number `last` to the end of the job.
 
     Args:
-        is_admitted: Whether the key or the session that asked for it may still have it; else the stream ends.
+        is_admitted: Returns False once the key or session may no longer read the stream, which then ends.
     """
     yield f"retry: {RETRY_MILLISECONDS}\n\n"
     spoke = time.monotonic()
