@@ -65,7 +65,7 @@ class InfeasiblePlan(InvalidSpec, slug="epsilon-infeasible", title="The budget d
 
 
 class LowUtility(InvalidSpec, slug="low-utility", title="Of little use at this budget"):
-    """At this budget noise drowns what images of a class have in common, and nobody accepted that."""
+    """At this budget noise drowns what images of a class have in common, and the request does not accept that."""
 
 
 class InvalidDataset(InvalidInput, slug="dataset-invalid", title="Not a usable labelled image set"):
@@ -75,7 +75,7 @@ class InvalidDataset(InvalidInput, slug="dataset-invalid", title="Not a usable l
 class PersonsInBothSplits(
     InvalidDataset, slug="persons-in-both-splits", title="The same persons have training and test images"
 ):
-    """Test images that are to stand for other persons show persons whom a model learns from."""
+    """Test images that should show other persons show persons who have training images."""
 
 
 class BudgetExceeded(DatalensError, slug="privacy-budget-exceeded", title="Privacy budget exceeded"):
@@ -101,7 +101,7 @@ class UploadLocked(DatalensError, slug="upload-locked", title="The upload is in 
 
 
 class ChecksumMismatch(DatalensError, slug="checksum-mismatch", title="The checksum does not match"):
-    """The piece is not what its checksum says; nothing of it was kept."""
+    """The piece does not match its checksum; nothing of it was kept."""
 
 
 class ProtocolMismatch(DatalensError, slug="upload-protocol", title="Another version of the upload protocol"):
@@ -113,7 +113,7 @@ class Unauthorized(DatalensError, slug="unauthorized", title="A valid API key is
 
 
 class Forbidden(DatalensError, slug="forbidden", title="Not allowed"):
-    """The API key, or the signed address, does not reach that far."""
+    """The API key or the signed address does not allow this."""
 
 
 class RateLimited(DatalensError, slug="rate-limited", title="Too many requests"):
@@ -141,15 +141,15 @@ class ContributionFailed(DatalensError, slug="contribution-failed", title="A com
 
 
 class StoreUnavailable(DatalensError, slug="store-unavailable", title="The database cannot do this now"):
-    """The database is unreachable, full or unsafe; whatever was being written did not happen."""
+    """The database is unreachable, full or unsafe; nothing was written."""
 
 
 class InsufficientStorage(StoreUnavailable, slug="insufficient-storage", title="Not enough room on the disk"):
-    """A disk has no room for it; nothing was half-written."""
+    """A disk has no room for it; nothing was written in part."""
 
 
 class FileDamaged(DatalensError, slug="file-damaged", title="A stored file is damaged"):
-    """A stored file is lost, or holds other bytes than were put there."""
+    """A stored file is lost or was altered."""
 
 
 class ReportIncomplete(DatalensError, slug="report-incomplete", title="The privacy report is not complete"):

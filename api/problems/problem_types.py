@@ -112,7 +112,7 @@ _OTHERS: Final = (
         "method-not-allowed",
         "Method not allowed",
         405,
-        "The path exists and does not know this method.",
+        "The path exists but does not take this method.",
         "⟦use_allowed⟧.",
     ),
     ProblemType(

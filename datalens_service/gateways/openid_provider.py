@@ -153,7 +153,7 @@ def check_id_token(
         claims = CodeIDToken(token.claims, token.header, expected, parameters)
         claims.validate(now=int(now.timestamp()), leeway=_LEEWAY_SECONDS)
     except (JoseError, ValueError, KeyError, TypeError, AttributeError):
-        raise Unauthorized("The answer of the sign-in service did not stand its check; try again.") from None
+        raise Unauthorized("The answer of the sign-in service did not pass its check; try again.") from None
     if not isinstance(claims["sub"], str):
         raise Unauthorized("The answer of the sign-in service names nobody.")
     return dict(claims)

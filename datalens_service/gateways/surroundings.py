@@ -86,5 +86,5 @@ def _complaint(check: Callable[[], None]) -> str | None:
         return error.text
     except Exception as error:  # noqa: BLE001 (a library's error about a part says that the part is not in order)
         _log.error("unexpected", **logs.outline(error))
-        return "It cannot be looked at."
+        return "It cannot be checked."
     return None

@@ -108,7 +108,7 @@ def recomputed(privacy: PrivacyStatement) -> Recomputation:
     except DatalensError as error:
         return Recomputation(by=by, epsilon=None, delta=privacy.delta, agrees=None, note=error.detail)
     if not math.isfinite(epsilon):
-        note = "The privacy loss is beyond what it can tell; an ε of that size promises nothing."
+        note = "The privacy loss is too large to be stated; an ε of that size promises nothing."
         return Recomputation(by=by, epsilon=None, delta=privacy.delta, agrees=None, note=note)
     lost = privacy.headline.units - sum(release.cost() for release in privacy.releases)
     # A charge whose release was lost is in the headline and not among the releases: more is no contradiction.

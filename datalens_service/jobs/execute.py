@@ -212,7 +212,7 @@ def _release_plan(database: Database, job: Job, spec: TrainingSpec, schema: Sche
     # The version that stored this job kept only the price.
     plan = spec.plan(schema)
     if plan.cost() != job.price.get("units"):
-        raise StateConflict("This version would run the job otherwise than its budget was reserved; submit it again.")
+        raise StateConflict("This version plans the job differently from the plan that was reserved; submit it again.")
     return plan
 
 

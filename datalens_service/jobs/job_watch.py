@@ -163,7 +163,7 @@ class JobWatch:
             cancels = _may_cancel(requests, *reached)
             if not cancels and (not requests.pause or self._draws(session, row)):
                 return
-            log.warning("request not heard between two steps, process ends", job_id=self._lease.job_id)
+            log.warning("request not noticed between two steps, process ends", job_id=self._lease.job_id)
             code = self._cancel(session, row) if cancels else _give_back(session, row)
         if code == Exit.ENDED:
             self._private.remove_job()

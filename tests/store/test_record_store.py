@@ -73,7 +73,7 @@ def test_exchanged_objects_are_refused(settings: Settings, bucket: Bucket, folde
     path = RecordStore(settings).keep(folder)
     contents = bucket.contents()
     bucket.replace("private/ds_1/schema.json", contents["private/ds_1/train_images.npy"])
-    with pytest.raises(FileDamaged, match="other bytes"):
+    with pytest.raises(FileDamaged, match="was altered"):
         RecordStore(settings).fetch(path, tmp_path / "records")
 
 
@@ -95,7 +95,7 @@ def test_without_the_key_nothing_is_read(settings: Settings, folder: Path, tmp_p
         RecordStore(Settings(data_dir=settings.data_dir)).fetch(path, tmp_path / "records")
     other = tmp_path / "other.key"
     other.write_bytes(os.urandom(32))
-    with pytest.raises(FileDamaged, match="the key is another"):
+    with pytest.raises(FileDamaged, match="the key is wrong"):
         RecordStore(settings.model_copy(update={"records_key_file": other})).fetch(path, tmp_path / "records")
 
 

@@ -105,7 +105,7 @@ class JobLoop:
         except StoreUnavailable as error:
             self._complain(error.detail)
         except Exception as error:  # noqa: BLE001 (the jobs that run need this loop)
-            log.error("worker cannot say that it is alive", **logs.outline(error))
+            log.error("worker cannot note that it is alive", **logs.outline(error))
         else:
             self._told = worker, time.monotonic()
 
@@ -132,7 +132,7 @@ class JobLoop:
                 continue
             del self._attended[job_id]
             if (error := future.exception()) is not None:
-                log.error("job is not attended any more", job_id=job_id, **logs.outline(error))
+                log.error("job is no longer supervised", job_id=job_id, **logs.outline(error))
             self._note(ended_well=error is None and future.result())
 
     def _note(self, *, ended_well: bool) -> None:

@@ -158,7 +158,7 @@ def was_altered(error: Exception) -> bool:
 
 
 def _altered() -> FileDamaged:
-    return FileDamaged("The artifact store holds other bytes than were put there; restore the object.")
+    return FileDamaged("A file in the artifact store was altered; restore the object.")
 
 
 @contextmanager

@@ -81,6 +81,4 @@ def _opened(cipher: AESGCM, nonce: bytes, chunk: bytes) -> bytes:
 
 def altered_records() -> FileDamaged:
     """Return the error to raise where the store holds other bytes."""
-    return FileDamaged(
-        "The object store holds other bytes than were put there, or the key is another; restore the object or the key."
-    )
+    return FileDamaged("A file in the object store was altered, or the key is wrong; restore the object or the key.")

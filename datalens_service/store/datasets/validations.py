@@ -186,12 +186,12 @@ class Joined(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     known_records: int | None = Field(
-        description="Different records of the upload that were known; null for some uploads of earlier versions."
+        description="Number of records of the upload that were known; null for some uploads of earlier versions."
     )
     dataset_ids: tuple[str, ...] = Field(description="Data sets that share the account, the first one first.")
     epsilon: Stated = Field(description="Lifetime limit of the account.")
     delta: Stated
-    epsilon_spent: Stated = Field(description="By jobs on all its data sets, rounded up.")
+    epsilon_spent: Stated = Field(description="Spent by jobs on all its data sets, rounded up.")
     epsilon_remaining: Stated = Field(description="Largest ε a new job may name, rounded down.")
 
 
