@@ -37,7 +37,7 @@ _CONTRIBUTIONS: Final = "datalens_service.mechanisms."
 
 
 class Apart:
-    """Call each function in a process that is forked for it."""
+    """Calls each function in a process that is forked for it."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         (made,) = _ask_once(lambda: [function(*arguments)])

@@ -61,7 +61,7 @@ class Calls(Protocol):
 
 
 class CallsHere:
-    """Call each function in this process."""
+    """Calls each function in this process."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return confined(function, *arguments)

@@ -132,6 +132,7 @@ class SampledAccountant:
     def _converted(self, divergences: Floats, delta: float) -> float:
         from dp_accounting.rdp import compute_epsilon
 
+        # Another conversion than that of the job may come out above it; the guarantee of the job holds in any case.
         return min(self._worst_epsilon, float(compute_epsilon(_ORDERS, divergences.tolist(), delta)[0]))
 
 

@@ -153,7 +153,7 @@ class Context:
         )
 
     def once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
-        """Compute a result that several metrics use once; only metrics with the same audience share it."""
+        """Compute a result once for several metrics; only metrics with the same audience share it."""
         place = (self._sources.standing(self._reads), key)
         if place not in self._sources.shared:
             self._sources.shared[place] = compute()

@@ -61,7 +61,7 @@ class LevelSets:
 
     @property
     def field_numbers(self) -> int:
-        """Return the number of numbers of the field, the first ones of a vector."""
+        """Return how many numbers of a vector are those of the field; they come first."""
         return min(_FIELD_FREQUENCIES, self._pixels)
 
     @property
