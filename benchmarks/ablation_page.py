@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from benchmarks.environment import ROOT
 from benchmarks.kept_results import RESULTS, read_results
-from datalens_service.evaluation.report.drawing import Element, canvas, line, mark, polyline, text, xml
+from datalens_service.report.drawing import Element, canvas, line, mark, polyline, text, xml
 
 PAGE: Final = RESULTS / "ablations.md"
 DRAWING: Final = ROOT / "docs" / "images" / "voting.svg"

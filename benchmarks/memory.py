@@ -23,12 +23,12 @@ import numpy as np
 
 from benchmarks.environment import PARTITION_KEY, ROOT, provenance
 from benchmarks.kept_results import print_result
+from datalens_service.adapters.startup import start
+from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.gateways.startup import start
 from datalens_service.jobs.execute import execute
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.planning.resources import expect_memory
-from datalens_service.settings import Settings
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import JobState
 from workers import fork_jobs

@@ -23,18 +23,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from datalens_service.base.errors import DatalensError
     from datalens_service.client import AsyncClient, Client, ClientError
     from datalens_service.data import read_upload
     from datalens_service.data.dataset import Dataset, Schema, Split
     from datalens_service.data.digits import digits
-    from datalens_service.errors import DatalensError
     from datalens_service.methods import DataLens, Guided, Mixture, Moments, PooledMoments, Rejection, Shapes
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.generators.generator import Generator
     from datalens_service.planning.presets import preset
     from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
-    from datalens_service.run import Result, run
     from datalens_service.spec import TrainingSpec, vote_allowance
+    from datalens_service.training import Result, run
 
 __version__ = version("datalens-service")
 

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from datalens_service.store.tables import Base
+from datalens_service.store.schema.tables import Base
 
 # The metadata for their rules of naming.
 context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata)

@@ -18,23 +18,23 @@ import structlog
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from datalens_service import disclosure, logs
-from datalens_service.clock import utc_now
+from datalens_service.base import audience, logs
+from datalens_service.base.audience import NotPublicError, Private, Public, public_fields, public_part
+from datalens_service.base.clock import utc_now
 from datalens_service.data.dataset import Split
 from datalens_service.data.export.model_card import model_card
 from datalens_service.data.export.pages import DrawnImages, datasheet
-from datalens_service.disclosure import NotPublicError, Private, Public, public_fields, public_part
 from datalens_service.evaluation import Measure
 from datalens_service.evaluation.measures import ClassFigure
 from datalens_service.evaluation.metrics.outcome import Basis
-from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
-from datalens_service.evaluation.report.card import Card, card
-from datalens_service.evaluation.report.document import ReportDocument
+from datalens_service.report.build import Report, owner_view, releasable_view
+from datalens_service.report.card import Card, card
+from datalens_service.report.document import ReportDocument
 from datalens_service.services.overview import Overview, Waiting
 from datalens_service.store.access.usage import Usage
 from datalens_service.store.access.webhooks import JobNews, _message
 from datalens_service.store.jobs.events import Event
-from datalens_service.store.service_tables import WebhookRow
+from datalens_service.store.schema.service_tables import WebhookRow
 from report_pages import releasable_html
 from tests.evaluation.conftest import report
 
@@ -52,7 +52,7 @@ def reachable(model: type[BaseModel], found: dict[str, type[BaseModel]]) -> dict
         found[model.__name__] = model
         for field in model.model_fields.values():
             # What is public as a whole is so by its type.
-            for kind in () if disclosure._WHOLE in field.metadata else kinds_in(field.annotation):
+            for kind in () if audience._WHOLE in field.metadata else kinds_in(field.annotation):
                 reachable(kind, found)
     return found
 

@@ -37,7 +37,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     [
         "",
         "import datalens_service.run",
-        "from datalens_service.run import Result",
+        "from datalens_service.training import Result",
         "from datalens_service.jobs import execute",
     ],
 )

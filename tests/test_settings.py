@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from datalens_service.settings import Settings, find_unknown_variables
+from datalens_service.base.settings import Settings, find_unknown_variables
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query, Response
 from api.deps import LARGEST, After, ObjectId, ServicesDep
 from api.http.strictness import DIGITS
 from api.pages.views.rendering import PageRoute, VisitorDep
-from datalens_service.clock import utc_now
-from datalens_service.disclosure import public_part
+from datalens_service.base.audience import public_part
+from datalens_service.base.clock import utc_now
 from datalens_service.store.access import access_log, keys, usage, webhooks
 from datalens_service.store.jobs.events import EventType
 

@@ -19,9 +19,9 @@ from api.schemas.access import (
     KeyRotation,
     UsageRead,
 )
-from datalens_service.clock import utc_now
-from datalens_service.disclosure import public_fields
-from datalens_service.errors import InvalidInput
+from datalens_service.base.audience import public_fields
+from datalens_service.base.clock import utc_now
+from datalens_service.base.errors import InvalidInput
 from datalens_service.store.access import access_log, keys, usage
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["access"])

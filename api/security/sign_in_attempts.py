@@ -14,9 +14,9 @@ from typing import Final
 from fastapi import Request, Response
 from itsdangerous import BadSignature
 
-from datalens_service.clock import utc_now
-from datalens_service.errors import Unauthorized
-from datalens_service.gateways.openid_provider import Secrets
+from datalens_service.adapters.openid_provider import Secrets
+from datalens_service.base.clock import utc_now
+from datalens_service.base.errors import Unauthorized
 from datalens_service.store.database import Database
 from datalens_service.store.installation import Purpose, create_signer
 

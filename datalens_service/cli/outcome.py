@@ -7,18 +7,18 @@ from typing import Any
 from pydantic import BaseModel, Field
 from rich.console import Group, RenderableType
 
+from datalens_service.base.wording import spoken
 from datalens_service.cli import output
 from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
-from datalens_service.evaluation.report.verdict import Figures, judge
-from datalens_service.local.local_run import LocalRun
-from datalens_service.programs.sampling import PACKED_IMAGES
+from datalens_service.jobs.embedded_run import LocalRun
+from datalens_service.report.verdict import Figures, judge
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.artifacts import Audience
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job, JobState
-from datalens_service.voices import spoken
+from datalens_service.subprocesses.sampling import PACKED_IMAGES
 
 
 class Outcome(BaseModel):

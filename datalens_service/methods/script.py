@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup
+from datalens_service.base.progress import Tell, be_silent
 from datalens_service.mechanisms import Mechanism
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.models.generators.generator import Generator
-from datalens_service.phases import Tell, be_silent
 from datalens_service.privacy.randomness import TrainingRandomness
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 
 if TYPE_CHECKING:
-    from datalens_service.checkpoint import State
+    from datalens_service.base.checkpoint import State
     from datalens_service.mechanisms.private_records import PrivateRecords
     from datalens_service.mechanisms.private_shards import PrivateShards
     from datalens_service.mechanisms.unit_records import UnitRecords

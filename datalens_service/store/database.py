@@ -29,10 +29,10 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 import migrations
-from datalens_service.errors import InsufficientStorage, InvalidInput, StoreUnavailable
+from datalens_service.base.errors import InsufficientStorage, InvalidInput, StoreUnavailable
 from datalens_service.store.charge_log import ChargeLog, LogIndex
 from datalens_service.store.patience import is_impatient
-from migrations import new_database
+from datalens_service.store.schema import new_database
 
 if TYPE_CHECKING:
     from datalens_service.store.postgresql import Server

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
+from datalens_service.base.clock import utc_now
 
 
 def read_database_clock(session: Session) -> datetime:

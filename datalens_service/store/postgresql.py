@@ -17,7 +17,7 @@ from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
 from datalens_service.store.patience import is_impatient
 
 _SILENCE_SECONDS: Final = 1.0

@@ -9,11 +9,11 @@ from api_builders import sign_in
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.clock import utc_now
+from datalens_service.base.clock import utc_now
 from datalens_service.store.access import access_log, keys, tenants, webhooks
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.schema.tables import DEFAULT_TENANT
 
 ADDRESS = "https://hooks.example.org/in"
 HOSTILE = "https://hooks.example.org/?<script>alert(1)</script>"

@@ -14,7 +14,7 @@ from api.deps import Services
 from datalens_service.store.jobs import events, jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import ApiKeyRow, JobRow
+from datalens_service.store.schema.tables import ApiKeyRow, JobRow
 
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 STREAM = {"Accept": "text/event-stream"}

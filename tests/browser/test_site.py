@@ -17,7 +17,7 @@ from playwright.sync_api import Browser
 
 from api.main import create_app
 from api.problems.problem_types import PROBLEM_TYPES
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 LOADING = {

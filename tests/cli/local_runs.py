@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli.service import PATIENCE
-from datalens_service.local.local_run import open_local_run
+from datalens_service.jobs.embedded_run import open_local_run
 from datalens_service.proof.hash_chain import SPENDS, Entry
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job

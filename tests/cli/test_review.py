@@ -19,10 +19,10 @@ from typer.testing import Result
 from cli.commands import commands
 from cli.service import DATALENS, PATIENCE, RunningService
 from cli.terminal import at_terminal
+from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import review
 from datalens_service.client import Client
-from datalens_service.errors import InvalidInput
-from datalens_service.local.local_run import open_local_run
+from datalens_service.jobs.embedded_run import open_local_run
 from datalens_service.store.datasets import datasets
 from ports import free_port
 from tests.data.builders import encoded, write_zip

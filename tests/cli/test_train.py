@@ -19,12 +19,12 @@ from datalens_service.cli import options, review
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
 from datalens_service.evaluation.evaluate import NOTHING, Evaluation
-from datalens_service.local import local_run as local_run_module
-from datalens_service.local.local_run import open_local_run
+from datalens_service.jobs import embedded_run as local_run_module
+from datalens_service.jobs.embedded_run import open_local_run
 from datalens_service.spec import Device
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
-from datalens_service.store.tables import JobRow, RecordFingerprintRow
+from datalens_service.store.schema.tables import JobRow, RecordFingerprintRow
 from tests.data.builders import encoded, write_zip
 
 Run = Callable[..., Result]

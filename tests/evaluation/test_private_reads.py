@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.evaluation.report.disclosures import data_accesses
-from datalens_service.evaluation.report.private_reads import PRIVATE_READS
+from datalens_service.report.disclosures import data_accesses
+from datalens_service.report.private_reads import PRIVATE_READS
 
 ROOT = Path(__file__).parents[2]
 READING_CALLS = {"load_dataset", "save_dataset", "decode", "read_upload", "open_holdout"}
@@ -18,7 +18,7 @@ NOT_RECORDS = {
     "datalens_service.evaluation.metrics.fidelity",
     "datalens_service.integrations.images",
     # Images that their owner declared public, and no others.
-    "datalens_service.run",
+    "datalens_service.training",
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from datalens_service.errors import BudgetExceeded, ContributionFailed
+from datalens_service.base.errors import BudgetExceeded, ContributionFailed
 from datalens_service.mechanisms import PlannedRelease, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows, WallBroken

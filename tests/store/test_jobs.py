@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from datalens_service.errors import InvalidInput, NotFound, StaleLease, StateConflict
+from datalens_service.base.errors import InvalidInput, NotFound, StaleLease, StateConflict
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import events, jobs, leases
@@ -258,7 +258,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
-        for place in ("datalens_service.clock.utc_now", "datalens_service.store.jobs.events.utc_now"):
+        for place in ("datalens_service.base.clock.utc_now", "datalens_service.store.jobs.events.utc_now"):
             monkeypatch.setattr(place, self.now)
 
     def now(self) -> datetime:

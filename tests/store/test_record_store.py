@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from datalens_service.errors import FileDamaged, InvalidInput, StoreUnavailable
-from datalens_service.settings import Settings
-from datalens_service.store.datasets import record_store
-from datalens_service.store.datasets.record_store import RecordStore
+from datalens_service.base.errors import FileDamaged, InvalidInput, StoreUnavailable
+from datalens_service.base.settings import Settings
+from datalens_service.store.datasets import record_files
+from datalens_service.store.datasets.record_files import RecordStore
 
 from .test_files import Bucket, bucket, s3
 
@@ -84,7 +84,7 @@ def test_leftovers_are_removed_once_they_are_old(
     store.keep(folder)
     store.remove_leftovers(nobody)
     assert len(bucket.contents()) == 2
-    monkeypatch.setattr(record_store, "_YOUNG", timedelta(days=-1))
+    monkeypatch.setattr(record_files, "_YOUNG", timedelta(days=-1))
     store.remove_leftovers(lambda name: name == "ds_1")
     assert len(bucket.contents()) == 2
     store.remove_leftovers(nobody)

@@ -46,9 +46,9 @@ def alive() -> bool:
 
 def ready() -> bool:
     """Whether the database answers; jobs need no broker."""
-    from datalens_service.errors import DatalensError
-    from datalens_service.gateways.startup import connect
-    from datalens_service.settings import Settings
+    from datalens_service.adapters.startup import connect
+    from datalens_service.base.errors import DatalensError
+    from datalens_service.base.settings import Settings
     from datalens_service.store.patience import impatient
 
     try:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
+from datalens_service.base.progress import Phase
 from datalens_service.cli import options, output, review
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.specs import ReadingOptions, SpecOptions, build_choices
-from datalens_service.errors import InvalidSpec
-from datalens_service.phases import Phase
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
 if TYPE_CHECKING:
     from datalens_service.data.dataset import Schema, Upload
+    from datalens_service.data.intake.sandbox.exchange import Counts
     from datalens_service.data.notices import Notice
-    from datalens_service.data.sandbox.exchange import Counts
-    from datalens_service.local.local_run import LocalRun
+    from datalens_service.jobs.embedded_run import LocalRun
     from datalens_service.store.datasets.datasets import StoredDataset
     from datalens_service.store.jobs.jobs import Job
 
@@ -68,10 +68,10 @@ def train(
 
     What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
     """
+    from datalens_service.base.settings import EmbeddedSettings
     from datalens_service.data import detect, read_with_notices
-    from datalens_service.data.sandbox.decode import count_records
+    from datalens_service.data.intake.sandbox.decode import count_records
     from datalens_service.mechanisms.private_shards import run_follower
-    from datalens_service.settings import EmbeddedSettings
 
     public_choices = {"leave_out_constant_images": leave_out_constant_images, "public_test": public_test}
     choices = build_choices(vars(reading) | public_choices)
@@ -126,7 +126,7 @@ def train_upload(
         typer.Exit: 1, the job failed; 130, it was interrupted.
     """
     from datalens_service.cli.outcome import build_outcome, render_outcome
-    from datalens_service.local.local_run import PRIVATE, open_local_run
+    from datalens_service.jobs.embedded_run import PRIVATE, open_local_run
     from datalens_service.planning.expectations import expect
     from datalens_service.services import encoders
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.errors import InvalidInput
 from datalens_service.models.generators import pool
 from datalens_service.models.generators.gaussian import gaussian, mixture
 from datalens_service.models.released import ReleasedFile, load_model, save_model

@@ -16,15 +16,15 @@ from datetime import UTC, datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
-from datalens_service.copies import copied
-from datalens_service.errors import LedgerCorrupt
+from datalens_service.base.clock import to_second, utc_now
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
 from datalens_service.store.paging import check_limit
 from datalens_service.store.rows import get_or_refuse
-from datalens_service.store.service_tables import AuditEntryRow, TenantRow
-from datalens_service.store.tables import ApiKeyRow
+from datalens_service.store.schema.service_tables import AuditEntryRow, TenantRow
+from datalens_service.store.schema.tables import ApiKeyRow
 
 
 @dataclass(frozen=True)

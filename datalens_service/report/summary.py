@@ -1,0 +1,37 @@
+"""What a report means, in sentences for somebody who has never heard of ε."""
+
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, Decimal
+
+from datalens_service.data.export.pages import tell_accuracy
+from datalens_service.evaluation.measures import Measure
+from datalens_service.report.privacy_statement import PrivacyStatement
+from datalens_service.report.result_wording import choose_wording
+
+
+def summary(
+    method: str, privacy: PrivacyStatement, result: str = "generator", about_method: Sequence[str] = ()
+) -> list[str]:
+    """What was made and why, and what is promised; public. `about_method`: how images look, how much of each is
+    learned."""
+    wording = choose_wording(result)
+    headline, unit = privacy.headline, privacy.unit
+    return [
+        f"{wording.made} from the private images of {privacy.num_units:,} {unit}s "
+        f"by the method “{method}” and under differential privacy.",
+        *filter(None, about_method),
+        f"What that means: somebody studies {wording.studied} and has to tell whether one given {unit} took "
+        f"part, both being equally likely before. Whatever else they know, they are right in at most "
+        f"{right_guesses(headline.membership_advantage)} of 100 cases. A coin is right in 50.",
+        f"{privacy.guarantee()} {privacy.tier_meaning}",
+    ]
+
+
+def usefulness(measures: Sequence[Measure], images: str = "synthetic") -> list[str]:
+    """What the figures say, of those that anybody may see; what they mean for the owner is in the verdict."""
+    return [tell_accuracy({measure.name: measure.value for measure in measures}, images)]
+
+
+def right_guesses(advantage: float) -> str:
+    """Right guesses out of 100 at a membership advantage, prior one half, rounded up to two digits."""
+    return f"{(50 + 50 * Decimal(repr(advantage))).quantize(Decimal('0.01'), ROUND_CEILING).normalize():f}"
