@@ -1,7 +1,7 @@
 """The whole job: plan, then one charged release after the other, then a released model.
 
-This is the file to read first. A method asks for releases, and `training` makes them; everything that leaves it went
-through a mechanism's `release`, which charged `account` before anything was summed or drawn.
+This is the file to read first. A method asks for releases, and `methods.driver` makes them; everything that leaves it
+went through a mechanism's `release`, which charged `account` before anything was summed or drawn.
 """
 
 from __future__ import annotations

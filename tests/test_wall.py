@@ -28,10 +28,11 @@ PRODUCT = Path(__file__).parents[1] / "datalens_service"
 METHODS = PRODUCT / "methods"
 WALLED = sorted(
     [
-        *(path for family in ("sums", "last_layer", "descent", "voting") for path in (METHODS / family).rglob("*.py")),
-        METHODS / "rejection_or_diffusion.py",
-        METHODS / "public_votes.py",
-        METHODS / "private_evolution.py",
+        *(
+            path
+            for family in ("sums", "last_layer", "descent", "public", "voting")
+            for path in (METHODS / family).rglob("*.py")
+        ),
         METHODS / "public_start.py",
     ]
 )

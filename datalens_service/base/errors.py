@@ -8,7 +8,7 @@
 
 Each class carries the `slug` and `title` of its RFC 9457 problem type; `api/problems/handlers.py` adds the status.
 A `detail` says what to change and never contains a private value. It names fields and options as `⟦name⟧`
-(`voices.py`), so that each reader gets the words of the interface in front of them.
+(`wording.py`), so that each reader gets the words of the interface in front of them.
 """
 
 from typing import Any, ClassVar

@@ -8,9 +8,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
-import datalens_service
-
-_CHECKOUT: Final = Path(datalens_service.__file__).parent.parent
+_CHECKOUT: Final = Path(__file__).parents[2]
 _DISTRIBUTION: Final = "datalens-service"
 _PACKAGES: Final = ("api", "datalens_service", "migrations", "workers")
 

@@ -65,7 +65,7 @@ _MAXIMUM_ATTEMPTS: Final = 1000
 
 
 @dataclass(frozen=True)
-class LocalRun:
+class EmbeddedRun:
     """An output folder with its store, locked by this process.
 
     Attributes:
@@ -232,7 +232,7 @@ class LocalRun:
 
 
 @contextmanager
-def open_local_run(out: Path) -> Generator[LocalRun]:
+def open_embedded_run(out: Path) -> Generator[EmbeddedRun]:
     """Open an output folder for this process alone.
 
     Raises:
@@ -251,7 +251,7 @@ def open_local_run(out: Path) -> Generator[LocalRun]:
         try:
             # The lock excludes other processes, so every lease is that of a dead one.
             leases.expire_leases(database, now=datetime.max.replace(tzinfo=UTC))
-            yield LocalRun(out, settings, database, _PLAIN_FILE & ~umask)
+            yield EmbeddedRun(out, settings, database, _PLAIN_FILE & ~umask)
         finally:
             database.dispose()
 

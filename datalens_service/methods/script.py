@@ -5,7 +5,7 @@
         ...
         return Outcome(Generator(...))
 
-A driver (`training.py`) makes the releases. So a script holds no account, no noise and no sum, and an error of a
+A driver (`driver.py`) makes the releases. So a script holds no account, no noise and no sum, and an error of a
 contribution passes it by. One script begins with another's by `yield from`; what a noisy count decides is a condition.
 """
 

@@ -48,23 +48,30 @@ LIBRARIES: Final = frozenset(
 
 _ROOMS: Final = frozenset(
     {
+        "base.errors",
+        "base.fields",
+        "base.parsing",
+        "base.process_group",
+        "base.progress",
+        "base.wording",
         "data",
-        "errors",
         "mechanisms",
         "methods",
         "models",
-        "notation",
-        "phases",
         "privacy",
-        "process_group",
-        "strict",
-        "voices",
     }
 )
-"""Rooms of this product that a method may import from."""
+"""Rooms of this product that a method may import from, and modules of its base."""
 _OF_THE_DRIVER: Final = frozenset(
     f"{PRODUCT}.{name}"
-    for name in ("methods.training", "mechanisms.vaults", "mechanisms.apart", "mechanisms.confined", "privacy.budget")
+    for name in (
+        "methods.driver",
+        "methods.wall_rules",
+        "mechanisms.vaults",
+        "mechanisms.apart",
+        "mechanisms.confined",
+        "privacy.budget",
+    )
 )
 _NAMES_OF_THE_DRIVER: Final = frozenset(
     {
@@ -236,12 +243,14 @@ def _of_import_from(node: ast.ImportFrom, package: str) -> Iterator[str]:
 
 def _is_open(module: str, rest: str, name: str) -> bool:
     """Whether a method may have a name of this product."""
-    room = rest.partition(".")[0]
+    room, _, inner = rest.partition(".")
     closed = module in _OF_THE_DRIVER or f"{module}.{name}" in _OF_THE_DRIVER or name in _NAMES_OF_THE_DRIVER
     if closed or name.startswith("_") or name == "*":
         return False
-    if (module, name) == (f"{PRODUCT}.checkpoint", "State"):
+    if (module, name) == (f"{PRODUCT}.base.checkpoint", "State"):
         return True
+    if room == "base":
+        return f"base.{inner or name}" in _ROOMS
     return name in _PUBLIC_DATA if room == "data" else room in _ROOMS
 
 

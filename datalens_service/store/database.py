@@ -33,6 +33,7 @@ from datalens_service.base.errors import InsufficientStorage, InvalidInput, Stor
 from datalens_service.store.charge_log import ChargeLog, LogIndex
 from datalens_service.store.patience import is_impatient
 from datalens_service.store.schema import new_database
+from datalens_service.store.schema.tables import Base
 
 if TYPE_CHECKING:
     from datalens_service.store.postgresql import Server
@@ -362,7 +363,7 @@ def _durability(connection: Connection) -> list[tuple[str, str, tuple[str, ...]]
 def _alembic_config(connection: Connection) -> alembic.config.Config:
     config = alembic.config.Config()
     config.set_main_option("script_location", _MIGRATIONS.replace("%", "%%"))
-    config.attributes["connection"] = connection
+    config.attributes |= {"connection": connection, "metadata": Base.metadata}
     return config
 
 

@@ -144,7 +144,7 @@ def reader_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A copy of the product with the new file and its line: the process that reads files imports it."""
     copy = tmp_path / "product" / "datalens_service"
     shutil.copytree(Path(datalens_service.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    room = copy / "data" / "readers"
+    room = copy / "data" / "intake" / "readers"
     reader = drop_in(monkeypatch, room, PACKAGE, READER_SOURCE).READER
     registry = (room / "__init__.py").read_text()
     line = "    image_folder.READER,\n"

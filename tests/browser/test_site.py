@@ -95,7 +95,7 @@ def test_every_type_of_problem_is_explained(site: Path):
 
 
 def test_a_source_file_that_a_page_links_to_is_in_the_site(site: Path):
-    assert "def run(" in re.sub(r"<[^>]+>", "", (site / "source" / "datalens_service" / "run.py.html").read_text())
+    assert "def run(" in re.sub(r"<[^>]+>", "", (site / "source" / "datalens_service" / "training.py.html").read_text())
 
 
 @pytest.mark.browser

@@ -50,9 +50,7 @@ def named_reads(source: str) -> set[str]:
 
 def test_every_module_that_reads_records_says_so() -> None:
     silent = {name for name, path in modules() if reads_records(path.read_text()) and not named_reads(path.read_text())}
-    assert silent - NOT_RECORDS == set(), (
-        "name in PRIVATE_READS what it reads; evaluation/private_reads.py has them all"
-    )
+    assert silent - NOT_RECORDS == set(), "name in PRIVATE_READS what it reads; report/private_reads.py has them all"
 
 
 def test_modules_name_reads_that_reports_list() -> None:

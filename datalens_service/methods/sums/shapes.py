@@ -2,8 +2,8 @@
 
 Three releases: counts and sums of vectors per class → means; Σ r·rᵀ pooled, of the distances from the class means →
 what all classes share; Σ r·rᵀ per class in the subspace of that → how each class departs from it. The vector of a
-record is a function of its image alone (models/generators/level_sets/level_sets.py). Before them, unless the client says
-what images show, one noisy count of drawings decides. Whatever follows a release is post-processing.
+record is a function of its image alone (models/generators/level_sets/level_sets.py). Before them, unless the client
+says what images show, one noisy count of drawings decides. Whatever follows a release is post-processing.
 """
 
 from __future__ import annotations

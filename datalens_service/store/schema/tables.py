@@ -2,7 +2,7 @@
 
 `accounts` is the privacy budget of a set of records, `reservations` what it holds for jobs and measurements,
 `ledger_entries` its append-only journal, and `record_fingerprints` ties every record ever uploaded to exactly one
-account. Triggers (see `migrations/`) refuse to change or delete journal rows, to delete data sets, accounts,
+account. Triggers (see `new_database`) refuse to change or delete journal rows, to delete data sets, accounts,
 reservations and fingerprints, and to lower a spend.
 
 All numbers of privacy are BIGINT ledger units (1e-15 of μ²).

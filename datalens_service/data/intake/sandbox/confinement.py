@@ -138,7 +138,7 @@ def _find_programs() -> Iterator[Path]:
     """
     yield from map(Path, (*_PROGRAM_PLACES, sys.prefix, sys.base_prefix))
     yield from (Path(name) for name in sys.path if Path(name).name in _LIBRARY_FOLDERS)
-    yield Path(__file__).parents[2]
+    yield Path(__file__).parents[3]
 
 
 def _allow(libc: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:

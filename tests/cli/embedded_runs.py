@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli.service import PATIENCE
-from datalens_service.jobs.embedded_run import open_local_run
+from datalens_service.jobs.embedded_run import open_embedded_run
 from datalens_service.proof.hash_chain import SPENDS, Entry
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
@@ -32,8 +32,8 @@ def job_and_spends() -> tuple[Job, list[Entry]]:
 
     A charge that only the ledger log knew of after a kill counts, too.
     """
-    with open_local_run(Path("out")) as local_run, local_run.database.session() as session:
-        [job] = jobs.list_jobs(local_run.database).items
+    with open_embedded_run(Path("out")) as embedded_run, embedded_run.database.session() as session:
+        [job] = jobs.list_jobs(embedded_run.database).items
         chain_verification.verify_chain(session, job.dataset_id)
         entries = account_summary.entries(session, job.dataset_id)
         return job, [entry for entry in entries if entry.kind in SPENDS]
