@@ -147,7 +147,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _first_parts(app: FastAPI) -> frozenset[str]:
-    """Of the paths of the service.
+    """Return the first parts of the paths of the service.
 
     Raises:
         InvalidInput: The root path begins with one of them: nobody could tell whether a proxy has taken it away.
@@ -221,7 +221,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
 
 
 def _list_checks(database: Database, artifacts: ArtifactStore, dispatcher: Dispatcher) -> dict[str, Callable[[], None]]:
-    """What the service looks at besides its disks."""
+    """List the checks of everything that the service needs besides its disks."""
     return {
         "artifact_store": artifacts.check,
         "broker": dispatcher.check,

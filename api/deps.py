@@ -1,4 +1,4 @@
-"""What handlers ask for: the opened services, and a caller with a valid key."""
+"""Dependencies of handlers: the opened services, and a caller with a valid key."""
 
 import re
 import threading

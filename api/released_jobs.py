@@ -1,4 +1,4 @@
-"""What all downloads of a job share: its state, formats, licences, and answers with a stored file."""
+"""Shared parts of all downloads of a job: its state, formats, licences, and answers with a stored file."""
 
 from collections.abc import Collection
 from typing import Annotated, Final

@@ -36,7 +36,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     "before",
     [
         "",
-        "import datalens_service.run",
+        "import datalens_service.training",
         "from datalens_service.training import Result",
         "from datalens_service.jobs import execute",
     ],

@@ -1,4 +1,4 @@
-"""One rank above 0 of a job on this machine; rank 0 starts it: `python -m workers.follow_rank`.
+"""Runs one rank above 0 of a job on this machine; rank 0 starts it: `python -m workers.follow_rank`.
 
 It reads records and computes teachers. It knows no database, holds no lease, charges nothing and draws no noise.
 """

@@ -1,4 +1,4 @@
-"""One job in one process: `python -m workers.run_job [--token TOKEN] [JOB_ID]`.
+"""Runs one job in one process: `python -m workers.run_job [--token TOKEN] [JOB_ID]`.
 
     adopt the lease that was claimed ──▶ keep it alive ──▶ execute ──▶ exit
     for this process, or claim the job    │ asked to end or to pause: give the job back

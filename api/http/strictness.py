@@ -1,4 +1,4 @@
-"""How requests are read: JSON without ambiguous members, text of forms and queries in one notation."""
+"""Reads requests strictly: JSON without ambiguous members, text of forms and queries in one notation."""
 
 import difflib
 import json

@@ -24,7 +24,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(frozen=True)
 class Asked:
-    """Which images a visitor looks at."""
+    """The images that a visitor asks to see."""
 
     label: Annotated[int, Query(ge=0, description="Class.")] = 0
     page: Annotated[int, Query(ge=0, le=10_000)] = 0

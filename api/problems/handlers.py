@@ -89,7 +89,7 @@ class ProblemBudget(AccountFigures):
 
 
 class ProblemResponse(JSONResponse):
-    """A problem document."""
+    """Answers with a problem document (RFC 9457)."""
 
     media_type = MEDIA_TYPE
 
@@ -190,7 +190,7 @@ def _invalid(request: Request, error: RequestValidationError) -> ProblemResponse
 
 
 def _choose_kind(request: Request) -> str:
-    """What a request is about, by its address: `spec`, `raise`, …; empty for an upload."""
+    """Name what a request is about, by its address: `spec`, `raise`, …; empty for an upload."""
     route = getattr(request.scope.get("route"), "path", "")
     return next((kind for end, kind in _KINDS.items() if route.endswith(end)), "")
 
@@ -227,6 +227,6 @@ def _answer(
 
 
 def standard_headers(problem: ProblemType) -> dict[str, str]:
-    """What HTTP wants with the status of a problem."""
+    """Return the headers that HTTP wants with the status of a problem."""
     by_status = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(_RETRY_AFTER_SECONDS)}}
     return by_status.get(problem.status or 500, {})

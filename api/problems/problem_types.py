@@ -30,7 +30,7 @@ class ProblemType:
 
     @property
     def remedy(self) -> str:
-        """What to do about it, in the words of the interface that its reader uses."""
+        """Say what to do about it, in the words of the interface that its reader uses."""
         return speak(self.advice)
 
     @property

@@ -40,7 +40,7 @@ def create_key(
     key: Caller,
     response: Response,
 ) -> KeyCreated:
-    """For the caller's own tenant."""
+    """The key belongs to the caller's own tenant."""
     if request.expires_at is not None and request.expires_at <= utc_now():
         raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
     made, plain = keys.create(services.database, request.for_tenant(key.tenant_id))
@@ -96,7 +96,7 @@ def rotate_key(
     responses=ok(200, "It is useless from now on."),
 )
 def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
-    """At once, with all download addresses it asked for. Repeatable."""
+    """The key stops working at once, with all download addresses it asked for. Repeatable."""
     return KeyRead.from_key(keys.revoke(services.database, key_id))
 
 
@@ -107,7 +107,7 @@ def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     responses=ok(200, "Counts, bytes and seconds."),
 )
 def get_usage(services: ServicesDep, key: Caller) -> UsageRead:
-    """What budgets were spent is in the account of each dataset: ε of different people does not add up."""
+    """The account of each dataset states the budgets that were spent: ε of different people does not add up."""
     return UsageRead(**public_fields(usage.count_usage(services.database, key.tenant_id)))
 
 
@@ -123,7 +123,7 @@ def list_audit(
     after: LastKnown = 0,
     limit: Limit = 100,
 ) -> AuditPage:
-    """Who did what to which object. Ids and statuses, nothing of what was in them."""
+    """Entries say who did what to which object: ids and statuses, nothing of what was in them."""
     entries, head = access_log.list_entries(services.database, key.tenant_id, after=after, limit=limit + 1)
     return AuditPage.cut(entries, limit, AuditRead.from_entry, tenant_id=key.tenant_id, head_hash=head)
 

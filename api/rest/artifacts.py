@@ -38,7 +38,7 @@ FileName = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9.
     responses={**_KEYED, **ok(200, "Name, size and digest of each.")},
 )
 def list_artifacts(job_id: ObjectId, services: ServicesDep, key: Caller) -> ArtifactList:
-    """What is for the owner alone is shown to nobody else."""
+    """Files for the owner alone are listed for nobody else."""
     jobs.get(services.database, job_id)
     listed = services.artifacts.list_artifacts(job_id)
     return ArtifactList(

@@ -155,7 +155,7 @@ def list_datasets(
     responses=ok(200, "The dataset."),
 )
 def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> DatasetRead:
-    """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
+    """The answer has what the owner declared public; records are never handed out. `joined` is for the owner alone."""
     return _shown(services.database, [views.get(services.database, dataset_id)], key)[0]
 
 
@@ -259,7 +259,7 @@ def check_own_account(services: Services, tenant_id: str, dataset_id: str | None
 
 
 def read_uploaded(services: Services, dataset_id: str) -> UploadedDataset:
-    """One upload with what its owner alone may know of it."""
+    """Return an upload with what its owner alone may know of it."""
     upload, validation = views.get(services.database, dataset_id), validations.get(services.database, dataset_id)
     if upload.contents is None:
         return UploadedDataset.from_validation(upload, None, validation)

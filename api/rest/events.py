@@ -1,4 +1,4 @@
-"""What happens to a job: as a list, and as a stream that goes on where a client was cut off."""
+"""Serves the events of a job: as a list, and as a stream that goes on where a client was cut off."""
 
 import asyncio
 import threading

@@ -17,13 +17,13 @@ router = APIRouter(tags=["health"])
 
 
 class Alive(BaseModel):
-    """The process answers."""
+    """The process answers requests."""
 
     status: Literal["ok"] = "ok"
 
 
 class Ready(BaseModel):
-    """The service answers."""
+    """The service answers requests."""
 
     status: Literal["ok", "degraded"]
     executor: str

@@ -46,7 +46,7 @@ Caller = Annotated[ApiKey, Depends(caller)]
     responses={204: {"description": "The headers name version, extensions, largest length and checksums."}},
 )
 def get_upload_options(services: ServicesDep, _caller: Caller) -> Response:
-    """What a tus client asks first."""
+    """A tus client asks this first."""
     headers = {
         "Tus-Extension": tus.EXTENSIONS,
         "Tus-Max-Size": str(services.settings.max_upload_bytes),
@@ -82,7 +82,7 @@ def create_upload(
     ] = None,
     version: Version = None,
 ) -> UploadRead:
-    """Of `Upload-Metadata`, nothing but the file name is read."""
+    """Only the file name is read of `Upload-Metadata`."""
     tus.check_version(version)
     if length == 0:
         # Whoever chose the wrong file reads why, and not which number a header may have.
@@ -104,7 +104,7 @@ def create_upload(
     responses={**ok(200, "The headers say it.", headers=_PROGRESS), **problems("upload-protocol")},
 )
 def get_upload_offset(upload_id: ObjectId, services: ServicesDep, _caller: Caller, version: Version = None) -> Response:
-    """What a client asks after an interruption."""
+    """A client asks this after an interruption."""
     tus.check_version(version)
     upload = upload_sessions.get(services.database, upload_id)
     return Response(headers={**tus.build_headers(upload), **build_metadata(upload.name)})

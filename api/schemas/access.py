@@ -21,7 +21,7 @@ ROLES = {
 
 
 class KeyCreate(Strict):
-    """A new key."""
+    """Request for a new key."""
 
     name: Label = Field(description="Whose key it is.")
     role: Role = Field(description=listed(ROLES))
@@ -35,18 +35,18 @@ class KeyCreate(Strict):
     concurrent_requests: Integer | None = Field(default=None, ge=1, le=10_000, description="Left out, the service's.")
 
     def for_tenant(self, tenant_id: str) -> KeyRequest:
-        """What the store is asked for."""
+        """Return the request to the store."""
         return copied(KeyRequest, self, tenant_id=tenant_id)
 
 
 class KeyRotation(Strict):
-    """How long the old key goes on working beside the new one."""
+    """Request that says how long the old key goes on working beside the new one."""
 
     overlap_seconds: Integer = Field(default=3600, ge=0, le=7 * 86_400)
 
 
 class KeyRead(BaseModel):
-    """What is kept of a key; never the key."""
+    """A stored key as its owner sees it; never the key itself."""
 
     id: str
     name: str
@@ -65,7 +65,6 @@ class KeyRead(BaseModel):
 
     @classmethod
     def from_key(cls, key: ApiKey, last_noted_at: datetime | None = None) -> Self:
-        """What is shown of a key."""
         return copied(cls, key, scopes=sorted(key.scopes), last_noted_at=last_noted_at)
 
 
@@ -97,7 +96,6 @@ class AuditRead(BaseModel):
 
     @classmethod
     def from_entry(cls, entry: AuditEntry) -> Self:
-        """What is shown of an entry: all of it."""
         return copied(cls, entry)
 
 
@@ -109,7 +107,7 @@ class AuditPage(NumberedPage[AuditRead]):
 
 
 class UsageRead(BaseModel):
-    """What the tenant has used, all in all."""
+    """Totals of everything that the tenant has used."""
 
     datasets: int
     jobs: dict[str, int] = Field(description="By state.")

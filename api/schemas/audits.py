@@ -27,7 +27,7 @@ AUDIT_STATES = {
 
 
 class PrivacyAuditLinks(BaseModel):
-    """Where to go from here; null where there is nothing any more."""
+    """Links of an audit; null where there is nothing any more."""
 
     self_: Link = Field(serialization_alias="self")
     cancel: Link | None
@@ -63,7 +63,7 @@ class PrivacyAuditRead(BaseModel):
 
     @classmethod
     def from_audit(cls, audit: StoredAudit, waiting: str | None = None) -> Self:
-        """What is shown of an audit.
+        """Return an audit as clients see it.
 
         Args:
             waiting: Why it does not go on, for its reader's voice.

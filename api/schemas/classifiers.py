@@ -32,12 +32,11 @@ class ClassifierRead(BaseModel):
 
     @classmethod
     def from_model(cls, classifier: StoredModel, card: dict[str, Any] | None) -> Self:
-        """What is shown of a classifier."""
         return copied(cls, classifier, card=card, links=ClassifierLinks.from_model(classifier))
 
 
 class ClassifierLinks(BaseModel):
-    """Where to go from here."""
+    """Links of a classifier."""
 
     self_: Link = Field(serialization_alias="self")
     predictions: Link
@@ -67,7 +66,7 @@ class EncoderForm(Strict):
 
 
 class PredictionRequest(Strict):
-    """Images as numbers."""
+    """Images to classify, as numbers."""
 
     images: list[list[list[Pixel]]] = Field(
         min_length=1,
@@ -91,7 +90,7 @@ def read_pixels(images: list[list[list[Pixel]]]) -> Images:
 
 
 class Prediction(BaseModel):
-    """What the classifier says of one image."""
+    """The classifier's answer for one image."""
 
     file: str | None = Field(description="Its name in the archive; null where it has none.")
     class_name: str = Field(description="The most probable class.")
@@ -99,7 +98,7 @@ class Prediction(BaseModel):
 
 
 class PredictionList(BaseModel):
-    """What the classifier says of each image: files of an archive by name, everything else in the order it came."""
+    """The classifier's answer for each image: files of an archive by name, everything else in the order it came."""
 
     class_names: list[str]
     items: list[Prediction]

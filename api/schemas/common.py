@@ -1,4 +1,4 @@
-"""What requests and answers look like. ε that was spent is rounded up, ε that remains is rounded down."""
+"""Shapes of requests and answers. ε that was spent is rounded up, ε that remains is rounded down."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -63,13 +63,12 @@ class BudgetRead(AccountFigures):
 
     @property
     def way_out(self) -> str:
-        """What helps where it does not cover a job; a sentence of pages."""
+        """Say what helps where it does not cover a job; a sentence of pages."""
         advice = advise(self.epsilon_remaining, self.epsilon_reserved)
         return f"{advice[0].upper()}{advice[1:]}."
 
     @classmethod
     def from_account(cls, statement: AccountSummary) -> Self:
-        """What a statement shows."""
         return cls(
             **statement.figures().model_dump(),
             mu_spent=stated_mu(statement.spent_units),
@@ -84,7 +83,7 @@ class BudgetRead(AccountFigures):
 
 
 class PrivacyLinks(BaseModel):
-    """Where to go from an account."""
+    """Links of an account."""
 
     entries: Link = Field(description="The journal in pages; from it, a stranger can recompute the account.")
 
@@ -138,7 +137,7 @@ class DatasetRead(BaseModel):
 
     @classmethod
     def from_view(cls, upload: DatasetView, statement: AccountSummary | None, joined: Joined | None = None) -> Self:
-        """What is shown of an upload; `statement` of one that is or was ready, `joined` to its owner only."""
+        """Return an upload as clients see it; `statement` of one that is or was ready, `joined` to its owner only."""
         dataset = upload.contents
         return copied(
             cls,
@@ -162,7 +161,7 @@ def _tell_guarantee(schema: Schema, account: AccountSummary) -> str:
 
 
 class TrainingRequest(Strict):
-    """What to train, and on what."""
+    """The spec of a job, and the dataset to train on."""
 
     dataset_id: str = Field(max_length=64, pattern=IDENTIFIER)
     spec: RequestedSpec
@@ -181,7 +180,7 @@ class TrainingRequest(Strict):
 
 
 class PlanRead(BaseModel):
-    """What a job would cost. Nothing was reserved."""
+    """The price of a job, of which nothing was reserved."""
 
     spec: TrainingSpec = Field(description="What was planned: the method, and every default filled in.")
     cost: PlanSummary

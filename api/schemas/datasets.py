@@ -1,4 +1,4 @@
-"""What uploads, their validation and their deletion look like."""
+"""Shapes of uploads, their validation and their deletion."""
 
 from datetime import datetime
 from typing import Annotated, Final, Literal, Self
@@ -37,7 +37,6 @@ class UploadRead(BaseModel):
 
     @classmethod
     def from_upload(cls, upload: PartialUpload) -> Self:
-        """What is shown of an upload."""
         return copied(cls, upload, offset=upload.received)
 
 
@@ -61,7 +60,7 @@ def _only_true(value: object) -> object:
 
 
 class ConfirmationRequest(BudgetForm):
-    """That the class names of an upload may become public.
+    """Confirms that the class names of an upload may become public.
 
     The budget is the declared one. As soon as one of its three members is named, also as null, the three replace it.
     """
@@ -85,14 +84,14 @@ class UploadedDataset(DatasetRead):
 
     @classmethod
     def from_validation(cls, upload: DatasetView, statement: AccountSummary | None, validation: Validation) -> Self:
-        """What its owner sees of an upload; `statement` of one that is ready."""
+        """Return what the owner sees of an upload; `statement` of one that is ready."""
         found = ValidationRead.from_validation(validation)
         shown = cls.from_view(upload, statement, found.joined)
         return shown.model_copy(update={"notices": found.notices, "review": found.review})
 
 
 class ValidationRead(BaseModel):
-    """What came of reading an upload. For the owner of the data alone."""
+    """The result of reading an upload, for the owner of the data alone."""
 
     dataset_id: str
     state: DatasetState
@@ -111,12 +110,11 @@ class ValidationRead(BaseModel):
 
     @classmethod
     def from_validation(cls, validation: Validation) -> Self:
-        """What its owner sees."""
         return copied(cls, validation, **spoken(validation.report or {}))
 
 
 class DeletionReceipt(BaseModel):
-    """What was removed and what stays; `entry` can be found in the journal of the account."""
+    """Lists what was removed and what stays; `entry` can be found in the journal of the account."""
 
     dataset_id: str
     deleted_at: datetime

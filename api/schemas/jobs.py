@@ -1,4 +1,4 @@
-"""What jobs look like, and what may be asked of them."""
+"""Shapes of jobs, and of requests about them."""
 
 import math
 from datetime import datetime, timedelta
@@ -40,7 +40,7 @@ _MINUTE: Final = 60
 
 
 class CloneRequest(Strict):
-    """What a copy of a job does differently; what is left out stays as it was."""
+    """Changes of a copied job; whatever is left out stays as it was."""
 
     dataset_id: str | None = Field(default=None, max_length=64, pattern=IDENTIFIER, description="Another dataset.")
     method: NamedMethod | None = None
@@ -66,7 +66,7 @@ class CloneRequest(Strict):
 
 
 class ProgressRead(BaseModel):
-    """How far a job is, in public numbers."""
+    """Progress of a job, in public numbers."""
 
     phase: str | None
     value: int
@@ -83,7 +83,7 @@ class ProgressRead(BaseModel):
 
 
 class JobError(BaseModel):
-    """Why a job failed."""
+    """Says why a job failed."""
 
     type: Link = Field(description="URI of the problem type, relative to the host; stable behind a root path.")
     title: str
@@ -102,7 +102,7 @@ OfClassifier = Annotated[Link | None, Field(exclude_if=lambda link: link is None
 
 
 class JobLinks(BaseModel):
-    """Where to go from here; null where there is nothing yet or any more."""
+    """Links of a job; null where there is nothing yet or any more."""
 
     self_: Link = Field(serialization_alias="self")
     events: Link
@@ -156,7 +156,7 @@ def _classifier_links(job_id: str) -> dict[str, str]:
 
 
 class JobRead(BaseModel):
-    """A training job."""
+    """A training job with its state."""
 
     id: str
     dataset_id: str
@@ -192,7 +192,7 @@ class JobRead(BaseModel):
 
     @classmethod
     def from_job(cls, job: Job, waiting: str | None = None) -> Self:
-        """What is shown of a job.
+        """Return a job as clients see it.
 
         Args:
             waiting: Why it does not go on, for its reader's voice.
@@ -219,7 +219,7 @@ class JobRead(BaseModel):
 
 
 class EventRead(BaseModel):
-    """One thing that happened to a job, in public numbers."""
+    """An event of a job, in public numbers."""
 
     id: int = Field(description="Number within the job, from 1 and without gaps; the `id` of the stream.")
     type: EventType
@@ -233,7 +233,7 @@ class EventRead(BaseModel):
 
     @classmethod
     def from_event(cls, event: Event, delta: float, slack: int = 0) -> Self:
-        """What is shown of an event.
+        """Return an event as clients see it.
 
         Args:
             slack: Of the job's plan, in 1e-18 of δ; as spent as soon as anything is.

@@ -15,7 +15,7 @@ Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_
 
 
 class LabelChanges(Strict):
-    """What to change; what is left out stays. Labels are for finding things: they change no price and no result."""
+    """Changes of labels, which are for finding things; whatever is left out stays. No price depends on them."""
 
     tags: list[Tag] | None = Field(default=None, max_length=_TAGS, description="All tags, in place of those before.")
     notes: Notes | None = Field(default=None, description="Of any kind; leaves the service in no report or download.")

@@ -35,7 +35,6 @@ class ArtifactRead(BaseModel):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
-        """What is shown of a file."""
         return copied(cls, artifact, url=f"/v1/jobs/{artifact.job_id}/artifacts/{artifact.name}")
 
 
@@ -46,7 +45,7 @@ class ArtifactList(BaseModel):
 
 
 class AddressRequest(Strict):
-    """For how long somebody without a key may fetch a file."""
+    """Says for how long somebody without a key may fetch a file."""
 
     expires_in: Integer = Field(default=600, ge=1, le=MOST_SECONDS, description="Seconds from now.")
 
@@ -75,13 +74,12 @@ class GeneratorRead(BaseModel):
 
     @classmethod
     def from_model(cls, generator: StoredModel, card: dict[str, Any] | None) -> Self:
-        """What is shown of a generator."""
         links = GeneratorLinks.from_model(generator)
         return copied(cls, generator, covered_by_ledger=not generator.imported, card=card, links=links)
 
 
 class GeneratorLinks(BaseModel):
-    """Where to go from here."""
+    """Links of a generator."""
 
     self_: Link = Field(serialization_alias="self")
     file: Link
@@ -103,7 +101,7 @@ class GeneratorForm(Strict):
 
 
 class SigningKeyRead(BaseModel):
-    """A public key."""
+    """A public key that checks signatures."""
 
     algorithm: Literal["Ed25519"] = ALGORITHM
     key_id: str = Field(description="First 16 digits of the SHA-256 of the 32 bytes; stands in every signature.")
@@ -112,5 +110,4 @@ class SigningKeyRead(BaseModel):
 
     @classmethod
     def from_key(cls, key: PublicKey) -> Self:
-        """What is shown of a key."""
         return cls(key_id=key.key_id, public_key=key.hex, pem=key.pem)

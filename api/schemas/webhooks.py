@@ -46,7 +46,6 @@ class WebhookRead(BaseModel):
 
     @classmethod
     def from_webhook(cls, hook: Webhook) -> Self:
-        """What is shown of a webhook."""
         return copied(cls, hook, events=[EventType(event) for event in hook.events])
 
 
@@ -80,7 +79,6 @@ class DeliveryRead(BaseModel):
 
     @classmethod
     def from_delivery(cls, delivery: Delivery) -> Self:
-        """What is shown of a message."""
         pending = delivery.state == "pending"
         return copied(
             cls,

@@ -27,7 +27,6 @@ class AccessLogging(Middleware):
     """
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         withheld = False
 
         async def noted(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Which scope each operation needs, and whether it goes onto the audit journal: one line per operation.
+"""The table of permissions: the scope that each operation needs, and whether it goes onto the audit journal.
 
 An operation that is missing here is for owners only and is audited; a test demands that none is missing.
 """
@@ -14,7 +14,7 @@ from datalens_service.store.schema.tables import DEFAULT_TENANT
 
 @dataclass(frozen=True)
 class Rule:
-    """What an operation needs.
+    """Permission that an operation needs.
 
     Attributes:
         scope: That the key must hold; None is for owners only.
@@ -152,7 +152,7 @@ RULES: Final[dict[str, Rule]] = {
 
 
 def find_rule(operation: str | None) -> Rule:
-    """What an operation needs."""
+    """Return the permission that an operation needs."""
     return RULES.get(operation or "", _UNKNOWN)
 
 

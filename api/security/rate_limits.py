@@ -1,4 +1,4 @@
-"""How many requests a key may send: a moving window, shared by all API processes through the broker's Redis.
+"""Limits the requests of a key: by a moving window, shared by all API processes through the broker's Redis.
 
 How many are served at once is counted by each process for itself: the limit protects its threads.
 
@@ -35,14 +35,14 @@ _log = structlog.get_logger("datalens.api")
 
 @dataclass(frozen=True)
 class RateLimitStatus:
-    """What a request leaves of its key's limit; for the headers `RateLimit` and `RateLimit-Policy`."""
+    """The rest of a key's limit after a request; for the headers `RateLimit` and `RateLimit-Policy`."""
 
     per_minute: int
     remaining: int
     seconds_to_reset: int
 
     def headers(self) -> dict[str, str]:
-        """As the draft of the IETF writes them."""
+        """Return the headers that the draft of the IETF defines."""
         return {
             "RateLimit-Policy": f'"default";q={self.per_minute};w=60',
             "RateLimit": f'"default";r={self.remaining};t={self.seconds_to_reset}',

@@ -43,7 +43,7 @@ class Attempt:
 
 
 def begin(next: str) -> Attempt:
-    """A new attempt."""
+    """Start a new attempt with fresh random values."""
     state, nonce, verifier = (secrets.token_urlsafe(_RANDOM_BYTES) for _ in range(3))
     return Attempt(Secrets(state, nonce, verifier), next, int(utc_now().timestamp()) + LIFETIME_SECONDS)
 

@@ -24,7 +24,7 @@ from datalens_service.store.installation import Purpose, create_signer
 
 
 class Grant(Frozen):
-    """What an address allows: one GET of one file as it is now."""
+    """Permission that an address carries: one GET of one file as it is now."""
 
     tenant_id: str
     key_id: str

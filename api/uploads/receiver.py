@@ -96,7 +96,7 @@ UploadDep = Annotated[
 
 
 def incoming_folder(data_dir: Path) -> Path:
-    """Where uploads lie while they are read."""
+    """Return the folder of uploads while they are read."""
     return data_dir.absolute() / "incoming"
 
 

@@ -43,7 +43,7 @@ _SPARE_BYTES: Final = 2**30
 
 
 class Checksum(NamedTuple):
-    """What a chunk must hash to."""
+    """The digest that a chunk must have."""
 
     algorithm: str
     digest: bytes
@@ -53,8 +53,6 @@ class TusHeaders(Middleware):
     """Every answer about uploads names the version of the protocol."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-
         async def with_version(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -71,7 +69,7 @@ def check_version(named: str | None) -> None:
 
 
 def build_headers(upload: PartialUpload) -> dict[str, str]:
-    """How far an upload is, and until when it is kept."""
+    """Return headers that say how far an upload is, and until when it is kept."""
     return {
         "Upload-Offset": str(upload.received),
         "Upload-Length": str(upload.length),
@@ -149,7 +147,7 @@ class Chunk:
             return self._synced() if self._checksum is None else self._upload.received
 
     def discard(self) -> None:
-        """Take everything back."""
+        """Remove the bytes that arrived, so that the upload is as before the request."""
         self._file.truncate(self._upload.received)
         self._file.seek(self._upload.received)
 

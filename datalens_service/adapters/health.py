@@ -1,4 +1,4 @@
-"""What the service needs besides its database: disks, object stores, broker, workers.
+"""Looks after everything that the service needs besides its database: disks, object stores, broker, workers.
 
 Without one of them it still answers: it is degraded, and ready. They are looked at beside all requests, so that one
 that is slow or frozen holds nobody up who asks.
@@ -47,7 +47,7 @@ class Surroundings:
         return tuple(self._checks)
 
     def start(self) -> None:
-        """Begin."""
+        """Start to look, in the background."""
         self._thread.start()
 
     def look(self) -> None:

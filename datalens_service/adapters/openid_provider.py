@@ -36,7 +36,7 @@ class ProviderUnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Secrets:
-    """What ties an answer of the provider to one browser and one attempt; all three are random and for one use.
+    """Random values that tie an answer of the provider to one browser and one attempt; all three are for one use.
 
     Attributes:
         state: Comes back beside the code: the answer is to this browser's request.
@@ -59,11 +59,11 @@ class OpenIdProvider:
 
     @property
     def redirect_uri(self) -> str:
-        """Where the provider sends the browser; has to be registered there."""
+        """Return where the provider sends the browser; has to be registered there."""
         return f"{self._settings.public_address}{CALLBACK}"
 
     def authorization_url(self, attempt: Secrets) -> str:
-        """Where the browser goes to sign in.
+        """Return where the browser goes to sign in.
 
         Raises:
             ProviderUnavailableError: The metadata cannot be read.

@@ -62,7 +62,7 @@ class WebhookSender:
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start to send messages, in the background."""
         self._thread.start()
 
     def join(self) -> None:
@@ -241,7 +241,7 @@ _NAME: Final = re.compile(rf"(?=.{{1,253}}$)({_LABEL}\.)+{_LABEL}")
 
 
 def is_public_address(address: str) -> bool:
-    """Whether an address, as a resolver gives it, is on the public network."""
+    """Return True if an address, as a resolver gives it, is on the public network."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address) and ip not in _ALLOCATED:
         return False
@@ -249,7 +249,7 @@ def is_public_address(address: str) -> bool:
 
 
 def may_be_public(host: str) -> bool:
-    """Whether the host of a URL is a public address, or a name that may stand for one.
+    """Return True if the host of a URL is a public address, or a name that may stand for one.
 
     What a resolver takes for an IPv4 address is one: also a number, octal or hexadecimal parts, and fewer than four.
     """

@@ -108,7 +108,7 @@ class _Start:
         self._application = application
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Pass everything on."""
+        """Pass every message on to the application."""
         if scope["type"] != "lifespan":
             await self._application(scope, receive, send)
             return

@@ -52,7 +52,6 @@ class _Commands(TyperGroup):
         return context
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
         with reported(as_json=ctx.meta[_AS_JSON]):
             return super().invoke(ctx)
 
@@ -103,5 +102,5 @@ app.add_typer(plugins.app, name="plugins")
 
 @app.command()
 def version(as_json: AsJson = False) -> None:
-    """Print the version."""
+    """Print the version of the package."""
     output.show({"version": __version__}, __version__, as_json=as_json)

@@ -1,4 +1,4 @@
-"""What a command says when it fails: one sentence or a JSON object, and an exit code; never a traceback."""
+"""Reports failures of commands: one sentence or a JSON object, and an exit code; never a traceback."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What a person at the terminal is shown and asked, on stderr, before something becomes public, is spent or ends."""
+"""Asks the person at the terminal, on stderr, before something becomes public, is spent or ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def skip() -> None:
 
 
 def describe(read: ReviewInfo | ClassReview | ImageSchema) -> dict[str, object]:
-    """What was read, or declared public, beside the classes."""
+    """Describe what was read, or declared public, beside the classes."""
     each = f", each with at most {read.records_per_unit} images" if read.records_per_unit > 1 else ""
     size = f"{read.width}×{read.height}×{read.channels}"
     return {"unit": f"{read.num_units:,} × {read.unit}{each}", "images": size}
@@ -83,7 +83,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def accept_low_utility(warning: Callable[[], str]) -> bool:
-    """Whether somebody at the terminal was asked, before budget is spent on what is of little use, and said yes.
+    """Ask the person at the terminal before budget is spent on a result of little use; True if they said yes.
 
     Args:
         warning: What the plan says of it; empty if it is of use.
@@ -100,7 +100,7 @@ def accept_low_utility(warning: Callable[[], str]) -> bool:
 
 
 def answer(question: str) -> bool | None:
-    """Whether the person at the terminal says yes; None if there is nobody to ask.
+    """Return True if the person at the terminal says yes; None if there is nobody to ask.
 
     Args:
         question: Asked on stderr, since a program may read stdout.

@@ -38,5 +38,5 @@ class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperat
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections of this client."""
         self._transport.close()

@@ -175,11 +175,11 @@ class DatasetOperations:
         return dataset
 
     def dataset(self, dataset_id: str) -> DatasetInfo:
-        """One dataset."""
+        """Return the dataset with this id."""
         return self._transport.send("GET", f"/v1/datasets/{dataset_id}", DatasetInfo)
 
     def datasets(self) -> Iterator[DatasetInfo]:
-        """All datasets, newest first, fetched page by page."""
+        """Yield all datasets, newest first, fetched page by page."""
         return self._transport.iter_items("/v1/datasets", DatasetInfo)
 
     def validation(self, dataset_id: str) -> ValidationInfo:

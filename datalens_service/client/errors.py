@@ -1,4 +1,4 @@
-"""What both clients raise."""
+"""Errors that both clients raise."""
 
 from typing import Any
 

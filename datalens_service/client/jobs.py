@@ -81,7 +81,7 @@ class JobHandle(Job):
         return self._client.cancel(self.id)
 
     def report(self, *, audience: Audience = "owner") -> dict[str, Any]:
-        """Its report, once it has succeeded."""
+        """Return its report, once it has succeeded."""
         return self._client.report(self.id, audience=audience)
 
     @accept_earlier_names(n="synthetic_images")
@@ -95,7 +95,7 @@ class JobHandle(Job):
         classes: Sequence[str] = (),
         seed: int | None = None,
     ) -> Path:
-        """Its synthetic images as a file."""
+        """Download its synthetic images as a file."""
         return self._client.download(
             self.id,
             path,
@@ -113,7 +113,7 @@ class JobOperations:
     _transport: Transport
 
     def plan(self, dataset_id: str, spec: Spec) -> PlanInfo:
-        """What a job would cost; nothing is reserved."""
+        """Return what a job would cost; nothing is reserved."""
         body = {"dataset_id": dataset_id, "spec": requests.encode_spec(spec)}
         return self._transport.send("POST", "/v1/plans", PlanInfo, {"json": body})
 
@@ -144,11 +144,11 @@ class JobOperations:
         return self._send("POST", "/v1/jobs", {"json": requests.drop_unset(body), "headers": headers})
 
     def get_job(self, job_id: str) -> JobHandle:
-        """One job as it is now."""
+        """Return a job as it is now."""
         return self._send("GET", f"/v1/jobs/{job_id}")
 
     def jobs(self) -> Iterator[JobHandle]:
-        """All jobs, newest first, fetched page by page."""
+        """Yield all jobs, newest first, fetched page by page."""
         return (JobHandle.bind(job, self) for job in self._transport.iter_items("/v1/jobs", Job))
 
     def update_job(
@@ -225,7 +225,7 @@ class JobOperations:
         return self._transport.send("GET", f"/v1/jobs/{job_id}/artifacts", FileList).items
 
     def download_file(self, job_id: str, name: str, path: Path) -> Path:
-        """One of them."""
+        """Download one of the files of a job."""
         return self._transport.save(f"/v1/jobs/{job_id}/artifacts/{name}", {}, path)
 
     def download_samples(self, job_id: str, path: Path) -> Path:

@@ -205,7 +205,7 @@ def _run(begin: Callable[[], Result], checkpoints: Checkpoints) -> Result:
 
 
 def _release_plan(database: Database, job: Job, spec: TrainingSpec, schema: Schema) -> Plan:
-    """What was reserved: also where this version would plan the same spec otherwise."""
+    """Return the plan that was reserved, even where this version would plan the same spec otherwise."""
     stored = jobs.get_plan(database, job.id)
     if stored is not None:
         return stored
@@ -224,7 +224,7 @@ def _public(database: Database, dataset_id: str | None, job: Job) -> StoredDatas
 
 
 def _named(result: Result, public: StoredDataset | None) -> Result:
-    """With what the owner said of the public data that the model started from."""
+    """Add what the owner said of the public data that the model started from."""
     images = result.public_inputs.images
     if public is None or images is None:
         return result
@@ -246,7 +246,7 @@ def _open_records(task: _Task, dataset_id: str) -> tuple[StoredDataset, Path, Da
 
 
 def choose_device(requested: Device, device: str) -> str:
-    """What a job wants, on a worker that is set to `device`.
+    """Return the device of a job, on a worker that is set to `device`.
 
     Raises:
         WorkerUnavailable: The job wants a GPU, and the worker is set not to use one.

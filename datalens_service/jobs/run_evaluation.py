@@ -60,7 +60,7 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True)
 class EvaluationContext:
-    """Where a job is measured.
+    """The database and settings with which a job is measured.
 
     Attributes:
         database: Of its account, and of the account of a data set that was set aside.

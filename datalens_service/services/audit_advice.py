@@ -1,4 +1,4 @@
-"""Which audit to recommend: one that would be accepted now, because the code that accepts audits is asked."""
+"""Recommends an audit that would be accepted now, because it asks the code that accepts audits."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -38,7 +38,7 @@ class Proposal(NamedTuple):
 
 
 class AuditAdvice(NamedTuple):
-    """What to do about attacks.
+    """Advice about the next attack.
 
     Attributes:
         proposal: The first audit that would be accepted; None if there is none.

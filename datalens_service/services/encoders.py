@@ -13,7 +13,7 @@ _NAME: Final = "encoder.onnx"
 
 
 def read(path: Path) -> OnnxEncoder:
-    """What a request names as its encoder for this file, once a confined process has tried it.
+    """Read the encoder in a file, once a confined process has tried it.
 
     Raises:
         InvalidInput: It cannot be read, or is not an encoder that is taken.

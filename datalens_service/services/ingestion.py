@@ -1,4 +1,4 @@
-"""From an uploaded file to a data set with a budget: all of it, or nothing that stays.
+"""Turns an uploaded file into a data set with a budget: all of it, or nothing that stays.
 
     receive   the file is read by a confined process; its records lie decoded in a folder of their own
     confirm   the class names become public, and the data set is created with the account that pays for it
@@ -188,7 +188,7 @@ def _declared(schema: Schema, form: DatasetForm) -> Schema:
 
 
 def _confirmable(upload: Validation, budget: BudgetForm) -> DatasetForm:
-    """What an upload is confirmed with, or was before with the same budget."""
+    """Return what an upload is confirmed with, or was before with the same budget."""
     if upload.state not in (DatasetState.REVIEW, DatasetState.READY):
         raise StateConflict(f"There is nothing to confirm: the upload is {upload.state}.")
     declared = DatasetForm.model_validate(upload.form)
@@ -260,7 +260,7 @@ def _discard_unless_kept(database: Database, settings: Settings, folder: Path) -
 
 
 def _is_kept(database: Database, dataset_id: str, *, here: bool = False) -> bool:
-    """Whether records of this id are in use: anywhere, or as files of this machine."""
+    """Return True if records of this id are in use: anywhere, or as files of this machine."""
     try:
         upload = views.get(database, dataset_id)
     except NotFound:

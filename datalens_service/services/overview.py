@@ -1,4 +1,4 @@
-"""What an operator watches: jobs by state, the queues, the pace of releases, and the accounts. Public numbers only.
+"""Figures that an operator watches: jobs by state, the queues, the pace of releases, and the accounts.
 
 Everything is read from the database when it is asked for, so every replica of the API gives the same answer.
 """

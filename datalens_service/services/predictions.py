@@ -1,4 +1,4 @@
-"""What released models say of images that somebody sends: read in a confined process, not kept, not logged.
+"""Classifies images that somebody sends: read in a confined process, not kept, not logged.
 
 an upload ──▶ confined process: images.npy ──▶ process with torch ──▶ answer
 """
@@ -32,7 +32,7 @@ _PREFIX: Final = "images-"
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a classifier says of images."""
+    """A classifier's answers for images."""
 
     probabilities: NDArray[np.float32]
     names: tuple[str, ...]

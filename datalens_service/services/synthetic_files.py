@@ -41,7 +41,7 @@ _KEY_LENGTH: Final = 16
 
 @dataclass(frozen=True)
 class Selection:
-    """Which synthetic images somebody asks for.
+    """The synthetic images that somebody asks for.
 
     Attributes:
         synthetic_images: How many in all; None takes as many as are usual there.
@@ -96,7 +96,7 @@ def _find_label(name: str, schema: Schema) -> int:
 
 @dataclass(frozen=True)
 class BundleRequest:
-    """What goes into a bundle.
+    """The content of a bundle.
 
     Attributes:
         title: Public name; None names the job.
@@ -109,7 +109,7 @@ class BundleRequest:
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """What the process that makes a file of images is told.
+    """Input of the process that makes a file of images.
 
     Attributes:
         labels: Classes that take turns; empty for all.

@@ -40,7 +40,7 @@ class Validator:
         self._thread.start()
 
     def submitted(self) -> None:
-        """There is something to do."""
+        """Wake the loop, as there is something to do."""
         self._wanted.set()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Why a job does not go on: what is in the way of a worker that could take it, or that its worker is silent.
+"""Explains why a job does not go on: what keeps workers from taking it, or that its worker is silent.
 
 Counts of others' jobs are told to nobody.
 """
@@ -34,7 +34,7 @@ _NO_GPU: Final = (
 
 
 def explain_waiting(database: Database, faults: Mapping[str, str], found: Sequence[Job]) -> dict[str, str]:
-    """By the id of each job that does not go on the reason, for its reader's voice.
+    """Map the id of each job that does not go on to the reason, in its reader's voice.
 
     Args:
         faults: What is wrong with the surroundings of the service, by part.
@@ -55,10 +55,10 @@ def explain_job(job: Job, faults: Mapping[str, str], attendance: Attendance) -> 
 
 
 def check_workers(database: Database, started: float) -> None:
-    """Whether a worker is there for every job that waits, and for the next one.
+    """Check that a worker is there for every job that waits, and for the next one.
 
     Args:
-        started: When the service was, on the monotonic clock; workers have a minute to begin after it.
+        started: When the service started, on the monotonic clock; workers have a minute to begin after it.
 
     Raises:
         WorkerUnavailable: None is alive, or none of those alive could take a job.
@@ -103,7 +103,7 @@ def _explain_queue(job: Job, faults: Mapping[str, str], attendance: Attendance) 
 
 
 def _explain_absence(attendance: Attendance, queue: str | None, what: str = "worker") -> str | None:
-    """Why no worker of a queue can take a job; None if one can."""
+    """Say why no worker of a queue can take a job; None if one can."""
     alive = attendance.alive(queue)
     if alive:
         troubles = [worker.trouble for worker in alive]

@@ -80,7 +80,7 @@ TRIGGERS = frozenset(
 
 
 class Database:
-    """Where everything durable lives.
+    """The database, which holds everything durable.
 
     Args:
         url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
@@ -107,7 +107,7 @@ class Database:
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`."""
+        """Return the dialect, `sqlite` or `postgresql`."""
         return self._engine.dialect.name
 
     @contextmanager
@@ -132,7 +132,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
-        """All or nothing; durable when the block has been left without an exception.
+        """Commit all or nothing; durable when the block has been left without an exception.
 
         Raises:
             InsufficientStorage: The disk of the database is full.
@@ -191,7 +191,7 @@ class Database:
             _check_triggers(connection)
 
     def dispose(self) -> None:
-        """Close all connections."""
+        """Close all connections of the pool."""
         self._reader.dispose()
         self._engine.dispose()
 
@@ -263,7 +263,7 @@ def _is_full(error: BaseException | None) -> bool:
 
 
 def _has_other_tables(error: BaseException | None) -> bool:
-    """Somebody migrated the database under this process."""
+    """Return True if somebody has migrated the database under this process."""
     if isinstance(error, sqlite3.Error):
         return str(error).startswith(("no such table", "no such column"))
     return getattr(error, "sqlstate", None) in _OTHER_TABLES

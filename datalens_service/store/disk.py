@@ -21,7 +21,7 @@ _QUOTED = re.compile(r"\(os error (\d+)\)")
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a disk or a quota is used up."""
+    """Return True if a disk or a quota is used up."""
     if isinstance(error, OSError):
         return error.errno in _FULL
     # safetensors quotes the operating system in an error of its own.
@@ -30,7 +30,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_of_disk(error: OSError) -> bool:
-    """Whether a disk is used up, cannot be written, or fails."""
+    """Return True if a disk is used up, cannot be written, or fails."""
     return error.errno in (*_FULL, *_BROKEN)
 
 

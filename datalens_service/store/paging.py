@@ -42,7 +42,7 @@ def list_page(
     limit: int,
     cursor: str | None,
 ) -> Page[Item]:
-    """One page of a query, newest first."""
+    """Read one page of a query, newest first."""
     if cursor is not None:
         query = query.where(after(cursor, row))
     created_at, identifier = row

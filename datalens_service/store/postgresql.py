@@ -1,4 +1,4 @@
-"""Whether a PostgreSQL server answers at all.
+"""Checks that a PostgreSQL server answers at all.
 
 The kernel acknowledges what a frozen server is sent: its connections look sound, and nothing ever comes back. So who
 has heard nothing for a while looks whether a new connection is answered. A slow statement is waited for, a silent
@@ -109,7 +109,7 @@ class Server:
 
 
 class _Connection(psycopg.Connection[Any]):
-    """One that the impatient leave when the server is silent."""
+    """A connection that the impatient leave when the server is silent."""
 
     _server: Server
     _parameters: dict[str, Any]
@@ -121,7 +121,7 @@ class _Connection(psycopg.Connection[Any]):
         return connection
 
     def wait(self, gen: PQGen[_T], *arguments: Any, **options: Any) -> _T:
-        """As the driver does, which resumes `gen` ten times a second whether or not anything came."""
+        """Wait as the driver does, which resumes `gen` ten times a second whether or not anything came."""
         return super().wait(self._attended(gen) if is_impatient() else gen, *arguments, **options)
 
     def _attended(self, gen: PQGen[_T]) -> PQGen[_T]:

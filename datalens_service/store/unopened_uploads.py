@@ -17,7 +17,7 @@ _WAITS_FOR: Final = {
 
 
 def absence(reader: Session | Connection, dataset_id: str, *, tenant_id: str | None = None) -> DatalensError:
-    """Why there is no data set of this id: it does not exist, or its upload was not opened.
+    """Say why there is no data set of this id: it does not exist, or its upload was not opened.
 
     Args:
         tenant_id: Who asks; what another tenant uploads does not exist. None if it was looked at before.

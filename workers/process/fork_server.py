@@ -53,7 +53,7 @@ class ForkServer:
         self.has_gpu: bool | None = None
 
     def ready(self) -> bool:
-        """Whether a job could start at once.
+        """Return True if a job could start at once.
 
         Raises:
             WorkerUnavailable: The server ended, for example because torch is not installed.
@@ -145,7 +145,7 @@ class ForkedProcess:
 
 
 def explain_missing_package() -> str | None:
-    """Why no server can start with the packages that are installed; None if one can."""
+    """Say why no server can start with the packages that are installed; None if one can."""
     return None if importlib.util.find_spec("torch") else _NO_TORCH
 
 

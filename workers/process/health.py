@@ -39,13 +39,13 @@ class HealthFile:
 
 
 def alive() -> bool:
-    """Whether there is a worker of this user on this machine, and each of them has taken a turn lately."""
+    """Return True if this user has a worker on this machine, and each of them has taken a turn lately."""
     ages = [age for path in _folder().glob("*") if (age := _age(path)) is not None]
     return bool(ages) and max(ages) < ALIVE_SECONDS
 
 
 def ready() -> bool:
-    """Whether the database answers; jobs need no broker."""
+    """Return True if the database answers; jobs need no broker."""
     from datalens_service.adapters.startup import connect
     from datalens_service.base.errors import DatalensError
     from datalens_service.base.settings import Settings

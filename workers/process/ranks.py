@@ -94,7 +94,7 @@ class Followers:
 
 
 def _environment() -> dict[str, str]:
-    """Without settings: who has no account needs no address of one."""
+    """Return an environment without settings: a process that has no account needs no address of one."""
     variables = {name: value for name, value in os.environ.items() if not name.upper().startswith(_PREFIX)}
     level = os.environ.get(f"{_PREFIX}LOG_LEVEL")
     return variables if level is None else {**variables, f"{_PREFIX}LOG_LEVEL": level}
@@ -132,7 +132,7 @@ class StartedRanks:
             yield group
 
     def shutdown(self) -> None:
-        """None was started yet."""
+        """Do nothing, as none was started yet."""
 
 
 @contextmanager

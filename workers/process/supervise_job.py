@@ -74,7 +74,7 @@ class _Watch:
         self._superseded_since: float | None = None
 
     def exit_code(self) -> int | None:
-        """How it ended."""
+        """Return the exit code of the process, once it has ended."""
         while (code := self._process.wait(_POLL_SECONDS)) is None:
             if self._stopping.is_set():
                 return self._ended()
@@ -90,7 +90,7 @@ class _Watch:
         return self._process.kill() if code is None else code
 
     def _useless(self) -> bool:
-        """Whether the job has not been its own for so long that it cannot just be on its way out."""
+        """Return True if the job has not been its own for so long that it cannot just be on its way out."""
         now = time.monotonic()
         if now >= self._next_check:
             self._next_check = now + _CHECK_SECONDS

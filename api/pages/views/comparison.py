@@ -40,7 +40,7 @@ class Side(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """For the owner alone; else empty."""
+        """Return the verdict, for the owner alone; else empty."""
         return "" if self.judged is None else judge(self.judged).sentence
 
 
@@ -64,7 +64,7 @@ def load_side(services: Services, visitor: Visitor, job_id: str) -> Side:
 
 
 def judge_sides(first: Side, second: Side) -> str:
-    """Which is better, for the owner alone; empty for others, and where figures do not compare."""
+    """Say which of two jobs is better, for the owner alone; empty for others, and where figures do not compare."""
     same = first.job.dataset_id == second.job.dataset_id
     return judge_pair(first.judged, second.judged) if same and first.judged and second.judged else ""
 
@@ -90,7 +90,7 @@ def compare_parameters(first: Side, second: Side) -> list[Row]:
 
 
 def name_parameter(path: str) -> str:
-    """In words: the path method.warm_start.num_components is the number of components of the warm start."""
+    """Name a parameter in words: method.warm_start.num_components is the number of components of the warm start."""
     steps = path.removeprefix("method.").replace("num_", "number_of_").replace("_", " ").split(".")
     words = " of ".join(reversed(steps))
     return _WORDS.get(path) or words[:1].upper() + words[1:]

@@ -64,7 +64,7 @@ class Table:
 
 
 def build_table(portion: JournalSlice, delta: float) -> Table:
-    """As many rows as a page holds.
+    """Build a table with as many rows as a page holds.
 
     Equal releases that reach behind the portion are a row of this page and one of the next.
     """

@@ -64,7 +64,7 @@ def _name_preset(choice: str) -> dict[str, str]:
 
 
 def suggest_request(budget: BudgetRead) -> RequestedSpec:
-    """For somebody who has chosen nothing yet: ε = 1, or what remains if that is less."""
+    """Suggest a request for somebody who has chosen nothing yet: ε = 1, or what remains if that is less."""
     affordable = round_down(min(_USUAL_EPSILON, budget.epsilon_remaining), 2)
     return RequestedSpec(preset=DEFAULT_PRESET, epsilon=affordable or _USUAL_EPSILON)
 

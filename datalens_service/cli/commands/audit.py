@@ -169,7 +169,7 @@ def format_result(result: AuditResult) -> Text:
 
 
 def say_notes(result: AuditResult) -> str:
-    """What the figures say, are, and are not."""
+    """Explain what the figures of an audit mean, and what they do not mean."""
     notes = [*result.verdicts(), *([result.note] if result.attacks else [])]
     return " ".join(notes if result.inversion is None else [*notes, result.inversion.note])
 

@@ -226,7 +226,7 @@ def _describe(dataset: DatasetInfo) -> dict[str, object]:
 
 
 def _describe_joined(joined: Joined) -> str:
-    """For the owner: that records were known, and which account pays."""
+    """Say to the owner that records were known, and which account pays."""
     count = "some" if joined.known_records is None else f"{joined.known_records:,}"
     return (
         f"{count} of these records were uploaded before, so the budget of {', '.join(joined.dataset_ids)} pays: "

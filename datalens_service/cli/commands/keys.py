@@ -96,7 +96,7 @@ def create_tenant(
 
 @tenants_app.command(name="list")
 def list_tenants(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options.AsJson = False) -> None:
-    """List tenants."""
+    """List the tenants of this installation."""
     from datalens_service.store.access import tenants
 
     with open_database(data_dir) as database:

@@ -184,7 +184,7 @@ class PublicFile(NamedTuple):
 
 
 def _ask(schema: Schema, counts: Counts, upload_notices: tuple[Notice, ...], out: Path) -> None:
-    """Whether the class names may be public."""
+    """Ask whether the class names may be public."""
     from datalens_service.services.upload_reports import ClassReview
 
     review.require(

@@ -101,7 +101,7 @@ def note(
     outcome: int = 200,
     detail: str = "",
 ) -> None:
-    """One entry in a transaction of its own; durable when it returns, not there if it raises."""
+    """Add an entry in a transaction of its own; durable when it returns, not there if it raises."""
     with database.transaction() as session:
         append(session, tenant_id, actor=actor, action=action, object_id=object_id, outcome=outcome, detail=detail)
 
@@ -119,7 +119,7 @@ def list_entries(
 def list_latest(
     database: Database, tenant_id: str, *, before: int | None = None, limit: int = 100
 ) -> tuple[AuditEntry, ...]:
-    """Entries newest first."""
+    """Return entries, newest first."""
     query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id)
     if before is not None:
         query = query.where(AuditEntryRow.seq < before)
@@ -129,7 +129,7 @@ def list_latest(
 
 
 def find_last_access(database: Database, tenant_id: str) -> dict[str, datetime]:
-    """When each key of a tenant was last noted in its journal; by the id of the key."""
+    """Find when each key of a tenant was last noted in its journal, by the id of the key."""
     noted = (AuditEntryRow.tenant_id == tenant_id, AuditEntryRow.actor == ApiKeyRow.id)
     last = select(func.max(AuditEntryRow.at)).where(*noted).scalar_subquery()
     query = select(ApiKeyRow.id, last).where(ApiKeyRow.tenant_id == tenant_id)

@@ -131,7 +131,7 @@ def _sign(session: Session, key: ApiKey, identity: str) -> BrowserSession:
 
 
 def _verify(session: Session, token: str) -> str:
-    """What was signed: the last moment of a session and its random part.
+    """Return what was signed: the last moment of a session and its random part.
 
     Raises:
         Unauthorized: This installation did not sign it, or an earlier version did.

@@ -43,7 +43,7 @@ class Identity:
     scopes: frozenset[Scope]
 
     def digest(self) -> str:
-        """Of who they are and where."""
+        """Return a digest of who they are and where."""
         return hashlib.sha256("\n".join((self.tenant_id, self.issuer, self.subject)).encode()).hexdigest()
 
 

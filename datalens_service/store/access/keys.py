@@ -42,7 +42,7 @@ _FORM = re.compile(rf"dlk_([0-9A-Za-z]{{{_LENGTH}}})_([0-9a-f]{{8}})")
 
 @dataclass(frozen=True)
 class ApiKey:
-    """What is kept of a key.
+    """The stored facts about a key.
 
     Attributes:
         prefix: The first characters behind `dlk_`, to recognise it by.
@@ -64,7 +64,7 @@ class ApiKey:
 
     @property
     def single_sign_on(self) -> bool:
-        """Whether this is a person known through an OpenID provider; then there is no key, only browser sessions."""
+        """Return True if this is a person known through an OpenID provider, who has browser sessions and no key."""
         return self.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
 
     @classmethod
@@ -77,7 +77,7 @@ class ApiKey:
 
 @dataclass(frozen=True)
 class KeyRequest:
-    """What a new key is to be; by default an owner's, for ever."""
+    """Request for a new key; by default an owner's, for ever."""
 
     name: str
     tenant_id: str = DEFAULT_TENANT
@@ -162,13 +162,13 @@ def revoke(database: Database, key_id: str) -> ApiKey:
 
 
 def get(database: Database, key_id: str) -> ApiKey:
-    """One key, revoked or not."""
+    """Return a key, revoked or not."""
     with database.session() as session:
         return ApiKey.from_row(get_or_refuse(session, ApiKeyRow, key_id, "API key"))
 
 
 def usable(database: Database, key_id: str) -> bool:
-    """Whether the key exists and works now."""
+    """Return True if the key exists and works now."""
     with database.session() as session:
         row = session.get(ApiKeyRow, key_id)
         return row is not None and works(row, utc_now())
@@ -213,7 +213,7 @@ def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
 
 
 def works(row: ApiKeyRow, now: datetime) -> bool:
-    """Whether a key was neither revoked nor has expired at the instant `now`."""
+    """Return True if a key was neither revoked nor has expired at the instant `now`."""
     return row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
 
 

@@ -1,4 +1,4 @@
-"""What a key may do: a role holds scopes, and a key may be narrowed to some of them."""
+"""Roles of keys: a role holds scopes, and a key may be narrowed to some of them."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -8,7 +8,7 @@ from datalens_service.base.errors import InvalidInput
 
 
 class Scope(StrEnum):
-    """One right."""
+    """A right that a key may hold."""
 
     DATASETS_READ = "datasets:read"
     """Names of data sets, what their owner declared public of them, and their budgets."""
@@ -37,7 +37,7 @@ class Scope(StrEnum):
 
 
 class Role(StrEnum):
-    """For whom a key is."""
+    """The kind of person or program that a key is for."""
 
     OWNER = "owner"
     """Whose records they are: may do everything."""

@@ -31,7 +31,7 @@ def _by_row(row: type[Any]) -> Select[str]:
 
 
 def _by_key(row: type[Any], column: Any) -> Select[str]:
-    """Of rows that know the key they came with."""
+    """Select rows that know the key they came with."""
     return select(ApiKeyRow.tenant_id).join(row, row.key_id == ApiKeyRow.id).where(column == _IDENTIFIER)
 
 
@@ -81,7 +81,7 @@ def create(database: Database, name: str) -> Tenant:
 
 
 def list_tenants(database: Database) -> tuple[Tenant, ...]:
-    """All tenants, oldest first."""
+    """Return all tenants, oldest first."""
     with database.session() as session:
         return tuple(Tenant.from_row(row) for row in session.scalars(select(TenantRow).order_by(TenantRow.created_at)))
 

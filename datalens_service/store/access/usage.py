@@ -1,4 +1,4 @@
-"""What a tenant has used: counts, bytes and seconds."""
+"""Counts what a tenant has used: objects, bytes and seconds."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from datalens_service.store.schema.tables import ApiKeyRow, DatasetRow
 
 @dataclass(frozen=True)
 class Usage:
-    """Of one tenant, all in all.
+    """Totals of one tenant.
 
     Attributes:
         artifact_bytes: Of files that anybody may have: others depend on private figures, also in their length.
@@ -32,7 +32,7 @@ class Usage:
 
 
 def count_usage(database: Database, tenant_id: str) -> Usage:
-    """What the tenant has used up to now."""
+    """Count what the tenant has used up to now."""
     usable = (ApiKeyRow.tenant_id == tenant_id, is_usable())
     # Without the tenant, whose index has all models of all jobs.
     imported = select(ReleasedModelRow.tenant_id).where(ReleasedModelRow.job_id.is_(None))

@@ -77,7 +77,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class JobNews:
-    """What a message tells of a job."""
+    """A message about a job."""
 
     job_id: Public[str]
     dataset_id: Public[str]
@@ -86,7 +86,7 @@ class JobNews:
 
 @dataclass(frozen=True)
 class _Test:
-    """What a message tells that only has to arrive."""
+    """A message that only has to arrive."""
 
     webhook_id: Public[str]
 
@@ -119,13 +119,13 @@ def create(database: Database, tenant_id: str, url: str, events: Collection[str]
 
 
 def get(database: Database, webhook_id: str) -> Webhook:
-    """One webhook."""
+    """Return the webhook with this id."""
     with database.session() as session:
         return Webhook.from_row(_row(session, webhook_id))
 
 
 def list_webhooks(database: Database, tenant_id: str) -> tuple[Webhook, ...]:
-    """All webhooks of a tenant, oldest first."""
+    """Return all webhooks of a tenant, oldest first."""
     query = select(WebhookRow).where(WebhookRow.tenant_id == tenant_id)
     with database.session() as session:
         rows = session.scalars(query.order_by(WebhookRow.created_at, WebhookRow.id))

@@ -61,12 +61,12 @@ class Artifact:
 
     @property
     def audience(self) -> Audience:
-        """For whom it is."""
+        """Return for whom the file is."""
         return "anyone" if self.releasable else "owner"
 
     @property
     def path(self) -> Path:
-        """Where it lies on this machine now; fetched at first use where the store is remote.
+        """Return the path on this machine; a remote file is fetched at its first use.
 
         Raises:
             NotFound: The store has lost it.
@@ -89,7 +89,7 @@ class ArtifactStore:
         self._releasable = files_at(url, data_dir)
 
     def check(self) -> None:
-        """Whether files can be reached."""
+        """Check that files can be reached."""
         self._releasable.check()
 
     def put(self, lease: Lease, name: str, content: Path | bytes, *, releasable: bool, media_type: str) -> Artifact:
@@ -113,7 +113,7 @@ class ArtifactStore:
             return self._artifact(session.merge(row))
 
     def get(self, job_id: str, name: str) -> Artifact:
-        """One file of a job, private ones included: for the owner."""
+        """Return a file of a job, private ones included: for the owner."""
         with self._database.connection() as connection:
             row: Any = connection.execute(_BY_NAME, {"job_id": job_id, "name": name}).one_or_none()
         if row is None:
@@ -121,14 +121,14 @@ class ArtifactStore:
         return self._artifact(row)
 
     def releasable(self, job_id: str, name: str) -> Artifact:
-        """One file of a job that anybody may get."""
+        """Return a file of a job that anybody may get."""
         artifact = self.get(job_id, name)
         if not artifact.releasable:
             raise NotFound("There is no such file.")
         return artifact
 
     def list_artifacts(self, job_id: str) -> tuple[Artifact, ...]:
-        """All files of a job by name, private ones included: for the owner."""
+        """Return all files of a job by name, private ones included: for the owner."""
         with self._database.session() as session:
             rows = session.scalars(select(ArtifactRow).where(ArtifactRow.job_id == job_id).order_by(ArtifactRow.name))
             return tuple(self._artifact(row) for row in rows)
@@ -139,7 +139,7 @@ class ArtifactStore:
         return hashlib.sha256(content).hexdigest()
 
     def public(self, name: str, sha256: str) -> Path:
-        """Where a file of `keep_public` lies on this machine."""
+        """Return the path of a file of `keep_public` on this machine."""
         path = self._releasable.path(f"{_PUBLIC}/{sha256[:_DIGEST_LENGTH]}/{name}", sha256)
         if not path.exists():
             raise NotFound("There is no such public file; upload it first.")

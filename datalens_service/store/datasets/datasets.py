@@ -57,7 +57,7 @@ _CONSTANT_LINK = (
 
 
 class DatasetState(StrEnum):
-    """Whether the records are still there."""
+    """Says whether the records are still there."""
 
     VALIDATING = "validating"
     """A process reads the upload (`validations.py`); there is no data set yet."""
@@ -206,7 +206,7 @@ def _check_none_is_private(session: Session, known: Mapping[bytes, KnownRecord])
 
 
 def get(database: Database, dataset_id: str) -> StoredDataset:
-    """One data set, deleted ones included."""
+    """Return a data set, deleted ones included."""
     with database.session() as session:
         return read(session, dataset_id)
 
@@ -313,7 +313,7 @@ def _named_account(session: Session, dataset_id: str, tenant_id: str) -> Account
 
 
 def _check_same_units(prints: Mapping[bytes, bytes | None], known: Mapping[bytes, KnownRecord]) -> None:
-    """Two budgets of one account add up for a unit only if both count the same records as that unit."""
+    """Refuse other units: two budgets of one account add up only if both count the same records as a unit."""
     if any(prints[item] != record.unit_print for item, record in known.items()):
         raise InvalidDataset(
             "Records of this upload came with other privacy units before. Group them as they were grouped then: "
@@ -370,7 +370,7 @@ def _joined(
 
 
 def _forget_audits(session: Session, dataset_id: str) -> None:
-    """What attacks found depends on the records, and goes with them."""
+    """Delete what attacks found: it depends on the records, and goes with them."""
     of_these = PrivacyAuditRow.job_id.in_(select(JobRow.id).where(JobRow.dataset_id == dataset_id))
     session.execute(update(PrivacyAuditRow).where(of_these).values(result=None))
 

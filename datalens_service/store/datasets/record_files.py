@@ -1,4 +1,4 @@
-"""Where private records lie: a folder of data_dir, or an object store that holds them encrypted.
+"""Keeps private records: in a folder of data_dir, or in an object store that holds them encrypted.
 
 Records are plain files while they are read, since training maps them into memory. From an object store they are
 fetched into a folder that goes with the job. What was uploaded before there was an object store stays where it is.
@@ -27,7 +27,7 @@ _SEALED: Final = "sealed:"
 
 
 def records_folder(data_dir: Path) -> Path:
-    """Where records lie, one folder per data set."""
+    """Return the folder of records, which has one folder per data set."""
     return data_dir.absolute() / "datasets"
 
 
@@ -77,7 +77,7 @@ class RecordStore:
         return folder
 
     def remove(self, records_path: str) -> None:
-        """Remove records. Repeatable."""
+        """Remove the records of a data set; a second call does nothing."""
         if records_path.startswith(_SEALED):
             self._remote().remove(records_path.removeprefix(_SEALED))
         else:
@@ -90,7 +90,7 @@ class RecordStore:
 
     @staticmethod
     def is_remote(records_path: str) -> bool:
-        """Whether records lie in an object store, and nowhere else."""
+        """Return True if records lie in an object store, and nowhere else."""
         return records_path.startswith(_SEALED)
 
     def discard(self, folder: Path) -> None:

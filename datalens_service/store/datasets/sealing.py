@@ -80,7 +80,7 @@ def _opened(cipher: AESGCM, nonce: bytes, chunk: bytes) -> bytes:
 
 
 def altered_records() -> FileDamaged:
-    """What is raised where the store holds other bytes."""
+    """Return the error to raise where the store holds other bytes."""
     return FileDamaged(
         "The object store holds other bytes than were put there, or the key is another; restore the object or the key."
     )

@@ -37,7 +37,7 @@ class PartialUpload:
 
     @property
     def complete(self) -> bool:
-        """Whether all of it is there."""
+        """Return True if all bytes have arrived."""
         return self.received == self.length
 
     @classmethod
@@ -65,7 +65,7 @@ def create(database: Database, key_id: str, length: int, lifetime: timedelta, na
 
 
 def get(database: Database, upload_id: str) -> PartialUpload:
-    """One upload."""
+    """Return the upload with this id."""
     with database.session() as session:
         return PartialUpload.from_row(_row(session, upload_id))
 

@@ -1,4 +1,4 @@
-"""How uploads become data sets: each is read by one process, and its owner can ask what came of it.
+"""Turns uploads into data sets: each is read by one process, and its owner can ask what came of it.
 
     validating → review     it was read; its owner looks at the class names, which become public with its budget
                → ready      the same, with class names that were confirmed beforehand
@@ -119,7 +119,7 @@ def note(database: Database, seen: Validation, state: DatasetState, report: dict
 
 
 def get(database: Database, dataset_id: str) -> Validation:
-    """One check."""
+    """Return the validation with this id."""
     with database.session() as session:
         return Validation.from_row(get_or_refuse(session, IntakeRow, dataset_id, "data set"))
 
@@ -141,7 +141,7 @@ def joined(database: Database, dataset_ids: Iterable[str]) -> dict[str, Joined]:
 
 
 def in_state(database: Database, state: DatasetState) -> tuple[Validation, ...]:
-    """All uploads in a state, oldest first."""
+    """Return all uploads in a state, oldest first."""
     query = select(IntakeRow).where(IntakeRow.state == state).order_by(IntakeRow.created_at)
     with database.session() as session:
         return tuple(Validation.from_row(row) for row in session.scalars(query))

@@ -1,4 +1,4 @@
-"""What happened to a job, told in public numbers: its states, its progress, and what it had charged by then.
+"""Events of a job, in public numbers: its states, its progress, and what it had charged by then.
 
 Every event is written in the transaction of what it tells, under the lock of the job's row, so numbers have no gaps
 and nobody learns of a change that did not happen. Progress is told when a phase begins or ends and at every percent.
@@ -28,7 +28,7 @@ _ADD_EVENT = insert(cast(Table, JobEventRow.__table__))
 
 
 class EventType(StrEnum):
-    """What an event tells."""
+    """The kinds of events."""
 
     CREATED = "job.created"
     """Accepted, its budget reserved."""
@@ -59,13 +59,13 @@ class EventType(StrEnum):
 
     @property
     def last(self) -> bool:
-        """Whether nothing follows it."""
+        """Return True if no event follows this one."""
         return self in (EventType.SUCCEEDED, EventType.FAILED, EventType.CANCELLED)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event.
+    """An event of a job.
 
     Attributes:
         seq: Number within the job, from 1, without gaps.
@@ -84,7 +84,7 @@ class Event:
 
     @classmethod
     def from_row(cls, row: JobEventRow) -> Event:
-        """What anybody may see of the row."""
+        """Return what anybody may see of the row."""
         return public_part(copied(cls, row, type=EventType(row.type)))
 
 
@@ -143,7 +143,7 @@ def list_milestones(database: Database, job_id: str) -> tuple[Event, ...]:
 
 
 def worth_telling(job: JobRow, phase: Phase, value: int, maximum: int) -> bool:
-    """Whether progress to `value` is news compared with what the row says."""
+    """Return True if progress to `value` is news compared with what the row says."""
     if job.phase != phase or job.progress_maximum != maximum or value >= maximum:
         return (job.phase, job.progress_value, job.progress_maximum) != (phase, value, maximum)
     return 100 * value // maximum != 100 * job.progress_value // maximum

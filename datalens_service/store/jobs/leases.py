@@ -1,4 +1,4 @@
-"""Who runs a job: claim, renew, report, finish, give back, and what happens to the jobs of lost workers.
+"""Leases of jobs: claim, renew, report, finish, give back, and what happens to the jobs of lost workers.
 
 A lease carries a token that grows with every claim. Whatever a worker writes names its token, so a worker that
 was stopped, declared lost and woken again is refused (`StaleLease`) however late it comes. A clock decides only when
@@ -54,14 +54,13 @@ class Lease:
 
 
 class Requests(NamedTuple):
-    """What is asked of a running job."""
+    """Requests to a running job."""
 
     cancel: bool
     pause: bool
 
     @classmethod
     def from_row(cls, row: JobRow) -> Self:
-        """As they stand in the row."""
         return cls(row.cancel_requested, row.pause_requested)
 
 
@@ -121,7 +120,7 @@ def renew(database: Database, lease: Lease, *, now: datetime | None = None) -> L
 
 
 def was_lost(database: Database, lease: Lease) -> bool:
-    """Whether somebody else may have ended the lease: the job was claimed again, or `lease.until` has passed.
+    """Return True if somebody else may have ended the lease: the job was claimed again, or `lease.until` has passed.
 
     A lease that can no longer be renewed and was not lost ended with its job, by its own holder.
     """
@@ -147,7 +146,7 @@ def progress(database: Database, lease: Lease, phase: Phase, value: int, maximum
 
 
 def read_requests(database: Database, job_id: str) -> Requests:
-    """What is asked of a job now."""
+    """Read which requests a job has now."""
     query = select(JobRow.cancel_requested, JobRow.pause_requested).where(JobRow.id == job_id)
     with database.session() as session:
         return Requests(*session.execute(query).one())
@@ -193,7 +192,7 @@ def lose(database: Database, lease: Lease, memory: str = "") -> None:
 
 
 def give_back(session: Session, row: JobRow) -> None:
-    """What `release` does, to the running job of a caller's transaction (locked)."""
+    """Give back the lease of a running job within a caller's transaction (locked), as `release` does."""
     row.attempts = max(0, row.attempts - 1)
     _requeue_or_end(session, row, EventType.REQUEUED)
 

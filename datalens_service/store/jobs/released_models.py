@@ -47,7 +47,7 @@ class StoredModel:
 
     @property
     def imported(self) -> bool:
-        """Whether this service did not make it, so that its ledger does not cover it."""
+        """Return True if this service did not make it, so that its ledger does not cover it."""
         return self.job_id is None
 
     @classmethod
@@ -99,7 +99,7 @@ def add_imported(
 
 
 def get(database: Database, model_id: str, kind: str = GENERATOR) -> StoredModel:
-    """One model of a kind."""
+    """Return a model of a kind."""
     with database.session() as session:
         row = session.get(ReleasedModelRow, model_id)
         if row is None or row.kind != kind:

@@ -1,4 +1,4 @@
-"""How long a running job will go on: what its plan expected of each phase, and how it has kept to that so far."""
+"""Estimates how long a running job will go on, by its plan and by how it has kept to it so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRUST: Final = 0.3
 
 
 def estimate_seconds_left(job: Job, now: datetime) -> float | None:
-    """Of the whole job; None before a worker has begun."""
+    """Estimate the seconds left of the whole job; None before a worker has begun."""
     if job.started_at is None or job.progress.started_at is None:
         return None
     spent = max(0.0, (now - job.progress.started_at).total_seconds())
@@ -55,7 +55,7 @@ def seconds_left(phase: str, share: float, before: float, spent: float, expected
 
 
 def _whole_phase(share: float, spent: float, planned: float) -> float | None:
-    """Its seconds by its steps, the more of them were made, and by the plan."""
+    """Weigh the seconds that its steps suggest, with more weight the more were made, against those of the plan."""
     by_steps = spent / share if share > 0 else 0.0
     if not planned or not by_steps:
         return max(by_steps, planned) or None

@@ -100,11 +100,11 @@ class JobAccount:
                 released_states.add_iterates(session, self._job_id, self._lease_token, step, iterates)
 
     def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
-        """What `advance` was given last, or None."""
+        """Return what `advance` was given last, or None."""
         with self._database.session() as session:
             return released_states.latest(session, self._job_id)
 
     def iterates(self) -> list[NDArray[np.float32]]:
-        """All that `advance` was given, in order; empty once the job has ended."""
+        """Return all that `advance` was given, in order; empty once the job has ended."""
         with self._database.session() as session:
             return released_states.read_iterates(session, self._job_id)

@@ -92,7 +92,7 @@ def _unpacked(row: AggregateRow) -> bytes | None:
 
 
 def is_draw_pending(session: Session, job_id: str, lease_token: int) -> bool:
-    """Whether the last charge under a lease has no stored sum yet: who dies now pays for this step again."""
+    """Return True if the last charge under a lease has no stored sum yet: who dies now pays for this step again."""
     charged = select(func.max(LedgerEntryRow.step)).where(
         LedgerEntryRow.job_id == job_id, LedgerEntryRow.lease_token == lease_token
     )

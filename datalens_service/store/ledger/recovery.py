@@ -146,7 +146,7 @@ def _catch_up(database: Database, account_id: str) -> None:
 
 
 def _audit(database: Database, account_id: str) -> bool:
-    """Whether an account of `Database.unaudited` is in order; freezes it if not.
+    """Return True if an account of `Database.unaudited` is in order; freeze it if not.
 
     Under the account's lock no charge is between its log line and its commit.
     """

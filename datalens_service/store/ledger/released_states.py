@@ -1,4 +1,4 @@
-"""What stands in the place of a job's first noisy sums: a function of them, so as public as they are.
+"""Replaces a job's first noisy sums by a function of them, which is as public as they are.
 
 Hundreds of sums of a whole network would fill the database; what the next step needs is one network.
 
@@ -74,7 +74,7 @@ def add_iterates(session: Session, job_id: str, lease_token: int, step: int, ite
 
 
 def read_iterates(session: Session, job_id: str) -> list[NDArray[np.float32]]:
-    """All iterates of a job, in order, as they were given."""
+    """Return all iterates of a job, in order, as they were given."""
     query = select(ReleasedIteratesRow).where(ReleasedIteratesRow.job_id == job_id).order_by(ReleasedIteratesRow.step)
     return [_read_array(row) for row in session.scalars(query)]
 

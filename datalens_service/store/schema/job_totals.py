@@ -1,4 +1,4 @@
-"""What the jobs of tenants come to: kept for those that have ended, added up for the few that have not.
+"""Totals of the jobs of tenants: kept for those that have ended, added up for the few that have not.
 
 A trigger of the database keeps the totals in the transaction in which a job ends, whatever process ends it, also one of
 an older version that runs during an upgrade. PostgreSQL fires it as the transaction commits: no process holds a row of
@@ -77,7 +77,7 @@ def _sum(dialect: str, which: ColumnElement[bool]) -> Select[Any]:
 
 
 def _whole_second(dialect: str, at: InstrumentedAttribute[Any]) -> ColumnElement[int]:
-    """Seconds since 1970."""
+    """Return an expression for a time in whole seconds since 1970."""
     if dialect == "sqlite":
         return cast(func.strftime("%s", at), BigInteger)
     return cast(func.extract("epoch", func.date_trunc("second", at)), BigInteger)

@@ -32,7 +32,7 @@ class JobEventRow(Base):
 
 
 class JobTotalsRow(Base):
-    """What jobs of a tenant come to that have ended alike (`store/schema/job_totals.py`); kept by a trigger of `jobs`.
+    """Totals of a tenant's jobs that have ended alike (`store/schema/job_totals.py`); kept by a trigger of `jobs`.
 
     `kind` is of the model that they make, or "audit". `artifact_bytes` are of files that anybody may have, `seconds`
     from first start to end.
@@ -90,7 +90,7 @@ class BrowserSessionRow(Base):
 
 
 class AuditEntryRow(Base):
-    """Who did what to which object, and what came of it. `hash` covers all other columns."""
+    """Records who did what to which object, and what came of it. `hash` covers all other columns."""
 
     __tablename__ = "audit_entries"
     __table_args__ = (Index(None, "tenant_id", "actor", "at"),)

@@ -44,7 +44,7 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
-        """Store as UTC."""
+        """Convert a time to UTC before it is stored."""
         if value is not None and value.tzinfo is None:
             raise ValueError("An instant needs a time zone.")
         return value and value.astimezone(UTC)
@@ -177,7 +177,7 @@ class UploadRow(Base):
 
 
 class IntakeRow(Base):
-    """How an upload becomes a data set, or does not. `report` is for the owner alone and goes with the data."""
+    """An upload before it is a data set. `report` is for the owner alone and goes with the data."""
 
     __tablename__ = "intakes"
     __table_args__ = (
@@ -208,7 +208,7 @@ class RecordFingerprintRow(Base):
 
 
 class ReservationRow(Base):
-    """What an account holds for one job or measurement, and what was charged to it.
+    """The budget that an account holds for one job or measurement, and what was charged to it.
 
     `id` is the `job_id` of its journal entries.
     """
@@ -299,17 +299,17 @@ class JobRow(Base):
 
     @property
     def reserved_units(self) -> int:
-        """What its reservation still holds."""
+        """Return what its reservation still holds."""
         return self.reservation.reserved_units
 
     @property
     def charged_units(self) -> int:
-        """What was charged to its reservation."""
+        """Return what was charged to its reservation."""
         return self.reservation.charged_units
 
 
 class PrivacyAuditRow(Base):
-    """What attacks found, for the owner of the data set alone; `result` goes with the data.
+    """The result of attacks, for the owner of the data set alone; `result` goes with the data.
 
     Apart from `jobs`, so that nothing that reads a job can show it.
     """
