@@ -46,9 +46,12 @@ BASIS = Basis(
 )  # fmt: skip
 
 
+ROOMS = ("datalens_service.evaluation", "datalens_service.report")
+
+
 def reachable(model: type[BaseModel], found: dict[str, type[BaseModel]]) -> dict[str, type[BaseModel]]:
-    """Models of the evaluation and of the report that a model is made of, by name, with those that declare public fields alone."""
-    if model.__module__.startswith(("datalens_service.evaluation", "datalens_service.report")) and model.__name__ not in found:
+    """Models of evaluation and report that a model is made of, by name, with those that declare public fields alone."""
+    if model.__module__.startswith(ROOMS) and model.__name__ not in found:
         found[model.__name__] = model
         for field in model.model_fields.values():
             # What is public as a whole is so by its type.

@@ -33,7 +33,7 @@ class AuditEntry:
 
     Attributes:
         seq: Number within it, from 1, without gaps.
-        actor: Id of the API key, or `local` for commands on the machine itself.
+        actor: Id of the API key, or "local" for commands on the machine itself.
         object_id: What it was done to, or what it created, if that has an id.
         detail: The reason that was given, or what was made of the object; may be empty.
         hash: Of everything else.

@@ -69,7 +69,7 @@ class Decoded:
     """A file that was read; its records lie in `records`.
 
     Attributes:
-        records: Folder as `data.stored_dataset` writes it.
+        records: Folder as `data.intake.stored_dataset` writes it.
         upload: The same, opened.
         counts: Private.
         notices: What its owner should know of how it was read. Private.
