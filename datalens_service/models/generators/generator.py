@@ -51,8 +51,8 @@ KINDS: dict[str, Draw] = {
     "network": _deferred("networks"),
     "guided": _deferred("gaussian.guided"),
     "labelled": _deferred("gaussian.labelled"),
-    "shapes": _deferred("outlines.shapes"),
-    "rejection": _deferred("outlines.rejection"),
+    "shapes": _deferred("level_sets.shapes"),
+    "rejection": _deferred("level_sets.rejection"),
     "diffusion": _deferred("denoiser.diffusion"),
 }
 
