@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Final
 
+from anyio import CapacityLimiter
 from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import Counter
@@ -32,16 +33,25 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 
 MAXIMUM_PAGE: Final = 100
+READINESS_CONNECTIONS: Final = 2
+"""Of each API process, beside those of requests: for whoever asks whether it is ready, and for its own look around."""
+
 LARGEST: Final = 2**63 - 1
 """Number that a column holds."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """Everything that was opened when the application started."""
+    """Everything that was opened when the application started.
+
+    Attributes:
+        readiness: The database by connections that no request takes.
+        readiness_threads: Threads that no request takes.
+    """
 
     settings: Settings
     database: Database
+    readiness: Database
     artifacts: ArtifactStore
     dispatcher: Dispatcher
     synthetic: SyntheticFiles
@@ -53,6 +63,7 @@ class Services:
     validator: Validator
     signing_key: PublicKey
     openid_provider: OpenIdProvider | None = None
+    readiness_threads: CapacityLimiter = field(default_factory=partial(CapacityLimiter, READINESS_CONNECTIONS))
     refusals: Counter = field(default_factory=partial(Counter, *REFUSALS, registry=None))
 
 

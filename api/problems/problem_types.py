@@ -41,11 +41,11 @@ class ProblemType:
 
 _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]] = (
     (errors.InvalidInput, 422, "⟦correct_members⟧."),
-    (errors.InvalidSpec, 422, "Change the training request as is said. ⟦try_plan⟧ for free."),
+    (errors.InvalidSpec, 422, "Correct the training request as the error says. ⟦try_plan⟧ for free."),
     (errors.InvalidDelta, 422, "Leave ⟦spec.delta⟧ out: that of the data set is used. It must lie below 1/n."),
-    (errors.InfeasiblePlan, 422, "Raise ⟦spec.epsilon⟧, or make a step cheaper as is said. Nothing was spent."),
-    (errors.LowUtility, 422, "Change what is named, or ⟦accept_low_utility⟧. Nothing was spent."),
-    (errors.InvalidDataset, 422, "Change the file as is said and upload it again. Nothing was kept of it."),
+    (errors.InfeasiblePlan, 422, "Raise ⟦spec.epsilon⟧, or make a step cheaper as the error says. Nothing was spent."),
+    (errors.LowUtility, 422, "Follow the advice in the error, or ⟦accept_low_utility⟧. Nothing was spent."),
+    (errors.InvalidDataset, 422, "Correct the file as the error says and upload it again. Nothing of it was kept."),
     (
         errors.PersonsInBothSplits,
         422,
@@ -62,13 +62,13 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
     (
         errors.InsufficientStorage,
         503,
-        "Tell the operator: the disk that is named is full. Of a resumable upload, what had arrived is kept.",
+        "Tell the operator that the disk in the error is full. A resumable upload keeps the bytes that had arrived.",
     ),
     (errors.Unauthorized, 401, "⟦send_key⟧ that was not revoked."),
-    (errors.Forbidden, 403, "Use a key with the scope that is named, or ask for a new address."),
+    (errors.Forbidden, 403, "Use a key with the scope that the error names, or ask for a new address."),
     (errors.RateLimited, 429, "Wait ⟦as_told⟧, then repeat it."),
     (errors.StaleLease, 409, "Nothing to do: the worker that holds the job now goes on with it."),
-    (errors.JobStopped, None, "Nothing to do: the job was cancelled. What it charged stays charged."),
+    (errors.JobStopped, None, "Nothing to do: the job was cancelled. Its charges stay."),
     (errors.LedgerCorrupt, 500, "Tell the operator: the account is frozen until the database is restored or repaired."),
     (
         errors.OutOfMemory,
@@ -80,7 +80,11 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
         None,
         "Submit the job with another method or preset, or ask the operator to try this method on public records.",
     ),
-    (errors.StoreUnavailable, 503, "Repeat later. If it stays, the operator looks at the database and its disk."),
+    (
+        errors.StoreUnavailable,
+        503,
+        "Repeat later. If the error persists, the operator should look at the database and its disk.",
+    ),
     (errors.FileDamaged, 503, "Tell the operator: the object has to be restored, or the upload repeated."),
     (
         errors.ReportIncomplete,
@@ -88,7 +92,11 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
         "Tell the operator: a file of this job was damaged or replaced.",
     ),
     (errors.CheckpointMismatch, None, "Submit the job again; its checkpoint cannot be used."),
-    (errors.WorkerUnavailable, 503, "Repeat later. If it stays, the operator installs what is named."),
+    (
+        errors.WorkerUnavailable,
+        503,
+        "Repeat later. If the error persists, the operator has to install the package that it names.",
+    ),
     (errors.DatalensError, 500, "Report it to the operator with ⟦trace⟧."),
 )
 

@@ -3,10 +3,11 @@
 import os
 from typing import Literal
 
+from anyio import to_thread
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
-from api.deps import ServicesDep, caller
+from api.deps import Services, ServicesDep, caller
 from api.http import metrics
 from api.openapi.document import ok, problems
 from datalens_service.base.errors import StoreUnavailable
@@ -28,8 +29,8 @@ class Ready(BaseModel):
     status: Literal["ok", "degraded"]
     executor: str
     degraded: dict[str, str] = Field(
-        description="What is wrong with what the service needs besides its database, by its part: `disk`, "
-        "`artifact_store`, `broker`, `workers`; looked at every ten seconds."
+        description="What is wrong, though the service answers, by its part: `disk`, `database` (its certificate), "
+        "`artifact_store`, `record_store`, `broker`, `workers`; looked at every ten seconds."
     )
 
 
@@ -53,17 +54,22 @@ async def livez() -> Alive:
         **problems("store-unavailable"),
     },
 )
-def readyz(services: ServicesDep) -> Ready:
+async def readyz(services: ServicesDep) -> Ready:
     """Checks the database with its schema and safety settings, and the data folder.
 
     Without a broker, an artifact store, a worker or room on a disk it still answers, but is degraded. A disk with
     less than 16 MiB free counts as full.
     """
-    services.database.check()
-    if not os.access(services.settings.data_dir, os.R_OK | os.W_OK | os.X_OK):
-        raise StoreUnavailable("The service may not write into its data folder; correct its owner or mode.")
+    # Requests that wait for a lock may have all connections and all threads; it has some of its own.
+    await to_thread.run_sync(_check, services, limiter=services.readiness_threads)
     degraded = {part: speak(text) for part, text in services.surroundings.faults.items()}
     return Ready(status="degraded" if degraded else "ok", executor=services.settings.executor, degraded=degraded)
+
+
+def _check(services: Services) -> None:
+    services.readiness.check()
+    if not os.access(services.settings.data_dir, os.R_OK | os.W_OK | os.X_OK):
+        raise StoreUnavailable("The service may not write into its data folder; correct its owner or mode.")
 
 
 @router.get(

@@ -160,7 +160,7 @@ class JobRead(BaseModel):
 
     id: str
     dataset_id: str
-    name: str = Field(description="Given by `PATCH`; until then what was asked for, as in `Made to look at, ε 1`.")
+    name: str = Field(description="Name given by `PATCH`; until then preset and ε, as in `Best-looking, ε 1`.")
     tags: list[str]
     notes: str
     state: JobState = Field(description=listed(JOB_STATES))

@@ -43,7 +43,7 @@ _TIMEOUT_SECONDS: Final = 10.0
 """To connect, and between two bytes of an answer."""
 _TIMEOUTS: Final = 3
 """After so many of them an attempt ends, however slowly something still comes: others wait for its place."""
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 32
 _PORTS: Final = {"http": 80, "https": 443}
 _log = structlog.get_logger("datalens.webhooks")
 
@@ -59,6 +59,8 @@ class WebhookSender:
         self._database = database
         self._settings = settings
         self._stopping = stopping
+        self._busy: dict[str, str] = {}
+        self._freed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
     def start(self) -> None:
@@ -73,19 +75,36 @@ class WebhookSender:
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhook") as pool:
             while not self._stopping.is_set():
                 if not self._round(pool):
-                    self._stopping.wait(_POLL_SECONDS)
+                    self._freed.wait(_POLL_SECONDS)
+                    self._freed.clear()
 
     def _round(self, pool: ThreadPoolExecutor) -> bool:
-        """Send what is due; whether there was anything."""
+        """Begin to send what is due to receivers that get nothing just now; whether there was anything."""
+        busy = dict(self._busy)
         try:
-            claimed = webhooks.claim_due(self._database, _AT_ONCE)
-            list(pool.map(self._deliver, claimed))
+            claimed = webhooks.claim_due(self._database, _AT_ONCE - len(busy), busy=busy)
         except StoreUnavailable:
             return False
         except Exception as error:  # noqa: BLE001 (no message may stop all others)
             _log.error("webhooks not sent, trying again", **logs.outline(error))
             return False
+        for message in claimed:
+            self._busy[message.delivery.webhook_id] = message.tenant_id
+            pool.submit(self._serve, message)
         return bool(claimed)
+
+    def _serve(self, message: Claimed) -> None:
+        """Send one message; the next one to its receiver waits until then, and no other does."""
+        try:
+            self._deliver(message)
+        except StoreUnavailable:
+            # It is sent again in a minute, under the same id.
+            pass
+        except Exception as error:  # noqa: BLE001 (no message may stop all others)
+            _log.error("webhooks not sent, trying again", **logs.outline(error))
+        finally:
+            del self._busy[message.delivery.webhook_id]
+            self._freed.set()
 
     def _deliver(self, message: Claimed) -> None:
         if message.url.startswith(mail_sender.SCHEME):

@@ -7,6 +7,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+SECONDS = 5
+"""Longest wait of who gives up soon: for a lock, for a connection, or for SQLite's writer."""
+
 _impatient: ContextVar[bool] = ContextVar("impatient", default=False)
 
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import exists, or_, select, update
+from sqlalchemy import ColumnElement, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from datalens_service.base.audience import Public, public_fields
@@ -34,6 +36,10 @@ BACK_OFF_SECONDS: Final = (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400
 
 _SECRET_BYTES: Final = 32
 _CLAIM_SECONDS: Final = 60
+_OF_A_TENANT: Final = 8
+"""Messages of a tenant that a process sends at once, however many of its receivers are silent."""
+
+_LOOKED_THROUGH: Final = 200
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,7 @@ class Claimed:
     """A message that this process may send now, with what that takes."""
 
     delivery: Delivery
+    tenant_id: str
     url: str
     secret: str
 
@@ -203,10 +210,16 @@ def list_deliveries(
         return list_page(session, query, (DeliveryRow.created_at, DeliveryRow.id), Delivery.from_row, limit, cursor)
 
 
-def claim_due(database: Database, limit: int = 20, *, now: datetime | None = None) -> tuple[Claimed, ...]:
-    """Messages whose time has come; for a minute no other process gets them.
+def claim_due(
+    database: Database, limit: int = 20, *, busy: Mapping[str, str] = MappingProxyType({}), now: datetime | None = None
+) -> tuple[Claimed, ...]:
+    """Claim messages whose time has come: one of each receiver, and few of a tenant, so that none waits for another.
 
-    Those to a webhook that was switched off since wait until it is on again, but for tests, which somebody asks for.
+    For a minute no other process gets them. Those to a webhook that was switched off since wait until it is on again,
+    but for tests, which somebody asks for.
+
+    Args:
+        busy: Webhooks that get a message just now, which get no other meanwhile, and their tenants.
     """
     now = now or utc_now()
     wanted = exists().where(WebhookRow.id == DeliveryRow.webhook_id, WebhookRow.enabled)
@@ -215,10 +228,7 @@ def claim_due(database: Database, limit: int = 20, *, now: datetime | None = Non
         DeliveryRow.next_attempt_at <= now,
         or_(DeliveryRow.event == TEST_EVENT, wanted),
     )
-    with database.session() as session:
-        ids = session.scalars(
-            select(DeliveryRow.id).where(*due).order_by(DeliveryRow.next_attempt_at).limit(limit)
-        ).all()
+    ids = _choose(database, due, busy, limit)
     if not ids:
         return ()
     later = now + timedelta(seconds=_CLAIM_SECONDS)
@@ -228,7 +238,26 @@ def claim_due(database: Database, limit: int = 20, *, now: datetime | None = Non
         taken = session.scalars(taking.returning(DeliveryRow.id)).all()
         both = select(DeliveryRow, WebhookRow).join(WebhookRow, WebhookRow.id == DeliveryRow.webhook_id)
         rows = session.execute(both.where(DeliveryRow.id.in_(taken))).all()
-        return tuple(Claimed(Delivery.from_row(message), hook.url, hook.secret) for message, hook in rows)
+        return tuple(
+            Claimed(Delivery.from_row(message), hook.tenant_id, hook.url, hook.secret) for message, hook in rows
+        )
+
+
+def _choose(database: Database, due: tuple[ColumnElement[bool], ...], busy: Mapping[str, str], limit: int) -> list[str]:
+    """Return the ids of the next messages; what many of one receiver hide is found once that receiver is busy."""
+    tenants = Counter(busy.values())
+    full = [tenant for tenant, count in tenants.items() if count >= _OF_A_TENANT]
+    query = select(DeliveryRow.id, DeliveryRow.webhook_id, DeliveryRow.tenant_id).where(*due)
+    if busy:
+        query = query.where(DeliveryRow.webhook_id.not_in(busy), DeliveryRow.tenant_id.not_in(full))
+    with database.session() as session:
+        found = session.execute(query.order_by(DeliveryRow.next_attempt_at).limit(_LOOKED_THROUGH)).all()
+    chosen: dict[str, str] = {}
+    for message in found:
+        if len(chosen) < limit and message.webhook_id not in chosen and tenants[message.tenant_id] < _OF_A_TENANT:
+            chosen[message.webhook_id] = message.id
+            tenants[message.tenant_id] += 1
+    return list(chosen.values())
 
 
 def settle(
