@@ -1,1 +1,1 @@
-"""What every room uses: errors and their wording, settings, fields, clock, logs. It imports no other room."""
+"""Modules that every room uses: errors and their wording, settings, fields, clock and logs. They import no room."""

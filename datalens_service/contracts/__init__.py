@@ -1,1 +1,1 @@
-"""What methods, extractors and generators of other packages must keep, tried on made-up records and images."""
+"""Checks of methods, extractors and generators of other packages, on made-up records and images."""

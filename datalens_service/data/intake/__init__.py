@@ -1,1 +1,1 @@
-"""From the bytes of an upload to a data set: untrusted files, readers, the sandbox, preparation, assembly."""
+"""The way from the bytes of an upload to a data set: untrusted files, readers, sandbox, preparation, assembly."""
