@@ -70,6 +70,7 @@ from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.services.waiting import check_workers
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import check_clock
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.installation import signing_key
 
@@ -229,5 +230,6 @@ def _list_checks(database: Database, artifacts: ArtifactStore, dispatcher: Dispa
         "database": database.check_certificate,
         "artifact_store": artifacts.check,
         "broker": dispatcher.check,
+        "clock": partial(check_clock, database),
         "workers": partial(check_workers, database, time.monotonic()),
     }

@@ -20,8 +20,6 @@ from api.schemas.access import (
     UsageRead,
 )
 from datalens_service.base.audience import public_fields
-from datalens_service.base.clock import utc_now
-from datalens_service.base.errors import InvalidInput
 from datalens_service.store.access import access_log, keys, usage
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["access"])
@@ -41,8 +39,6 @@ def create_key(
     response: Response,
 ) -> KeyCreated:
     """The key belongs to the caller's own tenant."""
-    if request.expires_at is not None and request.expires_at <= utc_now():
-        raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
     made, plain = keys.create(services.database, request.for_tenant(key.tenant_id))
     return _created(response, made, plain)
 

@@ -238,7 +238,7 @@ def _read(upload: ReceivedFile[DatasetForm], services: Services, caller: ApiKey)
     """The file of this request was read; the id of what it became."""
     check_own_account(services, caller.tenant_id, upload.form.shares_budget_with)
     form = upload.form.model_copy(update={"name": upload.form.name or upload.label})
-    read = validations.begin_request(caller.id, form.model_dump(mode="json", exclude_none=True))
+    read = validations.begin_request(services.database, caller.id, form.model_dump(mode="json", exclude_none=True))
     ingestion.receive(services.database, services.settings, upload.path, read)
     return read.dataset_id
 

@@ -30,7 +30,7 @@ class Ready(BaseModel):
     executor: str
     degraded: dict[str, str] = Field(
         description="What is wrong, though the service answers, by its part: `disk`, `database` (its certificate), "
-        "`artifact_store`, `record_store`, `broker`, `workers`; looked at every ten seconds."
+        "`artifact_store`, `record_store`, `broker`, `workers`, `clock`; looked at every ten seconds."
     )
 
 

@@ -19,7 +19,7 @@ from api.uploads.receiver import build_metadata, label_in
 from datalens_service.base.errors import InvalidDataset, UploadOffsetMismatch
 from datalens_service.data.intake.readers import EMPTY
 from datalens_service.store.access.keys import ApiKey
-from datalens_service.store.datasets import upload_sessions
+from datalens_service.store.datasets import upload_room, upload_sessions
 from datalens_service.store.datasets.upload_sessions import PartialUpload
 
 router = APIRouter(
@@ -90,8 +90,9 @@ def create_upload(
     if length > services.settings.max_upload_bytes:
         raise HTTPException(413)
     upload_sessions.remove_expired(services.database)
-    tus.check_room(_folder(services), length)
-    upload = upload_sessions.create(services.database, caller.id, length, _lifetime(services), label_in(metadata))
+    label = label_in(metadata)
+    with upload_room.reserve(services.database, services.settings.data_dir, length):
+        upload = upload_sessions.create(services.database, caller.id, length, _lifetime(services), label)
     response.headers.update({**tus.build_headers(upload), "Location": f"{tus.PATH}/{upload.id}"})
     return UploadRead.from_upload(upload)
 

@@ -28,6 +28,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 import migrations
+from datalens_service.base.clock import utc_now  # noqa: TID251 (SQLite has no clock but this machine's)
 from datalens_service.base.errors import InvalidInput, StoreUnavailable
 from datalens_service.store import patience
 from datalens_service.store.charge_log import ChargeLog, LogIndex
@@ -294,6 +295,7 @@ def _postgresql_arguments() -> dict[str, str | int]:
 def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     # The driver must not open transactions on its own; the engine does.
     connection.isolation_level = None
+    connection.create_function("clock_timestamp", 0, _tell_time)
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
@@ -301,6 +303,11 @@ def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: Conne
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute(f"PRAGMA query_only={query_only}")
     cursor.close()
+
+
+def _tell_time() -> str:
+    """What `PRESENT` of the tables reads, as SQLite keeps instants."""
+    return utc_now().strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 def _ignore_references(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:

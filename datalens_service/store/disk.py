@@ -1,6 +1,7 @@
 """Disks: what a rename or a new file needs to survive a power cut, and what it means when one is full."""
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -55,6 +56,22 @@ def translated(detail: str) -> Generator[None]:
         yield
     except OSError as error:
         raise unavailable(error, detail) from error
+
+
+@contextmanager
+def lock_folder(folder: Path, kind: int) -> Generator[None]:
+    """Hold a lock on a folder, which is made if need be, until the block is left or the process ends.
+
+    Args:
+        kind: As `fcntl.flock` takes it: whoever uses what lies there shares it, whoever removes leftovers does not.
+
+    Raises:
+        BlockingIOError: It must not wait, and another process holds the lock.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, kind)
+        yield
 
 
 def check_writable(folder: Path, name: str) -> None:

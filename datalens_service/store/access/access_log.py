@@ -16,11 +16,12 @@ from datetime import UTC, datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.base.clock import to_second, utc_now
+from datalens_service.base.clock import to_second
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.paging import check_limit
 from datalens_service.store.rows import get_or_refuse
 from datalens_service.store.schema.service_tables import AuditEntryRow, TenantRow
@@ -78,7 +79,7 @@ def append(
     draft = AuditEntry(
         tenant_id=tenant_id,
         seq=head.audit_seq + 1,
-        at=to_second(utc_now()),
+        at=to_second(read_database_clock(session)),
         actor=actor,
         action=action,
         object_id=object_id,

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from datalens_service.base.audience import Public
 from datalens_service.store.access.keys import is_usable
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.schema import job_totals
 from datalens_service.store.schema.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.schema.tables import ApiKeyRow, DatasetRow
@@ -33,11 +34,11 @@ class Usage:
 
 def count_usage(database: Database, tenant_id: str) -> Usage:
     """Count what the tenant has used up to now."""
-    usable = (ApiKeyRow.tenant_id == tenant_id, is_usable())
     # Without the tenant, whose index has all models of all jobs.
     imported = select(ReleasedModelRow.tenant_id).where(ReleasedModelRow.job_id.is_(None))
     jobs, models = Counter[str](), Counter[str]()
     with database.session() as session:
+        usable = (ApiKeyRow.tenant_id == tenant_id, is_usable(read_database_clock(session)))
         totals = job_totals.read_totals(session, tenant_id)
         trained = [total for total in totals if total.kind != job_totals.AUDIT]
         for total in trained:

@@ -25,7 +25,6 @@ from uuid import uuid4
 from sqlalchemy import exists, select, update
 from sqlalchemy.orm import Session
 
-from datalens_service.base.clock import utc_now
 from datalens_service.base.errors import InvalidDataset, InvalidSpec, StateConflict
 from datalens_service.base.parsing import decimal_text
 from datalens_service.data.dataset import Images, Schema, UnitIds
@@ -33,6 +32,7 @@ from datalens_service.data.intake.schema_inference import constant_rows
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.privacy.accounting import check_delta, default_delta
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.datasets.fingerprints import (
     KnownRecord,
     fingerprints,
@@ -186,7 +186,6 @@ def create(
             has_test=has_test,
             records_path=records_path,
             partition_key=secrets.token_bytes(_KEY_BYTES),
-            created_at=utc_now(),
         )
         session.add(row)
         session.flush()
@@ -262,7 +261,7 @@ def delete(database: Database, dataset_id: str) -> StoredDataset:
         _check_no_open_job(session, dataset_id)
         row.state = DatasetState.DELETED
         row.partition_key = None
-        row.deleted_at = utc_now()
+        row.deleted_at = read_database_clock(session)
         ledger.note_deletion(session, account, dataset_id)
         _forget_audits(session, dataset_id)
         return StoredDataset.from_row(row)
