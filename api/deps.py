@@ -34,7 +34,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 
 MAXIMUM_PAGE: Final = 100
 READINESS_CONNECTIONS: Final = 2
-"""Of each API process, beside those of requests: for whoever asks whether it is ready, and for its own look around."""
+"""Extra connections of each API process, for requests to `/readyz` and for its own checks."""
 
 LARGEST: Final = 2**63 - 1
 """Number that a column holds."""

@@ -85,7 +85,7 @@ def create_upload(
     """Only the file name is read of `Upload-Metadata`."""
     tus.check_version(version)
     if length == 0:
-        # Whoever chose the wrong file reads why, and not which number a header may have.
+        # A person who chose the wrong file reads why, and not which number a header may have.
         raise InvalidDataset(EMPTY)
     if length > services.settings.max_upload_bytes:
         raise HTTPException(413)
@@ -100,7 +100,7 @@ def create_upload(
 @router.head(
     "/{upload_id}",
     operation_id="getUploadOffset",
-    summary="Ask how much of an upload is there",
+    summary="Ask how much of an upload has arrived",
     response_class=Response,
     responses={**ok(200, "The headers say it.", headers=_PROGRESS), **problems("upload-protocol")},
 )

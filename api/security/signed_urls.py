@@ -45,7 +45,7 @@ def sign(database: Database, key: ApiKey, artifact: Artifact, expires_at: dateti
         Forbidden: The file is for the owner alone.
     """
     if not artifact.releasable:
-        raise Forbidden("Only what may be passed on gets an address without a key.")
+        raise Forbidden("Only files that may be passed on get an address without a key.")
     grant = Grant(
         tenant_id=key.tenant_id,
         key_id=key.id,

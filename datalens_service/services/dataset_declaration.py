@@ -14,7 +14,7 @@ from datalens_service.data.preparation_settings import Fit, PrepareSettings
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, NAME_PATTERN, UnitDeclaration
 
 IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
-"""What ids consist of; anything else is refused before a database that takes no NUL sees it."""
+"""Pattern of ids; anything else is refused before it reaches the database, which takes no NUL."""
 
 _NOT_PREPARED: Final = "⟦prepare_fit⟧, ⟦prepare_colour⟧, ⟦prepare_window⟧ and ⟦prepare_frame⟧ need ⟦prepare_size⟧."
 

@@ -59,7 +59,7 @@ def receive(
     Args:
         settings: The records go to the folder `datasets` of data_dir; limits of the process that reads the file.
         path: The file; contents decide the format.
-        upload: What was declared with it.
+        upload: The declaration that came with it.
         stopping: Asked now and then; True gives up.
 
     Raises:

@@ -94,7 +94,7 @@ class Database:
 
     Args:
         url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
-        log: Where every charge is written before it is committed; None keeps no second record.
+        log: Log in which every charge is written before it is committed; None keeps no second record.
         connections: Most connections that this process opens to PostgreSQL.
 
     Attributes:
@@ -187,7 +187,7 @@ class Database:
         Raises:
             StoreUnavailable: Naming the first setting that is unsafe, or whatever else is wrong, and its remedy.
         """
-        # Of connections that write, and without waiting for whoever writes now.
+        # A connection that may write, but does not wait for the present writer.
         looking = self._engine.execution_options(**{_BEGIN: "BEGIN"})
         with _translated(self._server), looking.connect() as connection:
             _check_settings(connection)
@@ -306,7 +306,7 @@ def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: Conne
 
 
 def _tell_time() -> str:
-    """What `PRESENT` of the tables reads, as SQLite keeps instants."""
+    """Return the present instant as SQLite keeps it, for `PRESENT` of the tables."""
     return utc_now().strftime("%Y-%m-%d %H:%M:%S.%f")
 
 

@@ -75,7 +75,7 @@ def revoke(
     """Make an API key useless from now on. Asks first."""
     from datalens_service.store.access import keys
 
-    confirm(f"Revoke {key_id}? Whoever uses it is locked out at once, and it cannot be brought back.", yes=yes)
+    confirm(f"Revoke {key_id}? Everybody who uses it is locked out at once, and this cannot be undone.", yes=yes)
     with open_database(data_dir) as database:
         key = _describe_key(keys.revoke(database, key_id))
     output.show(key, f"{key_id} revoked", as_json=as_json)

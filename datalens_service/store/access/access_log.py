@@ -35,9 +35,9 @@ class AuditEntry:
     Attributes:
         seq: Number within it, from 1, without gaps.
         actor: Id of the API key, or "local" for commands on the machine itself.
-        object_id: What it was done to, or what it created, if that has an id.
+        object_id: Id of the object that was changed or created, if it has one.
         detail: The reason that was given, or what was made of the object; may be empty.
-        hash: Of everything else.
+        hash: Hash of everything else.
     """
 
     tenant_id: str

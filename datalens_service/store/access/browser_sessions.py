@@ -87,7 +87,7 @@ def resume(database: Database, token: str) -> BrowserSession:
         resumed = _sign(session, ApiKey.from_row(key), identity)
     ends_at = min(now + timedelta(seconds=UNUSED_SECONDS), _last_moment(identity))
     if ends_at - expires_at > _RENEWAL:
-        # Who only reads needs no database that takes writes.
+        # A visitor who only reads needs no database that takes writes.
         with suppress(StoreUnavailable):
             _renew(database, identity, ends_at)
     return resumed

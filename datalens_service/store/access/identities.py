@@ -59,7 +59,7 @@ def sign_in(database: Database, identity: Identity) -> BrowserSession:
 
 
 def _remember(session: Session, identity: Identity) -> ApiKey:
-    # Whoever else signs in to this tenant now waits for this row.
+    # Others who sign in to this tenant now wait for this row.
     get_or_refuse(session, TenantRow, identity.tenant_id, "tenant", lock=True)
     digest = identity.digest()
     row = session.get(ApiKeyRow, f"sso_{digest[:_ID_DIGITS]}") or _added(session, identity, digest)

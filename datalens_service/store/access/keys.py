@@ -31,7 +31,7 @@ from datalens_service.store.schema.service_tables import BrowserSessionRow, Tena
 from datalens_service.store.schema.tables import DEFAULT_TENANT, PRESENT, ApiKeyRow
 
 SINGLE_SIGN_ON_PREFIX: Final = "sso:"
-"""Of rows without a key, for people who sign in elsewhere: no key contains a colon, so none leads to such a row."""
+"""Prefix in rows of people who sign in elsewhere; no key contains a colon, so no key matches such a row."""
 
 _ALPHABET = string.digits + string.ascii_letters
 _LENGTH = 36
@@ -107,7 +107,7 @@ def create_first(database: Database, name: str, keep: Callable[[str], None]) -> 
         keep: Stores the plain text before the key is committed, so that no key exists that nobody knows.
     """
     with database.transaction() as session:
-        # Whoever else starts now waits for this row.
+        # Other processes that start now wait for this row.
         session.get(TenantRow, DEFAULT_TENANT, with_for_update=True)
         if session.scalar(select(exists().where(is_usable(read_database_clock(session))))):
             return None

@@ -46,7 +46,7 @@ OWNED: Final[Mapping[str, tuple[tuple[Select[str], ...], str]]] = {
     "webhook_id": ((_by_row(WebhookRow),), "There is no such webhook."),
     "delivery_id": ((_by_row(DeliveryRow),), "There is no such delivery."),
 }
-"""By the parameter of a path that names an object: how to find its tenant, and what to say where there is none."""
+"""Statements that find the tenant of an object, and the error without one, by the parameter of the path."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ class Usage:
     """Totals of one tenant.
 
     Attributes:
-        artifact_bytes: Of files that anybody may have: others depend on private figures, also in their length.
-        job_seconds: Of jobs that have ended, from first start to end; audits, which the owner sees alone, are none.
+        artifact_bytes: Size of files that anybody may have: others depend on private figures, also in their length.
+        job_seconds: Time of jobs that have ended, from first start to end; audits, which the owner sees alone, are
+            none.
     """
 
     datasets: Public[int]

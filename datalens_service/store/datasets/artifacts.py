@@ -48,7 +48,7 @@ class Artifact:
     """A stored file.
 
     Attributes:
-        releasable: Whether anyone but the owner may get it.
+        releasable: True if anyone but the owner may get it.
     """
 
     job_id: str

@@ -76,7 +76,7 @@ class StoredDataset:
     """A data set as it was when it was read.
 
     Attributes:
-        records_path: Where the private records lie; for the training process only.
+        records_path: Folder of the private records; for the training process only.
         partition_key: Secret of the assignment of records to shards; None once deleted.
         known_records: Different records of it that had an account already. Private, and counted when the data set is
             created; None when it is read later.
@@ -137,7 +137,7 @@ def create(
         images: The training records, uint8 (n, height, width, channels); only their fingerprints are kept here.
         unit_ids: int64 (n,), identity of each record's unit; None: every record is its own.
         epsilon: Lifetime budget; needed unless the records have an account already.
-        delta: Of the lifetime budget; None takes the default for n, or that of `shares_budget_with`. Known records
+        delta: δ of the lifetime budget; None takes the default for n, or that of `shares_budget_with`. Known records
             need the δ of their account.
         shares_budget_with: Id of a data set of this tenant, deleted or not, whose account pays for this one, too.
         notices: Collects which records an account knew already. Private.
@@ -355,7 +355,7 @@ def _joined(
 ) -> AccountRow:
     account = ledger.lock_account(session, account_id)
     check_delta(account.delta, schema.num_units)
-    # What jobs state is a function of what was declared and of n: a δ taken over from the account would tell of it.
+    # Jobs state functions of the declaration and of n: a δ taken from the account would reveal something of it.
     delta = default_delta(schema.num_units) if delta is None else delta
     if epsilon not in (None, account.epsilon) or delta != account.delta:
         kept = f"ε = {decimal_text(account.epsilon)} at δ = {decimal_text(account.delta)}"

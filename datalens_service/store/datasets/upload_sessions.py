@@ -23,8 +23,8 @@ class PartialUpload:
 
     Attributes:
         received: Bytes that are on the disk for certain.
-        name: Of a data set that is made from it and given no other: that of the file.
-        expires_at: When it is removed unless a data set was made from it.
+        name: Name of the file, for a data set that is made from it and given no other.
+        expires_at: Time of its removal unless a data set was made from it.
     """
 
     id: str

@@ -40,9 +40,9 @@ class Validation:
     """The check of an upload, as it was when it was read.
 
     Attributes:
-        dataset_id: Of the data set that exists once `state` is ready.
+        dataset_id: Id of the data set that exists once `state` is ready.
         upload_id: The file; None if it came with a request, and was noted once it was read.
-        form: What was declared with the upload.
+        form: Declaration that came with the upload.
         report: Private: counts of records, or what is wrong. None while validating and once deleted.
     """
 
@@ -95,7 +95,7 @@ def settle(
 
     Args:
         seen: The upload as the caller saw it.
-        form: What was declared, with the budget that was confirmed.
+        form: Declaration, with the budget that was confirmed.
 
     Raises:
         StateConflict: Somebody else deleted or confirmed it meanwhile.

@@ -52,7 +52,7 @@ NO_ROOM = (
     "its ledger log knows charges that its budget has no room for; cancel queued jobs or raise the budget, "
     "then restart."
 )
-"""Why an account is frozen although its journal adds up."""
+"""The reason why an account is frozen although its journal adds up."""
 
 
 def open_account(

@@ -33,9 +33,9 @@ ID_LENGTH = 40
 HASH_LENGTH = 64
 LARGEST_UNITS = 2**63 - 1
 DEFAULT_TENANT = "default"
-"""Whom everything belongs to that names nobody else."""
+"""Tenant of everything that names no other."""
 DEFAULT_PRIORITY = 5
-"""Of a job that names none."""
+"""Priority of a job that names none."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -121,7 +121,7 @@ class AccountRow(Base):
     reserved_units: Mapped[int] = mapped_column(default=0)
     charged_units: Mapped[int] = mapped_column(default=0)
     reserved_slack: Mapped[int] = mapped_column(default=0)
-    """Of jobs with sampled batches, in 1e-18 of δ."""
+    """Slack of jobs with sampled batches, in 1e-18 of δ."""
     charged_slack: Mapped[int] = mapped_column(default=0)
     held_for_slack: Mapped[int] = mapped_column(default=0)
     """Units by which reserved and charged slack lower what the limit holds."""
@@ -131,7 +131,7 @@ class AccountRow(Base):
     checked_log_bytes: Mapped[int] = mapped_column(default=0)
     """Length of the ledger log whose charges of this account are in its journal."""
     unbooked_units: Mapped[int] = mapped_column(default=0)
-    """What the log knows as spent beyond `charged_units`; 0 unless the account is frozen."""
+    """Units that the log knows as spent beyond `charged_units`; 0 unless the account is frozen."""
     created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
@@ -274,7 +274,7 @@ class JobRow(Base):
     price: Mapped[dict[str, Any]]
     """The price, as it is shown."""
     plan: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
-    """What is run, read by itself (`jobs.get_plan`): it may be long."""
+    """The plan that is run; it may be long, so `jobs.get_plan` reads it separately."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_fingerprint: Mapped[str] = mapped_column(String(HASH_LENGTH))
     measured_job_id: Mapped[str | None] = mapped_column(String(ID_LENGTH))
@@ -338,7 +338,7 @@ class LedgerEntryRow(Base):
         CheckConstraint("units >= 0", name="units_not_negative"),
         CheckConstraint("slack >= 0", name="slack_not_negative"),
         Index(None, "job_id", "step"),
-        # Of deletions alone: PostgreSQL would read the whole journal for one.
+        # The index has deletions alone: PostgreSQL would read the whole journal for one.
         Index(None, "dataset_id", sqlite_where=text("kind = 'delete'"), postgresql_where=text("kind = 'delete'")),
     )
 
