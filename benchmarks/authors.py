@@ -47,8 +47,8 @@ from datalens_service.data import shard_batches
 from datalens_service.data.dataset import Dataset, Images, Labels
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms import private_shards
+from datalens_service.methods.driver import Training
 from datalens_service.methods.script import RunInputs
-from datalens_service.methods.training import Training
 from datalens_service.models import trainer
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.networks import ImageNetwork
