@@ -17,16 +17,16 @@ from api.http.strictness import DIGITS
 from api.security.browser_sessions import resume_session
 from api.security.permissions import check_allowed
 from api.security.rate_limits import RequestLimits
-from datalens_service.gateways.dispatch import Dispatcher
-from datalens_service.gateways.openid_provider import OpenIdProvider
-from datalens_service.gateways.surroundings import Surroundings
+from datalens_service.adapters.dispatch import Dispatcher
+from datalens_service.adapters.health import Surroundings
+from datalens_service.adapters.openid_provider import OpenIdProvider
+from datalens_service.base.settings import Settings
+from datalens_service.base.signatures import PublicKey
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
-from datalens_service.settings import Settings
-from datalens_service.signatures import PublicKey
 from datalens_service.store.access import browser_sessions, keys, tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
@@ -34,7 +34,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 
 MAXIMUM_PAGE: Final = 100
 READINESS_CONNECTIONS: Final = 2
-"""Of each API process, beside those of requests: for whoever asks whether it is ready, and for its own look around."""
+"""Extra connections of each API process, for requests to `/readyz` and for its own checks."""
 
 LARGEST: Final = 2**63 - 1
 """Number that a column holds."""
@@ -110,7 +110,7 @@ def caller(
 def _identify(
     request: Request, services: Services, credentials: HTTPAuthorizationCredentials | None
 ) -> tuple[ApiKey, Callable[[], bool]]:
-    """Who calls, and how an answer that takes its time finds out whether they still may."""
+    """Return who calls, and a function that tells a long answer whether they still may."""
     if credentials is None:
         signed_in = resume_session(request, services.database)
         return signed_in.key, partial(browser_sessions.is_open, services.database, signed_in.token)

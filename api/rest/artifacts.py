@@ -12,7 +12,7 @@ from api.openapi import examples
 from api.openapi.document import file_content, ok, problems
 from api.schemas.releases import AddressRead, AddressRequest, ArtifactList, ArtifactRead, SigningKeyRead
 from api.security import signed_urls
-from datalens_service.errors import NotFound
+from datalens_service.base.errors import NotFound
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.store.access import access_log
 from datalens_service.store.access.keys import ApiKey
@@ -65,7 +65,7 @@ def get_artifact(job_id: ObjectId, name: FileName, request: Request, services: S
     summary="Let somebody without a key fetch a file",
     status_code=status.HTTP_201_CREATED,
     dependencies=[Depends(caller)],
-    responses={**_KEYED, **ok(201, "The address and its end.", headers=("Location",)), **problems("forbidden")},
+    responses={**_KEYED, **ok(201, "The address and its expiry.", headers=("Location",)), **problems("forbidden")},
 )
 def create_address(
     job_id: ObjectId,
@@ -91,8 +91,8 @@ def create_address(
     response_class=Response,
 )
 def get_download(
-    granted: Annotated[str, Path(max_length=1024, pattern=IDENTIFIER, description="As it was handed out.")],
-    signature: Annotated[str, Query(max_length=64, pattern=IDENTIFIER, description="As it was handed out.")],
+    granted: Annotated[str, Path(max_length=1024, pattern=IDENTIFIER, description="The file as it was released.")],
+    signature: Annotated[str, Query(max_length=64, pattern=IDENTIFIER, description="The file as it was released.")],
     request: Request,
     services: ServicesDep,
 ) -> Response:

@@ -15,10 +15,10 @@ from api.problems.handlers import PRIVATE
 from api.schemas.common import DatasetRead, Page, PrivacyRead
 from api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
 from api.uploads.receiver import FILE_FIELD, ReceivedFile, UploadDep
+from datalens_service.base.errors import StateConflict
 from datalens_service.data.export.png import encode_private_png, grid
-from datalens_service.data.readers import READERS
-from datalens_service.data.stored_dataset import load_dataset
-from datalens_service.errors import StateConflict
+from datalens_service.data.intake.readers import READERS
+from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.services import ingestion
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access import tenants
@@ -28,7 +28,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.private_modes import private_umask
-from datalens_service.store.datasets.record_store import RecordStore
+from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger import account_summary, journal_pages
 
@@ -43,11 +43,11 @@ _FORM: Final[dict[str, Any]] = form_body(
     examples.FORM,
 )
 _CREATED: Final[Responses] = {
-    **ok(201, "The class names are confirmed, the dataset is registered.", headers=("Location",), made="dataset_id"),
+    **ok(201, "The class names are confirmed and the dataset is registered.", headers=("Location",), made="dataset_id"),
     202: {
         **ok(
             202,
-            "The upload waits for its confirmation, or is being read: look again.",
+            "The upload waits for confirmation or is being read; look again later.",
             headers=("Location", "Retry-After"),
             made="dataset_id",
         )[202],
@@ -162,8 +162,8 @@ def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> Dat
 @router.get(
     "/{dataset_id}/validation",
     operation_id="getDatasetValidation",
-    summary="Read what came of an upload: for its owner",
-    responses=ok(200, "Private: counts, or what is wrong."),
+    summary="Read the result of an upload, for its owner",
+    responses=ok(200, "Private: counts, or the faults."),
 )
 def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response: Response) -> ValidationRead:
     """Counts of records and duplicates, or the files that cannot be used, by name. Deleted with the data."""
@@ -174,7 +174,7 @@ def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response
 @router.get(
     "/{dataset_id}/preview",
     operation_id="getDatasetPreview",
-    summary="See some of the private records: for their owner",
+    summary="See some of the private records, for their owner",
     response_class=Response,
     responses={
         **private_picture("Private records, one class per row."),

@@ -30,7 +30,7 @@ async def stream(
     """Lines of the stream, from behind event number `last` to the end of the job.
 
     Args:
-        is_admitted: Whether the key or the session that asked for it may still have it; else the stream ends.
+        is_admitted: Tells whether the key or the session that asked for the stream may still have it; else it ends.
     """
     yield f"retry: {RETRY_MILLISECONDS}\n\n"
     spoke = time.monotonic()
@@ -57,7 +57,7 @@ _STREAM: Final = {MEDIA_TYPE: {"schema": {"type": "string"}}}
 @router.get(
     "/events",
     operation_id="listJobEvents",
-    summary="Read what happened to a job, or follow it",
+    summary="Read the events of a job, or follow them",
     response_model=EventPage,
     responses={
         200: {**ok(200, "A page of the events; with `Accept: text/event-stream`, all of them as they happen.")[200],
@@ -72,7 +72,7 @@ def list_job_events(
     limit: Limit = 100,
     last_event_id: Annotated[
         int | None,
-        Header(ge=0, le=LARGEST, description="Of a stream that was cut off: number of the last event that came."),
+        Header(ge=0, le=LARGEST, description="Number of the last event that arrived before a stream was cut off."),
         DIGITS,
     ] = None,
 ) -> Response:

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from api.deps import Services, ServicesDep, caller
 from api.http import metrics
 from api.openapi.document import ok, problems
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
+from datalens_service.base.wording import speak
 from datalens_service.services.overview import overview
-from datalens_service.voices import speak
 
 router = APIRouter(tags=["health"])
 
@@ -29,7 +29,7 @@ class Ready(BaseModel):
     status: Literal["ok", "degraded"]
     executor: str
     degraded: dict[str, str] = Field(
-        description="What is wrong, though the service answers, by its part: `disk`, `database` (its certificate), "
+        description="Faults of the service by part, while it still answers: `disk`, `database` (its certificate), "
         "`artifact_store`, `record_store`, `broker`, `workers`, `clock`; looked at every ten seconds."
     )
 
@@ -50,7 +50,7 @@ async def livez() -> Alive:
     operation_id="getReadiness",
     summary="Can the service answer?",
     responses={
-        **ok(200, "Database and data folder are there; the body says what else is not."),
+        **ok(200, "Database and data folder are available; the body lists other faults."),
         **problems("store-unavailable"),
     },
 )

@@ -12,8 +12,8 @@ from api.addresses import Link
 from api.openapi.document import ok
 from api.pages.views.rendering import page
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
-from datalens_service.copies import copied
-from datalens_service.errors import NotFound
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import NotFound
 
 router = APIRouter(prefix="/problems", tags=["problems"])
 
@@ -35,7 +35,7 @@ class ProblemTypeRead(BaseModel):
 @router.get(
     "/{slug}",
     operation_id="getProblemType",
-    summary="Look up what a problem means and what to do",
+    summary="Read what a problem means and what to do",
     response_model=ProblemTypeRead,
     responses=ok(200, "The type, as JSON or as a page."),
 )

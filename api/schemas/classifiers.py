@@ -9,12 +9,12 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from api.addresses import Link
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.fields import Integer, Strict
 from datalens_service.data.dataset import Images
-from datalens_service.errors import InvalidInput
 from datalens_service.services.predictions import MOST_IMAGES, Predicted
 from datalens_service.store.jobs.released_models import StoredModel
-from datalens_service.strict import Integer, Strict
 
 Grey = Annotated[Integer, Field(ge=0, le=255)]
 Pixel = Grey | Annotated[list[Grey], Field(min_length=1, max_length=4)]
@@ -26,7 +26,7 @@ class ClassifierRead(BaseModel):
     id: str
     name: str
     job_id: str = Field(description="The job that made it.")
-    card: dict[str, Any] | None = Field(description="What it cost, and by which mechanisms. Left out of lists.")
+    card: dict[str, Any] | None = Field(description="Its cost and its mechanisms. Left out of lists.")
     created_at: datetime
     links: ClassifierLinks
 
@@ -94,7 +94,7 @@ class Prediction(BaseModel):
 
     file: str | None = Field(description="Its name in the archive; null where it has none.")
     class_name: str = Field(description="The most probable class.")
-    probabilities: list[float] = Field(description="In the order of `class_names`; they sum to 1.")
+    probabilities: list[float] = Field(description="Probabilities in the order of `class_names`; they sum to 1.")
 
 
 class PredictionList(BaseModel):

@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from datalens_service import __version__
+from datalens_service.base.wording import Voice, spoken_to
 from datalens_service.cli import output
 from datalens_service.cli.commands import (
     audit,
@@ -27,7 +28,6 @@ from datalens_service.cli.failures import HELP, ExitCode, reported
 from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import AsJson
 from datalens_service.cli.output import prepare_streams, unheard
-from datalens_service.voices import Voice, spoken_to
 
 _AS_JSON = "datalens.wants_json"
 
@@ -59,7 +59,7 @@ class _Commands(TyperGroup):
 app = Commands(
     name="datalens",
     cls=_Commands,
-    help="Private labelled images in, synthetic images or a classifier with a privacy guarantee out.",
+    help="Turn private labelled images into synthetic images or a classifier, with a privacy guarantee.",
     epilog=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -78,7 +78,7 @@ def _main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Private labelled images in, synthetic images or a classifier with a privacy guarantee out."""
+    """Turn private labelled images into synthetic images or a classifier, with a privacy guarantee."""
 
 
 app.command()(serve.serve)

@@ -8,20 +8,20 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import DatalensError
 from datalens_service.data.dataset import Schema
+from datalens_service.data.intake.sandbox.exchange import Counts
+from datalens_service.data.intake.sandbox.sandbox import Decoded, Refused
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
-from datalens_service.data.sandbox.exchange import Counts
-from datalens_service.data.sandbox.sandbox import Decoded, Refused
-from datalens_service.errors import DatalensError
 from datalens_service.store.datasets.validations import Joined
 
 PRIVATE_READS = ("reading the upload",)
 
 _IGNORED: Final = (NoticeCode.IGNORED_FILES, NoticeCode.IGNORED_SPLIT, NoticeCode.UNREADABLE_LEFT_OUT)
 MESSAGE: Final = (
-    "Once confirmed, these class names are public for good: they stand in every card, generator and report that is "
-    "passed on. None of them may name or number a person. Nothing is charged or published before."
+    "Once confirmed, these class names are public for good: every card, generator and report that you pass on "
+    "states them. None of them may name or number a person. Nothing is charged or published before you confirm."
 )
 
 
@@ -31,8 +31,8 @@ class ReviewedClass(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    train: int = Field(description="Images to train on.")
-    test: int = Field(description="Images to test on.")
+    train: int = Field(description="Training images.")
+    test: int = Field(description="Test images.")
 
 
 class ClassReview(BaseModel):
@@ -91,7 +91,7 @@ class Reading(BaseModel):
     """The report of an upload that can be used. Private.
 
     Attributes:
-        notices: What was read otherwise than the owner may expect, and what it shares.
+        notices: Parts that were read otherwise than the owner may expect, and shared records.
         joined: The account that pays for it, if that is one of before.
     """
 

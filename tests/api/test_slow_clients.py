@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from api.http import middleware
+from datalens_service.base.settings import Settings
 from datalens_service.cli import http_protocol
-from datalens_service.settings import Settings
 from datalens_service.store.datasets.upload_sessions import partial_files
 from in_process_service import InProcessService
 

@@ -8,17 +8,17 @@ from typing import Final
 
 import numpy as np
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.data.export import sample_grid
 from datalens_service.data.export.png import choose_encoder
-from datalens_service.errors import InvalidInput
 
 COLUMNS: Final = 10
 IMAGES_PER_PAGE: Final = COLUMNS * COLUMNS
 _LARGE_SIDE: Final = 512
 """A single image is enlarged by the largest whole factor that keeps it within this many pixels."""
 MOST_BYTES: Final = 2**28
-"""Of all images together, which are read for each page; larger sets are looked at after a download."""
+"""Size of all images together, which are read for each page; larger sets have to be downloaded."""
 
 
 def fits(schema: Schema, images: int) -> bool:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from datalens_service.base.clock import duration
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.cli import options, output
 from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.specs import MethodOptions, ReadingOptions, SpecOptions, build_choices
-from datalens_service.clock import duration
-from datalens_service.errors import InvalidSpec
 
 if TYPE_CHECKING:
-    from datalens_service.data.reading_choices import ReadingChoices
+    from datalens_service.data.intake.reading_choices import ReadingChoices
     from datalens_service.planning.expectations import PlanWithExpectation
     from datalens_service.spec import VoteAllowance
 
@@ -25,15 +25,15 @@ def plan(
     *,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="As for `datalens train`; only its public schema is used.", exists=True),
+        typer.Option("--data", help="Images as for `datalens train`; only their public schema is used.", exists=True),
     ] = None,
     planned: MethodOptions,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", parser=build_integer_parser(1), help="Without data: k of a vote.")
+        int | None, typer.Option("--top-k", parser=build_integer_parser(1), help="k of a vote, if there is no --data.")
     ] = None,
     noise_stddev: Annotated[
         int | None,
-        typer.Option("--noise-stddev", parser=build_integer_parser(1), help="Without data: σ of a vote sum."),
+        typer.Option("--noise-stddev", parser=build_integer_parser(1), help="σ of a vote sum, if there is no --data."),
     ] = None,
     reading: ReadingOptions,
     as_json: options.AsJson = False,

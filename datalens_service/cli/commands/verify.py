@@ -27,8 +27,8 @@ def verify(
         typer.Option(
             "--key",
             metavar="KEY",
-            help="Public key that has to have signed it: 64 hexadecimal digits, PEM, or a file with one of them. With "
-            "it, reports can be checked as well.",
+            help="Public key that must have signed it: 64 hexadecimal digits, PEM, or a file with one of them. With "
+            "a key, reports can be checked, too.",
         ),
     ] = None,
     as_json: options.AsJson = False,
@@ -40,8 +40,8 @@ def verify(
     the lifetime of the account. Exit code 0: everything was checked and holds. Exit code 1: something contradicts, or
     was not checked. Exit code 2: the file is no proof.
     """
+    from datalens_service.base.signatures import public_key
     from datalens_service.proof.release_verification import verify_path
-    from datalens_service.signatures import public_key
 
     verdict = verify_path(proof, None if key is None else public_key(key))
     output.show(verdict, _render_verdict(verdict, vouched=key is not None), as_json=as_json)
@@ -64,7 +64,7 @@ def _summarize(verdict: Verdict, vouched: bool) -> str:
         return f"Do not rely on it. {verdict.contradiction}"
     if not verdict.holds:
         return f"Do not rely on all of it: not everything was checked. {verdict.reason}"
-    missing = "" if vouched else " Nobody vouched for the key that signed: name the key you expect with --key."
+    missing = "" if vouched else " The signing key is not confirmed: name the key that you expect with --key."
     return f"Everything above holds.{missing}"
 
 

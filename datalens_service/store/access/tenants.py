@@ -15,12 +15,12 @@ from uuid import uuid4
 from sqlalchemy import BindParameter, Connection, Select, bindparam, select
 from sqlalchemy.exc import IntegrityError
 
-from datalens_service.errors import NotFound, StateConflict
+from datalens_service.base.errors import NotFound, StateConflict
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
 from datalens_service.store.rows import copy_row
-from datalens_service.store.service_tables import DeliveryRow, ReleasedModelRow, TenantRow, WebhookRow
-from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
+from datalens_service.store.schema.service_tables import DeliveryRow, ReleasedModelRow, TenantRow, WebhookRow
+from datalens_service.store.schema.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
 
 _IDENTIFIER: Final[BindParameter[str]] = bindparam("identifier")
 
@@ -46,7 +46,7 @@ OWNED: Final[Mapping[str, tuple[tuple[Select[str], ...], str]]] = {
     "webhook_id": ((_by_row(WebhookRow),), "There is no such webhook."),
     "delivery_id": ((_by_row(DeliveryRow),), "There is no such delivery."),
 }
-"""By the parameter of a path that names an object: how to find its tenant, and what to say where there is none."""
+"""Statements that find the tenant of an object, and the error without one, by the parameter of the path."""
 
 
 @dataclass(frozen=True)

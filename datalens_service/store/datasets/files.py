@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from datalens_service.data.stored_dataset import sync_folder
-from datalens_service.errors import FileDamaged, NotFound, StoreUnavailable
+from datalens_service.base.errors import FileDamaged, NotFound, StoreUnavailable
+from datalens_service.data.intake.stored_dataset import sync_folder
 from datalens_service.store.disk import translated
 
 _KEPT_COPIES = 64
@@ -23,7 +23,7 @@ _FETCHES = 8
 
 _TURN_SECONDS = 2.0
 _PATIENCE: dict[str, Any] = {"connect_timeout": 5, "read_timeout": 60, "retries": {"max_attempts": 1}}
-"""Of the library for S3, which tries again by itself, too."""
+"""Timeouts of the library for S3, which also tries again by itself."""
 
 
 class Files(Protocol):
@@ -158,7 +158,7 @@ def was_altered(error: Exception) -> bool:
 
 
 def _altered() -> FileDamaged:
-    return FileDamaged("The artifact store holds other bytes than were put there; restore the object.")
+    return FileDamaged("A file in the artifact store was altered; restore the object.")
 
 
 @contextmanager
