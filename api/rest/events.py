@@ -30,11 +30,7 @@ async def stream(
     """Lines of the stream, from behind event number `last` to the end of the job.
 
     Args:
-<<<<<<< HEAD
-        is_admitted: Returns False once the key or session may no longer read the stream, which then ends.
-=======
         is_admitted: Tells whether the key or the session that asked for the stream may still have it; else it ends.
->>>>>>> main
     """
     yield f"retry: {RETRY_MILLISECONDS}\n\n"
     spoke = time.monotonic()
