@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 from s3fs import S3FileSystem
 
-from datalens_service.errors import FileDamaged, NotFound, StoreUnavailable
-from datalens_service.settings import Settings
+from datalens_service.base.errors import FileDamaged, NotFound, StoreUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import files
 from datalens_service.store.datasets.artifacts import ArtifactStore

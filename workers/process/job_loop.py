@@ -16,10 +16,10 @@ from contextlib import closing
 
 import structlog
 
-from datalens_service import logs
-from datalens_service.errors import StoreUnavailable, WorkerUnavailable
-from datalens_service.gateways.startup import check_disks
-from datalens_service.settings import Settings
+from datalens_service.adapters.startup import check_disks
+from datalens_service.base import logs
+from datalens_service.base.errors import StoreUnavailable, WorkerUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import attendance, leases

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from datalens_service.data.stored_dataset import sync_folder
-from datalens_service.errors import FileDamaged, NotFound, StoreUnavailable
+from datalens_service.base.errors import FileDamaged, NotFound, StoreUnavailable
+from datalens_service.data.intake.stored_dataset import sync_folder
 from datalens_service.store.disk import translated
 
 _KEPT_COPIES = 64

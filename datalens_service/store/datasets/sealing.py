@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from datalens_service.errors import FileDamaged
+from datalens_service.base.errors import FileDamaged
 
 KEY_BYTES: Final = 32
 CHUNK_BYTES: Final = 2**20
