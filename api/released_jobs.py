@@ -10,10 +10,10 @@ from api.deps import ObjectId, Services, ServicesDep
 from api.http.file_responses import file_response
 from api.http.strictness import DIGITS
 from api.openapi.document import file_content
+from datalens_service.base.errors import InvalidInput, StateConflict
 from datalens_service.data.dataset import MAXIMUM_CLASSES
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
-from datalens_service.errors import InvalidInput, StateConflict
 from datalens_service.services.synthetic_files import MAXIMUM_IMAGES, Selection, SyntheticFile
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
@@ -125,7 +125,7 @@ def stored_file(
     """Answer with a stored file of a job.
 
     Args:
-        private: Whether the file may be one for the owner alone; the operation has checked the key.
+        private: True if the file may be one for the owner alone; the operation has checked the key.
 
     Raises:
         NotFound: There is no such file, or it is not for everybody and `private` is not set.

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import structlog
 
-from datalens_service import logs
-from datalens_service.errors import DatalensError
+from datalens_service.base import logs
+from datalens_service.base.errors import DatalensError
+from datalens_service.base.process_group import ProcessGroup, Rendezvous, join_process_group, meeting_url
+from datalens_service.base.settings import Settings
 from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.ranks import read_shared_records
-from datalens_service.process_group import ProcessGroup, Rendezvous, join_process_group, meeting_url
-from datalens_service.settings import Settings
 
 log = structlog.get_logger()
 
@@ -29,7 +29,7 @@ def follow(settings: Settings, timeout_seconds: int, rendezvous: Rendezvous) -> 
     """Obey rank 0 until it shuts the group down; ENDED, or CRASHED if this rank or another one was lost.
 
     Args:
-        settings: Where records are, if rank 0 is on another machine.
+        settings: Folders of records, if rank 0 is on another machine.
     """
     # The job is given back by rank 0, which then shuts the group down.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

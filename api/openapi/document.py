@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from api.problems.handlers import MEDIA_TYPE, Problem, document
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
 from api.security.permissions import find_rule
-from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
+from datalens_service.base.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
 
 Json = dict[str, Any]
 Responses = dict[int | str, Json]
@@ -173,7 +173,7 @@ def _name_forms(described: Json) -> None:
             if (form := content["schema"]).get("type") == "object":
                 described["components"]["schemas"][form["title"]] = form
                 named = {**content, "schema": {"$ref": _SCHEMAS + form["title"]}}
-                # What the route declares stays as it is.
+                # The declaration of the route stays as it is.
                 operation["requestBody"] = {**operation["requestBody"], "content": {media_type: named}}
 
 

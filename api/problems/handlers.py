@@ -17,13 +17,13 @@ from api.addresses import Link, address
 from api.problems.expected_bodies import concerns_all, explain
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from api.problems.request_errors import described, problem_errors
-from datalens_service.data.sandbox.sandbox import Refused
-from datalens_service.data.untrusted.validation_errors import BadFile
-from datalens_service.errors import BudgetExceeded, DatalensError, InvalidInput, RateLimited, StoreUnavailable
-from datalens_service.notation import Stated
+from datalens_service.base.errors import BudgetExceeded, DatalensError, InvalidInput, RateLimited, StoreUnavailable
+from datalens_service.base.parsing import Stated
+from datalens_service.base.wording import speak, spoken
+from datalens_service.data.intake.sandbox.sandbox import Refused
+from datalens_service.data.intake.untrusted.validation_errors import BadFile
 from datalens_service.store.disk import is_of_disk, unavailable
 from datalens_service.store.ledger.account_summary import AccountFigures
-from datalens_service.voices import speak, spoken
 
 MEDIA_TYPE: Final = "application/problem+json"
 PRIVATE: Final = {
@@ -110,7 +110,7 @@ def document(problem: ProblemType, detail: str, request_id: str, **members: Any)
     """A problem document; `members` are its extensions.
 
     Args:
-        detail: What is wrong this time and what to change; no private value.
+        detail: A sentence on what is wrong this time and what to change; no private value.
         members: Extension members; they cannot replace the standard ones.
     """
     return {
@@ -144,7 +144,7 @@ def from_status(status: int, request_id: str, content_range: str | None = None) 
     """The problem that stands for a bare status of the framework.
 
     Args:
-        content_range: Of a 416, which has to name the length.
+        content_range: Header of a 416, which has to name the length.
     """
     problem = BY_STATUS.get(status, BY_STATUS[400])
     headers = {"Content-Range": content_range} if content_range else {}
@@ -174,7 +174,7 @@ def _build_headers(error: DatalensError) -> Mapping[str, str]:
 
 def _members(error: DatalensError) -> dict[str, Any]:
     if isinstance(error, Refused):
-        # Whoever sent the file holds the scope datasets:write, which owners alone have.
+        # The sender of the file holds the scope datasets:write, which owners alone have.
         return cast("dict[str, Any]", spoken(error.validation_errors))
     if not isinstance(error, BudgetExceeded):
         return error.extra

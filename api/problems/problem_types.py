@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from datalens_service import errors
-from datalens_service.voices import speak
+from datalens_service.base import errors
+from datalens_service.base.wording import speak
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class ProblemType:
         slug: Last part of the type URI, also the member "code"; never changes its meaning.
         title: The same for every occurrence.
         status: HTTP status; None for problems that only stand on a job.
-        advice: What to do about it, as `remedy` without its reader: names stand as `⟦name⟧`.
+        advice: Sentence on what to do, like `remedy` but without its reader: names stand as `⟦name⟧`.
     """
 
     slug: str
@@ -112,7 +112,7 @@ _OTHERS: Final = (
         "method-not-allowed",
         "Method not allowed",
         405,
-        "The path exists and does not know this method.",
+        "The path exists but does not take this method.",
         "⟦use_allowed⟧.",
     ),
     ProblemType(

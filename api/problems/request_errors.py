@@ -6,7 +6,7 @@ Values are never repeated: only limits and names that the API itself declares.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from datalens_service.voices import Voice, current_voice, speak, speak_path
+from datalens_service.base.wording import Voice, current_voice, speak, speak_path
 
 Location = Sequence[str | int]
 
@@ -49,7 +49,7 @@ def problem_errors(errors: Sequence[Mapping[str, Any]], body: object) -> list[di
 
     Args:
         errors: From pydantic, with locations that start with the part of the request.
-        body: What was sent as JSON, to tell its members from names that pydantic adds to a location.
+        body: The JSON that was sent, to tell its members from names that pydantic adds to a location.
 
     Returns:
         One {in, pointer, detail, code} per error; `pointer` is an RFC 6901 fragment within the part `in`. `detail` is

@@ -16,8 +16,8 @@ from api.openapi.document import ok, problems
 from api.schemas.datasets import UploadRead
 from api.uploads import tus
 from api.uploads.receiver import build_metadata, label_in
-from datalens_service.data.readers import EMPTY
-from datalens_service.errors import InvalidDataset, UploadOffsetMismatch
+from datalens_service.base.errors import InvalidDataset, UploadOffsetMismatch
+from datalens_service.data.intake.readers import EMPTY
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets import upload_room, upload_sessions
 from datalens_service.store.datasets.upload_sessions import PartialUpload
@@ -85,7 +85,7 @@ def create_upload(
     """Only the file name is read of `Upload-Metadata`."""
     tus.check_version(version)
     if length == 0:
-        # Whoever chose the wrong file reads why, and not which number a header may have.
+        # A person who chose the wrong file reads why, and not which number a header may have.
         raise InvalidDataset(EMPTY)
     if length > services.settings.max_upload_bytes:
         raise HTTPException(413)

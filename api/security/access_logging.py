@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 from api.http.middleware import Middleware
 from api.problems.handlers import answer_withheld
 from api.security.permissions import find_rule
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
 from datalens_service.store.access import access_log
 from datalens_service.store.access.tenants import OWNED
 
@@ -64,7 +64,7 @@ async def _note(scope: Scope, answer: Message) -> None:
         outcome=answer["status"],
         detail=f"made {made}" if named and made else "",
     )
-    # What was done is noted, also if the client hangs up now.
+    # The action is noted, also if the client hangs up now.
     with anyio.CancelScope(shield=True):
         await anyio.to_thread.run_sync(note)
 

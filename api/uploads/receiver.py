@@ -32,7 +32,7 @@ from api.schemas.classifiers import (
 from api.schemas.datasets import DatasetRequest
 from api.schemas.releases import GeneratorForm
 from api.uploads.multipart import FormReader
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets import upload_room
@@ -57,7 +57,7 @@ def _build_receiver(form: type[Form], body: type[BaseModel] | None = None) -> Ca
     """Build the dependency that receives the file of a request, and removes it when the handler has ended.
 
     Args:
-        body: What may be sent as JSON in its place; None takes files alone.
+        body: Model of JSON that may be sent in its place; None takes files alone.
     """
 
     async def receive(
@@ -177,7 +177,7 @@ def _checked(model: type[Form], fields: Any) -> Form:
 
 LONGEST: Final = 200
 
-# What programs write where there is no file: curl from a pipe, browsers, HTTP libraries.
+# Names that programs write where there is no file: curl from a pipe, browsers, HTTP libraries.
 _PLACEHOLDERS: Final = frozenset({"-", "blob", "file", "upload"})
 _FILE_NAME: Final = "filename"
 
@@ -186,7 +186,7 @@ def clean_label(sent: str) -> str | None:
     """The name of a file without folders, printable and no longer than a name may be; None if nothing is left.
 
     Args:
-        sent: As a client sent it: perhaps a path of another system, with what the form cannot hold as %22.
+        sent: The name that a client sent: perhaps a path of another system, with what the form cannot hold as %22.
     """
     base = unquote(sent, errors="replace").replace("\\", "/").rpartition("/")[2]
     spaced = "".join(" " if character.isspace() else character for character in unicodedata.normalize("NFC", base))

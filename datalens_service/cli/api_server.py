@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 
-    from datalens_service.settings import Settings
+    from datalens_service.base.settings import Settings
 
 APPLICATION: Final = "api.main:create_app"
 """Factory of the web application, as one would name it to uvicorn; the command line imports nothing of the API."""
@@ -39,7 +39,7 @@ class ApiServer(uvicorn.Server):
         announce: Called when it answers.
 
     Attributes:
-        failed: Whether it ends because something that it needs has failed.
+        failed: True if it ends because something that it needs has failed.
         on_signal: Called when a signal arrives that ends the server, from its handler.
         on_overdue: Called before the process is ended because the server took too long.
     """
@@ -72,7 +72,7 @@ class ApiServer(uvicorn.Server):
         """Start, and announce it.
 
         Raises:
-            Exception: What kept the application from starting.
+            Exception: The error that kept the application from starting.
         """
         try:
             await super().startup(sockets)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import typer
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import output
 from datalens_service.client import ClientError
-from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
     from datalens_service.client import ImageSchema, NoticeInfo, ReviewInfo
@@ -26,7 +26,7 @@ def require(review: ReviewInfo | ClassReview, otherwise: str, problem: Mapping[s
     """Show a review on stderr and go on only if the person at the terminal says so.
 
     Args:
-        otherwise: What is the case, and what to do, unless somebody says yes.
+        otherwise: The situation and the remedy, for a refusal unless somebody says yes.
 
     Raises:
         ClientError: They say no, or there is nobody to ask.
@@ -86,7 +86,7 @@ def accept_low_utility(warning: Callable[[], str]) -> bool:
     """Ask the person at the terminal before budget is spent on a result of little use; True if they said yes.
 
     Args:
-        warning: What the plan says of it; empty if it is of use.
+        warning: Warning of the plan; empty if the job is of use.
 
     Raises:
         InvalidInput: The answer is no.

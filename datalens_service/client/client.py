@@ -2,12 +2,12 @@
 
 from typing import Self
 
+from datalens_service.base.wording import Voice
 from datalens_service.client.audits import AuditOperations
 from datalens_service.client.classifiers import ClassifierOperations
 from datalens_service.client.datasets import DatasetOperations
 from datalens_service.client.jobs import JobOperations
 from datalens_service.client.transport import DEFAULT_URL, Transport
-from datalens_service.voices import Voice
 
 
 class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperations):
@@ -17,7 +17,7 @@ class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperat
         url: Address of the service.
         api_key: A key made by `datalens serve` or `datalens keys create`.
         timeout: Seconds to wait for a response; uploads get more.
-        voice: Whose words errors of the service use; the arguments of Python have the names of REST.
+        voice: Interface whose words errors of the service use; the arguments of Python have the names of REST.
 
     Every method raises `ClientError` where the service refuses, and its subclass `ServiceUnreachable` where nobody
     answers.

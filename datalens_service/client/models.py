@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.notation import Stated
+from datalens_service.base.parsing import Stated
 
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 """States in which a job stays for ever."""
@@ -359,7 +359,7 @@ class Job(_Ending):
     created_at: datetime
     started_at: datetime | None
     released_at: datetime | None = None
-    """When its images became ready; they may still be measured. None until then."""
+    """The time at which its images became ready; they may still be measured. None until then."""
     finished_at: datetime | None
     waiting_reason: str | None = None
     error: dict[str, Any] | None

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from datalens_service.adapters.dispatch import Dispatcher
 from datalens_service.audits.audit import FEWEST_UNITS
 from datalens_service.audits.reconstruction import check_invertible
 from datalens_service.audits.request import (
@@ -13,9 +14,8 @@ from datalens_service.audits.request import (
 )
 from datalens_service.audits.subgroups import check_groups
 from datalens_service.audits.targets import FEWEST_TEST_IMAGES, units_per_model
+from datalens_service.base.errors import InvalidSpec, StateConflict
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec, StateConflict
-from datalens_service.gateways.dispatch import Dispatcher
 from datalens_service.methods import AnyMethod
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services import pricing
@@ -98,7 +98,7 @@ def accept(database: Database, tenant_id: str, request: AuditRequest) -> Accepte
     """The request as it would be queued; what recommends an audit asks here as well.
 
     Raises:
-        InvalidSpec: As `submit` does.
+        InvalidSpec: The spec does not fit the data set.
         StateConflict: The dataset was deleted, or the job has released nothing.
     """
     match request.target:
@@ -113,7 +113,7 @@ def accept(database: Database, tenant_id: str, request: AuditRequest) -> Accepte
 
 
 def _accept_rehearsal(database: Database, tenant_id: str, request: AuditRequest, target: RehearsedMethod) -> Accepted:
-    # What the request leaves out is planned as for a job.
+    # Members that the request leaves out are planned as for a job.
     asked = RequestedSpec.model_validate(target.spec.model_dump(exclude_unset=True))
     quote = pricing.quote(database, tenant_id, target.dataset_id, asked)
     schema = datasets.get(database, target.dataset_id).schema

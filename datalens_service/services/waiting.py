@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from datalens_service.errors import WorkerUnavailable
-from datalens_service.gateways.surroundings import DISK
+from datalens_service.adapters.health import DISK
+from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.spec import Device
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -37,7 +37,7 @@ def explain_waiting(database: Database, faults: Mapping[str, str], found: Sequen
     """Map the id of each job that does not go on to the reason, in its reader's voice.
 
     Args:
-        faults: What is wrong with the surroundings of the service, by part.
+        faults: Faults of the surroundings of the service, by part.
     """
     states = {job.state for job in found}
     if JobState.QUEUED not in states and not (JobState.RUNNING in states and _any_silent(database, found)):
@@ -58,7 +58,7 @@ def check_workers(database: Database, started: float) -> None:
     """Check that a worker is there for every job that waits, and for the next one.
 
     Args:
-        started: When the service started, on the monotonic clock; workers have a minute to begin after it.
+        started: Start of the service, on the monotonic clock; workers have a minute to begin after it.
 
     Raises:
         WorkerUnavailable: None is alive, or none of those alive could take a job.

@@ -28,13 +28,14 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 import migrations
-from datalens_service.clock import utc_now  # noqa: TID251 (SQLite has no clock but this machine's)
-from datalens_service.errors import InvalidInput, StoreUnavailable
+from datalens_service.base.clock import utc_now  # noqa: TID251 (SQLite has no clock but this machine's)
+from datalens_service.base.errors import InvalidInput, StoreUnavailable
 from datalens_service.store import patience
 from datalens_service.store.charge_log import ChargeLog, LogIndex
 from datalens_service.store.database_errors import READ_ONLY, translate
 from datalens_service.store.patience import is_impatient
-from migrations import new_database
+from datalens_service.store.schema import new_database
+from datalens_service.store.schema.tables import Base
 
 if TYPE_CHECKING:
     from datalens_service.store.postgresql import Server
@@ -93,7 +94,7 @@ class Database:
 
     Args:
         url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
-        log: Where every charge is written before it is committed; None keeps no second record.
+        log: Log in which every charge is written before it is committed; None keeps no second record.
         connections: Most connections that this process opens to PostgreSQL.
 
     Attributes:
@@ -186,7 +187,7 @@ class Database:
         Raises:
             StoreUnavailable: Naming the first setting that is unsafe, or whatever else is wrong, and its remedy.
         """
-        # Of connections that write, and without waiting for whoever writes now.
+        # A connection that may write, but does not wait for the present writer.
         looking = self._engine.execution_options(**{_BEGIN: "BEGIN"})
         with _translated(self._server), looking.connect() as connection:
             _check_settings(connection)
@@ -364,7 +365,7 @@ def _check_durability(found: Mapping[str, str], safe: Mapping[str, tuple[str, ..
 def _alembic_config(connection: Connection) -> alembic.config.Config:
     config = alembic.config.Config()
     config.set_main_option("script_location", _MIGRATIONS.replace("%", "%%"))
-    config.attributes["connection"] = connection
+    config.attributes |= {"connection": connection, "metadata": Base.metadata}
     return config
 
 

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from datalens_service.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.base.errors import InsufficientStorage, StoreUnavailable
 
 RESERVED_BYTES = 2**24
 """A disk with less room than this counts as full before it is (16 MiB)."""
@@ -39,7 +39,7 @@ def unavailable(error: OSError, detail: str) -> StoreUnavailable:
     """The error to raise instead of `error`: of its own type where the disk is full.
 
     Args:
-        detail: What did not happen, and what to do.
+        detail: A sentence on what did not happen, and what to do.
     """
     return InsufficientStorage(detail) if is_full(error) else StoreUnavailable(detail)
 
@@ -79,7 +79,7 @@ def check_writable(folder: Path, name: str) -> None:
 
     Args:
         folder: On it; one that is not there yet counts as the folder it will be made in.
-        name: What the operator calls it.
+        name: The operator's name for it.
 
     Raises:
         InsufficientStorage: It is full.

@@ -1,6 +1,6 @@
 """Class names are shown at a terminal, and somebody is asked, before they are public; without one, nobody says yes.
 
-What cannot be brought back is asked about at a terminal, and refused where nobody can be asked.
+What cannot be undone is asked about at a terminal, and refused where nobody can be asked.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from typer.testing import Result
 from cli.commands import commands
 from cli.service import DATALENS, PATIENCE, RunningService
 from cli.terminal import at_terminal
+from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import review
 from datalens_service.client import Client
-from datalens_service.errors import InvalidInput
-from datalens_service.local.local_run import open_local_run
+from datalens_service.jobs.embedded_run import open_embedded_run
 from datalens_service.store.datasets import datasets
 from ports import free_port
 from tests.data.builders import encoded, write_zip
@@ -142,21 +142,21 @@ def test_nobody_is_asked_where_stdin_is_closed(scans: Path, tmp_path: Path) -> N
 
 def test_a_folder_without_a_budget_asks_again(datalens: Run, scans: Path, tmp_path: Path) -> None:
     """A first run was killed before it stored its records."""
-    with open_local_run(tmp_path / "out"):
+    with open_embedded_run(tmp_path / "out"):
         pass
     command = ("train", "--data", scans, "--epsilon", 2, "--delta", 1e-3, "--out", tmp_path / "out", *FAST)
     assert datalens(*command).exit_code == 2
-    with open_local_run(tmp_path / "out") as local_run:
-        assert datasets.list_datasets(local_run.database).items == ()
+    with open_embedded_run(tmp_path / "out") as embedded_run:
+        assert datasets.list_datasets(embedded_run.database).items == ()
     assert datalens(*command, "--class-names", "left,right,both").exit_code == 0
     assert SECRET not in (tmp_path / "out" / "card.json").read_text()
 
 
 NOBODY = ("--url", f"http://127.0.0.1:{free_port()}")
 ENDINGS = {
-    ("datasets", "delete", "ds_1"): ("cannot be brought back", NOBODY, 5),
+    ("datasets", "delete", "ds_1"): ("cannot be undone", NOBODY, 5),
     ("jobs", "cancel", "job_1"): ("stays spent", NOBODY, 5),
-    ("keys", "revoke", "key_1"): ("cannot be brought back", ("--data-dir", "nowhere"), 4),
+    ("keys", "revoke", "key_1"): ("cannot be undone", ("--data-dir", "nowhere"), 4),
 }
 """What each says is lost, where it would go, and the exit code of having gone there."""
 

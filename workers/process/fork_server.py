@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from datalens_service.errors import WorkerUnavailable
+from datalens_service.base.errors import WorkerUnavailable
 
 INTEGER: Final = struct.Struct("!i")
 """A process id or an exit code, as the server tells it."""
@@ -43,7 +43,7 @@ class ForkServer:
     """The server of this worker; started when it is first looked for, and anew after it was lost.
 
     Attributes:
-        has_gpu: Whether torch finds one; None until the server has told.
+        has_gpu: True if torch finds one; None until the server has told.
     """
 
     def __init__(self) -> None:

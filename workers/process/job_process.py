@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 
-from datalens_service.errors import StaleLease, StoreUnavailable
+from datalens_service.base.errors import StaleLease, StoreUnavailable
 from datalens_service.jobs.memory import compare_memory
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
@@ -83,7 +83,7 @@ class JobProcess:
         """End the lease of this dead process now: it is known that nobody renews it.
 
         Args:
-            counts: Whether the start counts, also of a process that died before it began. One that did not begin
+            counts: True if the start counts, also of a process that died before it began. One that did not begin
                 because of its worker or machine uses none: a worker that cannot start any fails no job.
 
         Raises:

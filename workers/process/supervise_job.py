@@ -13,7 +13,7 @@ import time
 
 import structlog
 
-from datalens_service.errors import StoreUnavailable, WorkerUnavailable
+from datalens_service.base.errors import StoreUnavailable, WorkerUnavailable
 from datalens_service.jobs.failures import Exit
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
@@ -40,7 +40,7 @@ def supervise(database: Database, lease: Lease, stopping: threading.Event, serve
         stopping: Set to have the job given back to the queue.
 
     Returns:
-        Whether the worker may start the next one at once: nothing is wrong with itself, its disk or its database.
+        True if the worker may start the next one at once: nothing is wrong with itself, its disk or its database.
     """
     try:
         process = JobProcess(lease, server)
@@ -53,7 +53,7 @@ def supervise(database: Database, lease: Lease, stopping: threading.Event, serve
     if code in (Exit.ENDED, Exit.PAUSED, Exit.FENCED):
         return True
     log.warning("job process ended early", job_id=process.job_id, pid=process.pid, exit_code=code)
-    # Of what keeps it from beginning here the process speaks itself.
+    # The process itself reports what keeps it from beginning here.
     killed = code is not None and code < 0 and not stopping.is_set()
     try:
         process.give_up(database, counts=killed)

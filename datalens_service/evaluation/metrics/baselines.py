@@ -15,17 +15,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.parsing import decimal_text
 from datalens_service.data.dataset import Labels, Split
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts
-from datalens_service.notation import decimal_text
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.privacy.randomness import TrainingRandomness
 
 Floats = NDArray[np.float64]
 
-# What one record adds to its class's count, in units of its length: 3 % more noise buys a usable count.
+# A record adds this to its class's count, in units of its length: 3 % more noise buys a usable count.
 _COUNT_WEIGHT = 0.25
 _SENSITIVITY = math.hypot(1.0, _COUNT_WEIGHT)
 _ROWS, _NUMBERS = 512, 2**21

@@ -15,7 +15,7 @@ from datalens_service.mechanisms import PlannedRelease, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.methods.sums.record_sums import calibrated
-from datalens_service.models.generators.outlines.level_sets import Content
+from datalens_service.models.generators.level_sets.level_sets import Content
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 _DARK, _BRIGHT = 64, 192
@@ -41,7 +41,7 @@ def _of_batch(images: Images) -> NDArray[Any]:
     return np.asarray((ink <= (1 - _LEAST_GROUND) * pixels) & (bright >= _LEAST_BRIGHT * ink))
 
 
-# Of μ². Of 60,000 records at ε = 1 the noise is that of 40.
+# Share of μ². With 60,000 records at ε = 1 the noise is as large as 40 of them.
 _SHARE: Final = 0.01
 
 

@@ -25,11 +25,11 @@ from uuid import uuid4
 from sqlalchemy import exists, select, update
 from sqlalchemy.orm import Session
 
+from datalens_service.base.errors import InvalidDataset, InvalidSpec, StateConflict
+from datalens_service.base.parsing import decimal_text
 from datalens_service.data.dataset import Images, Schema, UnitIds
+from datalens_service.data.intake.schema_inference import constant_rows
 from datalens_service.data.notices import NoticeCode, Notices
-from datalens_service.data.schema_inference import constant_rows
-from datalens_service.errors import InvalidDataset, InvalidSpec, StateConflict
-from datalens_service.notation import decimal_text
 from datalens_service.privacy.accounting import check_delta, default_delta
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -45,7 +45,7 @@ from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
 from datalens_service.store.paging import Page, list_page
 from datalens_service.store.rows import copy_row
-from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
+from datalens_service.store.schema.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
 from datalens_service.store.unopened_uploads import absence
 
 _KEY_BYTES = 32
@@ -76,7 +76,7 @@ class StoredDataset:
     """A data set as it was when it was read.
 
     Attributes:
-        records_path: Where the private records lie; for the training process only.
+        records_path: Folder of the private records; for the training process only.
         partition_key: Secret of the assignment of records to shards; None once deleted.
         known_records: Different records of it that had an account already. Private, and counted when the data set is
             created; None when it is read later.
@@ -137,7 +137,7 @@ def create(
         images: The training records, uint8 (n, height, width, channels); only their fingerprints are kept here.
         unit_ids: int64 (n,), identity of each record's unit; None: every record is its own.
         epsilon: Lifetime budget; needed unless the records have an account already.
-        delta: Of the lifetime budget; None takes the default for n, or that of `shares_budget_with`. Known records
+        delta: δ of the lifetime budget; None takes the default for n, or that of `shares_budget_with`. Known records
             need the δ of their account.
         shares_budget_with: Id of a data set of this tenant, deleted or not, whose account pays for this one, too.
         notices: Collects which records an account knew already. Private.
@@ -355,7 +355,7 @@ def _joined(
 ) -> AccountRow:
     account = ledger.lock_account(session, account_id)
     check_delta(account.delta, schema.num_units)
-    # What jobs state is a function of what was declared and of n: a δ taken over from the account would tell of it.
+    # Jobs state functions of the declaration and of n: a δ taken from the account would reveal something of it.
     delta = default_delta(schema.num_units) if delta is None else delta
     if epsilon not in (None, account.epsilon) or delta != account.delta:
         kept = f"ε = {decimal_text(account.epsilon)} at δ = {decimal_text(account.delta)}"

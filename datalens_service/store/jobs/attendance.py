@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.service_tables import WorkerRow
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.service_tables import WorkerRow
+from datalens_service.store.schema.tables import JobRow
 
 REPORT_SECONDS: Final = 5.0
 """Seconds between two notes of a worker that it is alive."""
@@ -32,10 +32,10 @@ class Worker:
     """A loop that takes jobs, as it last said of itself.
 
     Attributes:
-        queue: Whose jobs it takes; None takes all.
-        gpu: Whether jobs can train on a GPU there; None while it does not know.
-        trouble: Why it takes no job, for its reader's voice; None where it could.
-        ended: Whether it was stopped, and said so.
+        queue: Queue whose jobs it takes; None takes all.
+        gpu: True if jobs can train on a GPU there; None while it does not know.
+        trouble: The reason why it takes no job, for its reader's voice; None where it could.
+        ended: True if it was stopped, and said so.
     """
 
     id: str

@@ -36,8 +36,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second
-from datalens_service.errors import StateConflict
+from datalens_service.base.clock import to_second
+from datalens_service.base.errors import StateConflict
 from datalens_service.methods import Plan
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -49,7 +49,7 @@ from datalens_service.store.ledger import ledger, released_states
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.paging import Page, list_page
 from datalens_service.store.rows import copy_row, get_or_refuse
-from datalens_service.store.tables import DEFAULT_PRIORITY, AccountRow, DatasetRow, JobRow
+from datalens_service.store.schema.tables import DEFAULT_PRIORITY, AccountRow, DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
 _ALL = JobFilter()
@@ -83,7 +83,7 @@ class Progress:
 
     Attributes:
         start: `value` when this worker began the phase.
-        started_at: When that was; None while no worker has begun.
+        started_at: Time of that start; None while no worker has begun.
     """
 
     phase: str | None
@@ -295,7 +295,7 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
 
 def mark_model_ready(session: Session, row: JobRow) -> None:
     """Note that the model of a job (locked) is ready, if it is not noted yet; it may go on being evaluated."""
-    # What a job pays for a figure elsewhere makes no model, and an audit keeps none.
+    # A payment for a figure of another job makes no model, and an audit keeps none.
     if row.released_at is not None or row.measured_job_id is not None or row.result is None:
         return
     row.released_at = read_database_clock(session).replace(microsecond=0)

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Self
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import InvalidInput
-from datalens_service.phases import Phase
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.progress import Phase
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import events, jobs
@@ -23,7 +23,7 @@ from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import Job, JobState, end
 from datalens_service.store.jobs.queue_order import select_waiting
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.tables import JobRow
 
 WORKER_LOST = {
     "type": "worker-lost",
@@ -43,7 +43,7 @@ class Lease:
     Attributes:
         token: Fencing token; goes with every write.
         seconds: For how long a claim or renewal holds.
-        until: When it runs out unless it is renewed.
+        until: Its end, unless it is renewed.
     """
 
     job_id: str
@@ -224,7 +224,7 @@ def expire_leases(
     """Put jobs of lost workers back (f, i); end those cancelled (e) or lost too often (c); what changed.
 
     Args:
-        job_ids: Which; None: all with a lease that ran out.
+        job_ids: Ids of jobs; None: all with a lease that ran out.
     """
     job_ids = list_silent(database, now=now) if job_ids is None else job_ids
     changed = (_expire(database, job_id, now) for job_id in job_ids)
@@ -275,7 +275,7 @@ def _requeue_or_end(session: Session, row: JobRow, why: EventType, memory: str =
     if row.cancel_requested:
         end(session, row, JobState.CANCELLED, None)
     elif row.attempts >= row.max_attempts or row.measured_job_id is not None:
-        # What a job pays for a figure elsewhere is nobody else's to take up.
+        # A payment for a figure of another job can be taken up by that job alone.
         end(session, row, JobState.FAILED, {**WORKER_LOST, "detail": f"{WORKER_LOST['detail']} {memory}".rstrip()})
     else:
         row.state = JobState.PAUSED if row.pause_requested else JobState.QUEUED

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.base.errors import InsufficientStorage, StoreUnavailable
 from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.privacy.randomness import Integers
 from datalens_service.proof.hash_chain import Entry
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import aggregates, blocks, ledger, recovery, released_states
-from datalens_service.store.tables import AccountRow
+from datalens_service.store.schema.tables import AccountRow
 
 _STORE_SECONDS: Final = 300.0
 """Longest wait with a sum that was drawn: longer than a change of a table, a restart or a failover takes."""
@@ -28,7 +28,7 @@ class JobAccount:
     """The `Account` of one job under one lease (see `mechanisms.base.Account`).
 
     Args:
-        lease_token: Of the lease this worker holds; with a later one the worker is refused.
+        lease_token: Token of the lease this worker holds; with a later one the worker is refused.
     """
 
     def __init__(self, database: Database, job_id: str, lease_token: int) -> None:
@@ -63,7 +63,7 @@ class JobAccount:
             return entry
 
         self._book(book)
-        # What was booked last is this draw itself.
+        # The last booking is this draw itself.
         return booked[-1] - 1
 
     def _book(self, make_entry: Callable[..., Entry]) -> None:

@@ -20,13 +20,13 @@ from typing import TypeVar
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import LedgerCorrupt, StoreUnavailable
+from datalens_service.base.errors import LedgerCorrupt, StoreUnavailable
 from datalens_service.proof.hash_chain import SPENDS, Entry
 from datalens_service.store.charge_log import ChargeLog, LogIndex, LogLine, LogMismatch, LogSlice
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.examination import check_all_known, examine, known_hashes
-from datalens_service.store.tables import AccountRow, InstallationRow, LedgerEntryRow
+from datalens_service.store.schema.tables import AccountRow, InstallationRow, LedgerEntryRow
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def check_against_log(database: Database) -> tuple[str, ...]:
     """Ids of the accounts that an audit of all of them freezes; run at the start of processes that give out jobs.
 
     Raises:
-        LedgerCorrupt: As `begin_audit`.
+        LedgerCorrupt: The journal or the log contradicts itself.
     """
     return finish_audit(database, begin_audit(database))
 
