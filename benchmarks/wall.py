@@ -28,8 +28,8 @@ from datalens_service.mechanisms.vaults import Vaults
 from datalens_service.methods import AnyMethod, DataLens, DpSgd, Mixture, Moments, Scattering
 from datalens_service.methods.script import ExecutionOptions
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 METHODS: Final[dict[str, AnyMethod]] = {
     "moments": Moments(),
@@ -37,7 +37,7 @@ METHODS: Final[dict[str, AnyMethod]] = {
     "scattering": Scattering(warm_start=Moments(), steps=5),
     "dp_sgd": DpSgd(architecture="small_cnn", steps=8),
     "dp_sgd, batches": DpSgd(architecture="small_cnn", steps=30, sampling="poisson", batch=256),
-    "datalens": DataLens(teacher="dense", num_teachers=200, top_k=100, images_per_step=50, steps=5),
+    "datalens": DataLens(teacher="dense", num_teachers=200, images_per_step=50, steps=5),
 }
 
 
@@ -51,8 +51,9 @@ def without_the_wall() -> list[Any]:
     shared, copied = SimpleNamespace(deepcopy=lambda value: value), UnitVault._of
 
     def kept(self: UnitVault, batch: Any) -> Any:
-        whole = batch is None and self._kept is not None
-        return (self._kept[0], np.unique(self._kept[1])) if whole else copied(self, batch)
+        if batch is not None or self._kept is None:
+            return copied(self, batch)
+        return self._kept[0], np.unique(self._kept[1])
 
     return [
         mock.patch.object(Vaults, "release", released_bare),
