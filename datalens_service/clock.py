@@ -1,4 +1,4 @@
-"""The present, and how precisely an instant may be told."""
+"""The present, and the precision to which an instant may be told."""
 
 import math
 from datetime import UTC, datetime
@@ -9,17 +9,16 @@ _HOUR: Final = 3600
 
 
 def utc_now() -> datetime:
-    """The present instant."""
     return datetime.now(UTC)
 
 
 def to_second(at: datetime) -> datetime:
-    """An instant as it may leave: the database orders rows and ends leases by finer times, nobody else needs them."""
+    """Round an instant that leaves to a second; the database keeps finer times to order rows and to end leases."""
     return at.replace(microsecond=0)
 
 
 def entry_time() -> datetime:
-    """The present minute, for whatever is dated while private records are read; `LedgerEntryRow.seq` orders journals.
+    """Return the present minute, for entries that are dated while private records are read.
 
     Charges leave in the proof of a job (proof/job_charges.py). Finer times would tell how long each step on private
     records took (docs/privacy.md, "Times").
@@ -28,7 +27,7 @@ def entry_time() -> datetime:
 
 
 def duration(seconds: float) -> str:
-    """A time span to one unit, rounded up: 12 s, 3 min, 2 h."""
+    """Format a time span in one unit, rounded up: 12 s, 3 min, 2 h."""
     if seconds < _MINUTE:
         return f"{math.ceil(seconds)} s"
     if seconds < _HOUR:
@@ -37,5 +36,5 @@ def duration(seconds: float) -> str:
 
 
 def remaining(seconds: float) -> str:
-    """What is left, by an estimate that is rounded up to minutes: a minute or less, about 3 min."""
+    """Format an estimate of the remaining time, rounded up to minutes: a minute or less, about 3 min."""
     return "a minute or less" if seconds <= _MINUTE else f"about {duration(seconds)}"

@@ -1,7 +1,7 @@
 """Settings of a deployment: environment variables with the prefix `DATALENS_`, all optional.
 
-Nothing is probed for. Which executor and which database are used is what stands here, and nothing else. A variable
-that is nearly the name of a setting is refused: what it was to set would silently keep its default.
+Nothing is probed for: executor and database are those that are set here. A variable
+that is nearly the name of a setting is refused: the setting that was meant would silently keep its default.
 """
 
 import difflib
@@ -25,7 +25,7 @@ GIBIBYTE = 2**30
 PREFIX = "DATALENS_"
 
 ROOT_PATH = r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*"
-"""What a path prefix may be: parts that browsers leave as they are, and no slash at the end."""
+"""Pattern of a path prefix: parts that browsers leave as they are, and no slash at the end."""
 
 VERIFIES = "ssl_cert_reqs="
 """Parameter of the URL of a Redis with TLS: `required` verifies its certificate, `none` takes any."""
@@ -34,19 +34,19 @@ _AUTHORITIES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bun
 """Where systems keep the certificates of public authorities in one file."""
 
 _OTHER_VARIABLES = frozenset({"DATALENS_URL", "DATALENS_API_KEY", "DATALENS_VERSION"})
-"""Of the command line as a client, and of docker-compose.yml."""
+"""Variables of the command line as a client, and of docker-compose.yml."""
 
 _ALIKE = 0.8
 """Share of letters in common above which a name is taken for a misspelt one."""
 
 
 class Settings(BaseSettings):
-    """What an operator may set; the defaults run everything on one machine without a further service."""
+    """The operator's settings; the defaults run everything on one machine without a further service."""
 
     # A value that cannot be used may hold a password, so no error shows it.
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
     served: ClassVar[bool] = True
-    """Whether a service shows what it stores to the owner of the data."""
+    """True if a service shows what it stores to the owner of the data."""
 
     data_dir: Path = Field(
         default=Path("datalens-data"), description="Folder of private records, artifacts, log and default database."
@@ -304,28 +304,28 @@ class Settings(BaseSettings):
 
     @property
     def public_address(self) -> str:
-        """Where browsers reach the service, for links that stand outside of it."""
+        """Return the address by which browsers reach the service, for links outside of it."""
         return self.public_url + self.root_path
 
     @property
     def url(self) -> str:
-        """Database URL with the default filled in."""
+        """Return the URL of the database, with the default filled in."""
         return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'datalens.db'}"
 
     @property
     def ledger_log_path(self) -> Path:
-        """Path of the charge log with the default filled in."""
+        """Return the path of the charge log, with the default filled in."""
         return self.ledger_log or self.data_dir.absolute() / "ledger.log"
 
 
 class EmbeddedSettings(Settings):
-    """Of a run without a service: nobody can look at the records through this program."""
+    """Settings of a run without a service: nobody can look at the records through this program."""
 
     served: ClassVar[bool] = False
 
     @classmethod
     def from_folder(cls, data_dir: Path) -> Self:
-        """A store of its own in a folder, whatever service the environment describes.
+        """Return settings for a store of its own in a folder, whatever service the environment describes.
 
         Raises:
             InvalidInput: A variable is unusable.
@@ -336,7 +336,7 @@ class EmbeddedSettings(Settings):
 
 @contextmanager
 def convert_validation_errors() -> Generator[None]:
-    """Say of an unusable value by which variable it came."""
+    """Name the variable of an unusable value."""
     try:
         yield
     except ValidationError as error:
@@ -388,10 +388,10 @@ def _find_authorities() -> str:
 
 
 def find_unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
-    """Variables with the prefix of the settings that set nothing.
+    """Find variables with the prefix of the settings that set nothing.
 
     Returns:
-        By each name the setting that was probably meant; None where no name is near, as of variables that Kubernetes
+        By each name the setting that was probably meant; None where no name is near, as for variables that Kubernetes
         makes for a service with the name of this one.
     """
     settings = [name.upper() for name in Settings.model_fields]

@@ -1,4 +1,4 @@
-"""What was read in a way that the owner of an upload may not expect. For the owner only: it depends on the records.
+"""Notices about an upload that was read in a way its owner may not expect. Private: they depend on the records.
 
 A notice is a stable code, a count and a few names; the sentence belongs to the code. Readers collect notices in
 `Source.notices` while they read.
@@ -19,7 +19,7 @@ _EXAMPLE_LENGTH: Final = 200
 
 
 class NoticeCode(StrEnum):
-    """What the notice is about; `MESSAGES` says what to do."""
+    """The subject of a notice; `MESSAGES` says what to do."""
 
     IGNORED_SPLIT = "ignored_split"
     IGNORED_FILES = "ignored_files"
@@ -135,7 +135,7 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     NoticeCode.SHARES_CONSTANT_IMAGES: "Images that were uploaded before show a single colour. If the data sets have "
     "nothing else in common, use ⟦leave_out_constant_images⟧ next time.",
 }
-"""What each code means and what to do about it."""
+"""The meaning of each code, and advice on what to do about it."""
 
 
 def _check_printable(text: str) -> str:
@@ -152,7 +152,7 @@ class Notice(BaseModel):
 
     Attributes:
         code: Stable.
-        count: How many files, images, arrays, classes or persons it concerns.
+        count: Number of files, images, arrays, classes or persons it concerns.
         examples: The first of them.
     """
 
@@ -166,7 +166,7 @@ class Notice(BaseModel):
     @computed_field(description="What it means and what to do.")  # type: ignore[prop-decorator]
     @property
     def message(self) -> str:
-        """What it means and what to do."""
+        """Return its meaning, and advice on what to do."""
         return speak(MESSAGES[self.code])
 
 
@@ -191,7 +191,7 @@ class Notices:
             self._counts[code] = self._counts.get(code, 0) + number
 
     def collected(self) -> tuple[Notice, ...]:
-        """All of them, in the order of `NoticeCode`."""
+        """Return all notices, in the order of `NoticeCode`."""
         return tuple(
             Notice(code=code, count=self._counts[code], examples=tuple(self._examples.get(code, ())))
             for code in NoticeCode
@@ -200,7 +200,7 @@ class Notices:
 
 
 def count_notices(code: NoticeCode, notices: Iterable[Notice]) -> int:
-    """How many cases a notice counts; 0 without it."""
+    """Count the cases of a notice; 0 without it."""
     return sum(notice.count for notice in notices if notice.code is code)
 
 

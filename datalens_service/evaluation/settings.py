@@ -1,4 +1,4 @@
-"""What a job measures after training; part of the spec, so this module imports no torch."""
+"""The measurements of a job after training; part of the spec, so this module imports no torch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ReferenceName = Literal["test", "holdout", "training"]
 
 
 class EvaluationSettings(Frozen):
-    """How the synthetic images are measured.
+    """The settings by which synthetic images are measured.
 
     By default about a minute's work on two cores for images like MNIST's. The published protocol, which
     `benchmarks/utility.py` follows, is `epochs` = 4 and `batch_size` = 256: as many steps, with twice as many images.
@@ -96,11 +96,11 @@ class EvaluationSettings(Frozen):
 
     @property
     def repetitions(self) -> int:
-        """How often a classifier is trained; one where nothing is said."""
+        """Return how often a classifier is trained; once if no number is given."""
         return self.seeds or 1
 
     def bounded_for(self, schema: Schema) -> Self:
-        """The same with its repetitions, and with as many images as fit into memory, by public numbers alone."""
+        """Fix the repetitions, and limit images to those that fit into memory, by public numbers alone."""
         pixels = self.synthetic_images * self.epochs * schema.height * schema.width
         automatic = _REPETITIONS if pixels <= _FEW_PIXELS else 1
         images = min(self.synthetic_images, _MOST_NUMBERS // schema.dimensions)

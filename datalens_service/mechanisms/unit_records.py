@@ -2,7 +2,7 @@
 
 `UnitRecords` answer the question of `PrivateRecords` for mechanisms that sum one row of every unit. A contribution gets
 copies of whole units on a device, and yields their rows chunk by chunk. The mechanism draws who is in a batch, between
-charge and noise; it is known here alone.
+charge and noise, and nothing outside this module learns it.
 """
 
 from __future__ import annotations
@@ -36,18 +36,17 @@ class UnitRows(NamedTuple):
     images: torch.Tensor
     """uint8 (records, channels, height, width)."""
     labels: torch.Tensor
-    """int64 (records,)."""
+    """int64 (records,) class of each record."""
     units: torch.Tensor
     """int64 (records,) identity of each record's unit."""
 
 
 UnitContribution = Callable[[UnitRows, Any], Any]
-"""Yields tensors (units, …), one row for every unit in its order; or returns at once what a mechanism sums, whose units
-are not believed."""
+"""Yields tensors (units, …), one row for every unit in its order, or returns at once what a mechanism sums."""
 
 
 class UnitRecords:
-    """A handle of records behind the wall, whose units are asked for on a device."""
+    """A handle of records behind the wall, whose units are read on a device."""
 
     def __init__(self, records: PrivateRecords, device: str) -> None:
         self.records, self.device = records, device
@@ -57,8 +56,8 @@ class UnitVault:
     """Rows that are read while a question is open.
 
     Args:
-        source: Of the records.
-        device: Where contributions get them.
+        source: The vault of the records.
+        device: Where contributions get the rows.
     """
 
     def __init__(self, source: Vault, device: str) -> None:
@@ -75,10 +74,10 @@ class UnitVault:
         account: Account,
         noise: NoiseSource,
     ) -> Released:
-        """As `Vault.release`, over the units of a batch if the mechanism draws one.
+        """Release the charged, noisy sum like `Vault.release`, over the units of a batch if the mechanism draws one.
 
         Raises:
-            InvalidSpec: It draws batches by position, and units have none.
+            InvalidSpec: The mechanism draws batches by position, and units have none.
         """
         check_function(contribution)
         block = mechanism.block()
@@ -88,7 +87,7 @@ class UnitVault:
         return mechanism.release(answer, step=step, account=account, noise=noise)
 
     def answer(self, function: UnitContribution, released: object, batch: Booleans | None = None) -> Any:
-        """What a function makes of the units of a batch, bool (num_units,), or of all."""
+        """Compute a contribution on the units of a batch, bool (num_units,), or on all units."""
         chunks = self._chunks(function, released, batch)
         if isgeneratorfunction(function):
             return chunks
@@ -96,7 +95,7 @@ class UnitVault:
         return made
 
     def check_positions(self) -> None:
-        """Refuse units whose identities are no positions: one more would move others to other batches."""
+        """Refuse units whose identities are no positions: one more unit would move others to other batches."""
         with self._source.opened():
             if self._source.rows().units.max(initial=0) >= self._num_units:
                 raise InvalidSpec("Batches of a partition are drawn by the position of single records.")
@@ -118,7 +117,7 @@ class UnitVault:
                 raise WallBroken("A contribution has one row for every unit.")
 
     def _of(self, batch: Booleans | None) -> tuple[UnitRows, UnitIds]:
-        """Copies of the records of a batch, and its units."""
+        """Return copies of the records of a batch, and its units."""
         import torch
 
         source = self._source.rows()
@@ -132,7 +131,7 @@ class UnitVault:
 
 
 def as_tensors(rows: Rows, device: str) -> UnitRows:
-    """Records as contributions get them."""
+    """Bring records into the form in which contributions get them."""
     import torch
 
     order = np.argsort(rows.units, kind="stable")
@@ -142,7 +141,7 @@ def as_tensors(rows: Rows, device: str) -> UnitRows:
 
 
 def number_coins(units: UnitIds, num_units: int) -> NDArray[np.int64]:
-    """Which coin is a record's: every unit has its own. Coins are alike, so it does not matter which."""
+    """Assign a coin to each record, the same for all records of a unit. Coins are alike, so any assignment will do."""
     if units.max(initial=0) < num_units:
         return units
     names, numbers = np.unique(units, return_inverse=True)

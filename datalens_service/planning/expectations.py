@@ -1,4 +1,4 @@
-"""What a job will probably reach, by a table of jobs that were measured: public numbers alone.
+"""The expected results of a job, by a table of jobs that were measured: public numbers alone.
 
 The table is `expectations.json`, made by `benchmarks/expectations.py`: grey images of 28×28 pixels of an easy and a
 hard data set, photographs in colour and grey faces. `curves.py` reads accuracy off it, `resources.py` time and memory.
@@ -35,7 +35,7 @@ from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.voices import speak
 
 _BETTER: Final = 5
-"""Points by which a classifier is better than images, to be named."""
+"""A classifier is recommended if it is better than images by so many points."""
 _SEEN: Final[dict[Looks, str]] = {
     "noise": "Expect noise rather than pictures.",
     "soft": "Expect blurs: rough shapes and tones, without detail.",
@@ -46,8 +46,11 @@ _SCARCE: Final = "Expect smudges: rough tones of a class at most."
 
 
 def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Expectation | None) -> dict[str, Any]:
-    """Members `looks`, `verdict` and `warning` of an expectation; `labels` is what is expected of a classifier instead
-    of images."""
+    """Return the members `looks`, `verdict` and `warning` of an expectation.
+
+    Args:
+        labels: The expectation of a classifier instead of images.
+    """
     looks = judge_looks(spec.method, schema, spec.limit_units(schema))
     if is_of_little_use(spec, schema):
         verdict = speak(_say_little(spec, schema))
@@ -60,15 +63,15 @@ def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Ex
 
 
 def is_of_little_use(spec: TrainingSpec, schema: Schema) -> bool:
-    """Whether the budget drowns what the images of a class have in common, whatever the method."""
+    """Tell whether the budget drowns what the images of a class have in common, whatever the method."""
     return count_planned_evidence(spec, schema) < LEAST_EVIDENCE
 
 
 def check_utility(spec: TrainingSpec, schema: Schema) -> None:
-    """Refuse what is of little use.
+    """Refuse a job that is of little use.
 
     Raises:
-        LowUtility: It is; the sentence says what would change that.
+        LowUtility: The sentence says what would change that.
     """
     if is_of_little_use(spec, schema):
         raise LowUtility(f"{_say_little(spec, schema)} To go on all the same, ⟦accept_low_utility⟧.")
@@ -127,19 +130,22 @@ _NAMES: Final = {
     "smiles64": "faces",
 }
 _PLACEHOLDER: Final = "public"
-"""Of public images that are not named yet."""
+"""The name of public images that are not named yet."""
 
 
 class PlanWithExpectation(PlanSummary):
-    """What a plan costs, and what jobs like it reached."""
+    """The cost of a plan, and the results of jobs like it."""
 
     expectation: Expectation | None = None
     comparison: Comparison | None = None
 
 
 def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation:
-    """What is known of jobs like this one, or guessed, with a verdict; without `calibration_seconds` as fast as those
-    of the table."""
+    """Return what is known of jobs like this one, or guessed, with a verdict.
+
+    Args:
+        calibration_seconds: Speed of the machine; None takes that of the table.
+    """
     reached = estimate(spec, schema, calibration_seconds)
     averages = curves.guess_averages(spec, schema, read_table())
     told = {"class_averages_low": averages.low, "class_averages_high": averages.high}
@@ -148,7 +154,7 @@ def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None
 
 
 def estimate(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation:
-    """Accuracy, time and memory alone."""
+    """Estimate accuracy, time and memory alone."""
     rows = read_table()
     reached = curves.expect_accuracy(spec, schema, rows)
     return Expectation(
@@ -164,7 +170,7 @@ def estimate(spec: TrainingSpec, schema: Schema, calibration_seconds: float | No
 
 
 def compare(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Comparison:
-    """Every method that could serve, each at the ε of a planned job."""
+    """Compare every method that could serve, each at the ε of a planned job."""
     made: dict[AnyMethod, list[str]] = {}
     for name in (*OFFERED, POOL):
         made.setdefault(choose(name, schema, spec.epsilon), []).append(name)
@@ -176,7 +182,7 @@ def compare(spec: TrainingSpec, schema: Schema, calibration_seconds: float | Non
 def _serve(
     method: AnyMethod, names: list[str], spec: TrainingSpec, schema: Schema, calibration: float | None
 ) -> Alternative | None:
-    """A row; None of public images where they change nothing, and of a method that these images do not fit."""
+    """Return a row; None for public images that change nothing, and for a method that these images do not fit."""
     public = spec.public_data or _PLACEHOLDER if method.needs_public_images else None
     if names == [POOL] and public is None:
         return None
@@ -201,7 +207,7 @@ def _serve(
 
 
 def _expect_labels(spec: TrainingSpec, schema: Schema) -> Expectation | None:
-    """What a classifier would reach instead of images."""
+    """Estimate the result of a classifier instead of images."""
     if spec.method.result != "generator":
         return None
     try:
@@ -226,7 +232,7 @@ def _load(changed: int) -> tuple[Measured, ...]:
 
 
 def read_table() -> tuple[Measured, ...]:
-    """All rows; none before the first was measured."""
+    """Read all rows; none before the first was measured."""
     return _load(TABLE.stat().st_mtime_ns) if TABLE.exists() else ()
 
 
@@ -236,9 +242,9 @@ _ROUNDS: Final = 5
 
 @cache
 def measure_machine() -> float:
-    """Processor seconds of matrix products, transforms and exponentials, the fastest of five rounds.
+    """Measure processor seconds of matrix products, transforms and exponentials, the fastest of five rounds.
 
-    Once per process, 15 ms in all.
+    It runs once per process, and takes 15 ms in all.
     """
     rng = np.random.default_rng(0)
     matrix, images = rng.standard_normal((_SIDE, _SIDE)), rng.standard_normal((100, 28, 28))
@@ -254,11 +260,11 @@ def _work(matrix: np.ndarray, images: np.ndarray) -> float:
 
 
 _CALIBRATION: Final = 0.0018
-"""Of the machine that the constants below were measured on, as of `measure_machine`."""
+"""Result of `measure_machine` on the machine that the constants below were measured on."""
 _DIMENSIONS: Final = 28 * 28
 _SMALL: Final = 32 * 32
 _WITH_CROPS: Final = 4
-"""An image and its crops."""
+"""The number of an image and its crops."""
 _TRAINED_IMAGE: Final = 2.1e-4
 """Seconds of the standard CNN per image and pass."""
 _STRONGER: Final = 6
@@ -267,7 +273,7 @@ _FILES_SECONDS: Final = 3.0
 
 
 def expect_phases(spec: TrainingSpec, schema: Schema) -> dict[str, float]:
-    """By the name of a phase; those that a job leaves out are missing."""
+    """Estimate the seconds of each phase by its name; phases that a job leaves out are missing."""
     slower = measure_machine() / _CALIBRATION
     training = resources.expect_seconds(spec, schema, read_table(), measure_machine())
     drawing = _expect_drawing(spec, schema) * slower
@@ -282,7 +288,7 @@ def expect_phases(spec: TrainingSpec, schema: Schema) -> dict[str, float]:
 
 
 def _expect_fitting(method: AnyMethod, training: float) -> float:
-    """Of a pool as large as the private set: an image, or a crop of one, is labelled in the time of a record."""
+    """Estimate the labelling of a pool as large as the private set: an image, or a crop, takes the time of a record."""
     if not isinstance(method, LabelledPool):
         return 0.01 * training
     return training * (_WITH_CROPS if method.crops else 1)
@@ -293,7 +299,7 @@ def _expect_drawing(spec: TrainingSpec, schema: Schema) -> float:
 
 
 def _expect_evaluation(spec: TrainingSpec, schema: Schema) -> float:
-    """Of the training of classifiers on synthetic images, on those of simpler releases and on real ones."""
+    """Estimate the training of classifiers on synthetic images, on those of simpler releases and on real ones."""
     if spec.method.result != "generator":
         return _FILES_SECONDS
     settings = spec.evaluation.bounded_for(schema)

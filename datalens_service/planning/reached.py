@@ -1,4 +1,4 @@
-"""What measured jobs reached, and what is expected of planned ones."""
+"""Results of measured jobs, and expectations of planned ones."""
 
 import math
 import statistics
@@ -38,27 +38,26 @@ class Measured(BaseModel):
 
     @property
     def is_of_images(self) -> bool:
-        """Whether images were released, and not a classifier."""
+        """Tell whether images were released, and not a classifier."""
         return self.synthetic_images > 0
 
     @property
     def job(self) -> tuple[str, str, int, float]:
-        """What was run."""
         return self.dataset, self.preset, self.units, self.epsilon
 
     def seconds_on(self, calibration_seconds: float | None) -> float:
-        """Training on a machine with that calibration; None: on the one that measured this row, as busy as it was."""
+        """Return the seconds of training on a machine with that calibration; None: on the one that measured it."""
         slower = calibration_seconds / self.calibration_seconds if calibration_seconds else 1.0
         return self.training_seconds * slower
 
     @property
     def mean(self) -> float:
-        """Accuracy in percent."""
+        """Return the mean accuracy in percent."""
         return statistics.mean(self.accuracies)
 
     @property
     def spread(self) -> float:
-        """Of the accuracy over seeds, in percentage points."""
+        """Return the spread of the accuracy over seeds, in percentage points."""
         measured = len(self.accuracies) > 1
         return max(
             _LEAST_SPREAD, statistics.stdev(self.accuracies) if measured else _SPREAD_OF_ONE / math.sqrt(self.units)
@@ -66,12 +65,12 @@ class Measured(BaseModel):
 
 
 def tell_range(low: float, high: float) -> str:
-    """A range in whole percent, rounded outwards."""
+    """Format a range in whole percent, rounded outwards."""
     return f"{math.floor(low)} to {math.ceil(high)} %"
 
 
 class Expectation(BaseModel):
-    """What jobs like this one reached."""
+    """The results of jobs like this one."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -94,7 +93,7 @@ class Expectation(BaseModel):
 
     @property
     def middle(self) -> float:
-        """Of the range, in percent."""
+        """Return the middle of the range, in percent."""
         return (self.accuracy_low + self.accuracy_high) / 2
 
 
@@ -121,7 +120,7 @@ class Alternative(BaseModel):
 
 
 class Comparison(BaseModel):
-    """Methods side by side. Class averages and guessing are the same for all of them, and stand in the expectation."""
+    """Methods side by side; class averages and guessing are the same for all, and part of the expectation."""
 
     methods: list[Alternative]
     reason: str = Field(description="Why the default is the default, in a sentence.")

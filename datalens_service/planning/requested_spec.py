@@ -1,4 +1,4 @@
-"""What a client may ask for without naming a method: a preset, or nothing at all."""
+"""A request that may leave the method open: a preset, or nothing at all."""
 
 from typing import Annotated, Any, Self
 
@@ -34,7 +34,7 @@ PresetName = Annotated[str, AfterValidator(_check_preset), Field(json_schema_ext
 
 
 class RequestedSpec(Frozen):
-    """A training job as it is asked for. With neither method nor preset it is the preset auto."""
+    """A training job as it is requested. With neither method nor preset it is the preset auto."""
 
     method: NamedMethod | None = Field(default=None, description="With its parameters; left out, `preset` chooses.")
     preset: PresetName | None = Field(
@@ -66,7 +66,7 @@ class RequestedSpec(Frozen):
         return self
 
     def resolve(self, schema: Schema) -> TrainingSpec:
-        """The request with its method, which a preset chooses from public values, and all parameters.
+        """Resolve the request to its method, which a preset chooses from public values, and all parameters.
 
         Raises:
             InvalidSpec: The preset has no such purpose, or something does not go with the method it chooses.

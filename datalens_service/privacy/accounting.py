@@ -40,14 +40,14 @@ _BISECTIONS = 200
 
 
 class NeighboringRelation(StrEnum):
-    """Which two data sets the guarantee makes hard to tell apart; n is public in both."""
+    """The pairs of data sets that the guarantee makes hard to tell apart; n is public in both."""
 
     ZERO_OUT = "zero_out"
     REPLACE_ONE = "replace_one"
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Smallest δ for which a μ-GDP mechanism is (ε, δ)-DP, rounded up (Balle & Wang 2018, Theorem 8).
+    """Return the smallest δ for which a μ-GDP mechanism is (ε, δ)-DP, rounded up (Balle & Wang 2018, Theorem 8).
 
     Args:
         mu: Privacy parameter of the Gaussian trade-off curve, at least 0.
@@ -63,7 +63,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def epsilon_for_mu(mu: float, delta: float) -> float:
-    """Smallest ε for which a μ-GDP mechanism is (ε, δ)-DP, rounded up; 0 when δ alone covers the mechanism.
+    """Return the smallest ε for which a μ-GDP mechanism is (ε, δ)-DP, rounded up; 0 when δ alone covers the mechanism.
 
     Args:
         mu: At least 0.
@@ -84,7 +84,7 @@ def epsilon_for_mu(mu: float, delta: float) -> float:
 
 
 def mu_for_epsilon(epsilon: float, delta: float) -> float:
-    """Largest μ that is still (ε, δ)-DP, rounded down.
+    """Return the largest μ that is still (ε, δ)-DP, rounded down.
 
     Args:
         epsilon: Above 0, finite.
@@ -109,7 +109,7 @@ def mu_for_epsilon(epsilon: float, delta: float) -> float:
 
 
 def cost_units(sensitivity_squared: int | Fraction, noise_stddev: int, queries: int = 1) -> int:
-    """Ledger units of `queries` discrete Gaussian releases, rounded up per query.
+    """Return the ledger units of `queries` discrete Gaussian releases, rounded up per query.
 
     Args:
         sensitivity_squared: Squared L2 sensitivity Δ² of one query, exact.
@@ -126,17 +126,17 @@ def cost_units(sensitivity_squared: int | Fraction, noise_stddev: int, queries: 
 
 
 def limit_units(epsilon: float, delta: float) -> int:
-    """Ledger units that the budget (ε, δ) holds, rounded down."""
+    """Return the ledger units that the budget (ε, δ) holds, rounded down."""
     return math.floor(Fraction(mu_for_epsilon(epsilon, delta)) ** 2 * UNITS_PER_MU_SQUARED)
 
 
 def mu_of_units(units: int) -> float:
-    """μ that `units` stand for, rounded up."""
+    """Convert ledger units to μ, rounded up."""
     return math.nextafter(math.sqrt(Fraction(units, UNITS_PER_MU_SQUARED)), math.inf) if units else 0.0
 
 
 def epsilon_of_units(units: int, delta: float) -> float:
-    """ε at δ of everything charged so far, rounded up."""
+    """Convert ledger units to ε at δ, rounded up."""
     return epsilon_for_mu(mu_of_units(units), delta)
 
 
@@ -148,12 +148,12 @@ def round_up(value: float, digits: int = EPSILON_DIGITS) -> PrivacyParameter:
 
 
 def round_down(value: float, digits: int = EPSILON_DIGITS) -> PrivacyParameter:
-    """Round towards −∞, once; as `round_up`."""
+    """Round towards −∞, once, with floats read as in `round_up`."""
     return _from_steps(math.floor(_written(value) * 10**digits), digits)
 
 
 def round_down_significant(value: float) -> PrivacyParameter:
-    """Three significant digits, rounded down: a δ that can be shown as it was used."""
+    """Round down to three significant digits, so that δ can be shown exactly as it was used."""
     with localcontext(prec=3, rounding=ROUND_FLOOR):
         return PrivacyParameter(+Decimal(repr(float(value))))
 
@@ -163,12 +163,11 @@ def _written(value: float) -> Fraction:
 
 
 def _from_steps(steps: int, digits: int) -> PrivacyParameter:
-    """The float nearest to a decimal."""
     return PrivacyParameter(Fraction(steps, 10**digits))
 
 
 def default_delta(num_units: int) -> PrivacyParameter:
-    """δ when the owner names none: min(1e-5, n^-1.1), rounded down to three digits."""
+    """Return the δ used when the owner names none: min(1e-5, n^-1.1), rounded down to three digits."""
     return round_down_significant(min(DEFAULT_DELTA_CEILING, math.pow(num_units, -1.1)))
 
 
@@ -176,7 +175,7 @@ def check_delta(delta: float, num_units: int) -> None:
     """Refuse a δ at or above 1/n.
 
     Raises:
-        InvalidDelta: With the largest admissible value in the sentence.
+        InvalidDelta: δ is too large; the message names the largest admissible value.
     """
     if not 0 < delta < 1 / num_units:
         raise InvalidDelta(
@@ -186,7 +185,7 @@ def check_delta(delta: float, num_units: int) -> None:
 
 
 def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, units: int) -> int:
-    """Smallest integer σ ≥ 100 with which `queries` releases fit into `units`.
+    """Return the smallest integer σ ≥ 100 with which `queries` releases fit into `units`.
 
     Args:
         sensitivity_squared: Squared L2 sensitivity of one query.
@@ -194,7 +193,7 @@ def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, uni
         units: Ledger units to spend.
 
     Raises:
-        InfeasiblePlan: Less than one unit per query.
+        InfeasiblePlan: There is less than one unit per query.
     """
     each = units // queries
     if each < 1:
@@ -207,11 +206,11 @@ def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, uni
 
 
 class Charge(NamedTuple):
-    """What is booked for a release, or for a block of them.
+    """The charge for a release, or for a block of them.
 
     Attributes:
-        units: 1e-15 of μ².
-        slack: 1e-18 of δ, beside what the units stand for (docs/mechanisms/poisson_sampling.md); 0 for Gaussian
+        units: In 1e-15 of μ².
+        slack: In 1e-18 of δ, beside what the units stand for (docs/mechanisms/poisson_sampling.md); 0 for Gaussian
             releases.
     """
 
@@ -220,11 +219,11 @@ class Charge(NamedTuple):
 
 
 def delta_beside(slack: int, delta: float) -> float:
-    """δ − slack, rounded down: at which the units of an account are converted to ε.
+    """Return δ − slack, rounded down, at which the units of an account are converted to ε.
 
     Args:
         slack: In 1e-18 of δ, at least 0.
-        delta: Of the account.
+        delta: The δ of the account.
 
     Returns:
         0 or less where the slack leaves nothing.
@@ -235,16 +234,16 @@ def delta_beside(slack: int, delta: float) -> float:
 
 
 def epsilon_of_charge(charge: Charge, delta: float) -> float:
-    """ε at δ of everything charged so far, slack included, rounded up; infinite where the slack leaves no δ."""
+    """Convert a charge to ε at δ, slack included, rounded up; infinite where the slack leaves no δ."""
     beside = delta_beside(charge.slack, delta)
     return epsilon_of_units(charge.units, beside) if beside > 0 else math.inf
 
 
 def stated_epsilon(charge: Charge, delta: float) -> PrivacyParameter:
-    """The ε at δ that is stated of a charge, everywhere: the least of four digits whose budget holds it.
+    """Return the ε at δ that is stated of a charge, everywhere: the least of four digits whose budget holds it.
 
-    A budget holds a charge if the ledger would let it pass, so what was charged within ε = 3.3 is never stated above.
-    It is infinite where the slack leaves no δ.
+    A budget holds a charge if the ledger would accept it, so a charge within ε = 3.3 is never stated as more.
+    The result is infinite where the slack leaves no δ.
     """
     stated = round_up(epsilon_of_charge(charge, delta))
     below = _from_steps(round(stated * 10**EPSILON_DIGITS) - 1, EPSILON_DIGITS) if math.isfinite(stated) else stated
@@ -254,7 +253,7 @@ def stated_epsilon(charge: Charge, delta: float) -> PrivacyParameter:
 
 
 def remaining_epsilon(units: int, delta: float) -> PrivacyParameter:
-    """The largest ε of four digits whose budget at δ fits into the units that remain; 0 if none does."""
+    """Return the largest ε of four digits whose budget at δ fits into the units that remain; 0 if none does."""
     if units <= 0:
         return PrivacyParameter(0.0)
     steps = math.floor(_written(epsilon_of_units(units, delta)) * 10**EPSILON_DIGITS) + 1
@@ -264,19 +263,19 @@ def remaining_epsilon(units: int, delta: float) -> PrivacyParameter:
 
 
 def stated_mu(units: int) -> PrivacyParameter:
-    """The least μ of six digits whose square is at least `units`."""
+    """Return the least μ of six digits whose square is at least `units`."""
     steps_squared = Fraction(units * 10 ** (2 * _MU_DIGITS), UNITS_PER_MU_SQUARED)
     whole = math.ceil(steps_squared)
     return _from_steps(math.isqrt(whole - 1) + 1 if whole else 0, _MU_DIGITS)
 
 
 def compute_slack(delta: float, share: float) -> int:
-    """A share of δ in units of slack, rounded down."""
+    """Convert a share of δ to units of slack, rounded down."""
     return math.floor(Fraction(delta) * Fraction(share) * SLACK_UNITS_PER_DELTA)
 
 
 def units_held_for_slack(slack: int, epsilon: float, delta: float) -> int:
-    """Ledger units by which a slack lowers what the budget (ε, δ) holds, rounded up.
+    """Return the ledger units by which a slack lowers what the budget (ε, δ) holds, rounded up.
 
     Raises:
         BudgetExceeded: The slack is more than half of δ.

@@ -84,12 +84,12 @@ class LogSlice(NamedTuple):
 
 
 class LogIndex(NamedTuple):
-    """Where the lines of accounts are: a start keeps 8 bytes for each, and reads those of one account at a time.
+    """The places of accounts' lines: a start keeps 8 bytes for each, and reads those of one account at a time.
 
     Attributes:
         starts: Bytes before each line, by account, oldest first.
-        dataset_ids: All that lines name.
-        length: As that of a slice.
+        dataset_ids: All data sets that lines name.
+        length: Bytes of the log up to the end of the last line.
     """
 
     starts: Mapping[str, Sequence[int]]

@@ -56,7 +56,7 @@ def _drawn(benchmark: ClassifierBenchmark, generator: Generator) -> str:
 
 
 def _trained_on_samples(generator: Generator, benchmark: ClassifierBenchmark) -> list[Labels]:
-    """Labels by a classifier that saw images of `generator`; every seed draws its own."""
+    """Return labels by a classifier that saw images of `generator`; every seed draws its own."""
     count, progress = benchmark.settings.synthetic_images, benchmark.progress
 
     def draw(seed: int) -> tuple[Images, Targets]:
@@ -66,7 +66,7 @@ def _trained_on_samples(generator: Generator, benchmark: ClassifierBenchmark) ->
 
 
 def _epochs_on_real_images(settings: EvaluationSettings, num_units: int) -> int:
-    """A small real set is passed over more often, so that it gets no fewer steps than the synthetic one.
+    """Pass over a small real set more often, so that it gets no fewer steps than the synthetic one.
 
     The number of units is public; the number of records may not be.
     """
@@ -86,12 +86,12 @@ def _uses_real_images(classifier: ClassifierArchitecture, facts: PublicFacts) ->
 
 
 def _steps(facts: PublicFacts) -> int:
-    """Of progress: fewer real images are passed over more often, so the work is that of the synthetic ones."""
+    """Return the steps of progress: fewer real images are passed over more often, so both sets take the same work."""
     return STEPS_OF_A_PASS * facts.settings.repetitions * facts.settings.epochs
 
 
 class _Training(NamedTuple):
-    """Images that a classifier is trained on, and the metric that comes of it."""
+    """The images that a classifier is trained on, and the metric of the result."""
 
     family: str
     reads: Reads
@@ -99,7 +99,6 @@ class _Training(NamedTuple):
     applies: Callable[[ClassifierArchitecture, PublicFacts], bool]
 
     def metric(self, classifier: ClassifierArchitecture, title: str, meaning: str) -> Metric:
-        """The metric of one classifier."""
         return Metric(
             name=f"{self.family}{classifier.suffix}",
             title=title,

@@ -1,4 +1,4 @@
-"""Baseline of noisy class averages: what the simplest private release reaches at the same budget.
+"""Baseline of noisy class averages: the accuracy of the simplest private release at the same budget.
 
 Images are scaled to unit length, one noisy average per class is released once at the job's own ε and δ, and a test
 image gets the class of the nearest average. Unit length bounds a record's influence without a clipping radius that
@@ -35,10 +35,10 @@ _ROWS, _NUMBERS = 512, 2**21
 def class_average_accuracy(
     train: Split, test: Split, num_classes: int, *, epsilon: float, delta: float, seed: int, records_per_unit: int = 1
 ) -> float:
-    """Accuracy in percent of nearest-average classification with noisy averages of the training images.
+    """Return the percentage of test images that nearest noisy averages of the training images classify correctly.
 
     Args:
-        epsilon: Of the release, under zero-out.
+        epsilon: ε of the release, under zero-out.
 
     Raises:
         InvalidSpec: ε or δ is outside its range.
@@ -50,7 +50,7 @@ def class_average_accuracy(
 
 
 def noisy_averages(train: Split, num_classes: int, *, mu: float, rng: np.random.Generator) -> Floats:
-    """Averages (num_classes, d), not negative, of images of unit length, from a Gaussian mechanism with parameter μ.
+    """Release averages (num_classes, d), at least 0, of images of unit length, by a Gaussian mechanism of parameter μ.
 
     A record adds (w, x/‖x‖) to the row of its class and nothing elsewhere. Under zero-out the L2 sensitivity is
     Δ = √(1 + w²), and noise of standard deviation Δ/μ on every number makes the release μ-GDP.
@@ -62,7 +62,7 @@ def noisy_averages(train: Split, num_classes: int, *, mu: float, rng: np.random.
 
 
 def _counts_and_sums(train: Split, num_classes: int) -> Floats:
-    """(num_classes, 1 + d): weighted number of records, then the sum of their unit vectors."""
+    """Return the weighted number of records, then the sum of their unit vectors, (num_classes, 1 + d)."""
     totals = np.zeros((num_classes, 1 + math.prod(train.images.shape[1:])))
     for vectors, labels in _unit_vectors(train):
         members = (labels == np.arange(num_classes)[:, None]).astype(np.float64)
@@ -72,7 +72,7 @@ def _counts_and_sums(train: Split, num_classes: int) -> Floats:
 
 
 def _nearest_average_accuracy(averages: Floats, test: Split) -> float:
-    """Percent of test images whose nearest average (in L2) is that of their own class."""
+    """Return the percentage of test images whose nearest average (in L2) is that of their own class."""
     squares = (averages**2).sum(axis=1)
     right = sum(
         int(((squares - 2 * vectors @ averages.T).argmin(axis=1) == labels).sum())
@@ -82,7 +82,7 @@ def _nearest_average_accuracy(averages: Floats, test: Split) -> float:
 
 
 def _unit_vectors(split: Split) -> Iterator[tuple[Floats, Labels]]:
-    """Images as vectors of length 1 (black ones stay 0), with their labels, a chunk at a time."""
+    """Yield images as vectors of length 1 (black ones stay 0), with their labels, a chunk at a time."""
     dimensions = math.prod(split.images.shape[1:])
     at_once = max(1, min(_ROWS, _NUMBERS // dimensions))
     for start in range(0, len(split.labels), at_once):
@@ -92,7 +92,7 @@ def _unit_vectors(split: Split) -> Iterator[tuple[Floats, Labels]]:
 
 
 def _compute(context: Context) -> Outcome:
-    """Nearest noisy class average; every seed draws its own noise."""
+    """Classify by the nearest noisy class average; every seed draws its own noise."""
     train, tested, schema = context.training_images, context.test_images, context.schema
     values = [
         class_average_accuracy(

@@ -16,16 +16,16 @@ Observe = Callable[[int, int], None]
 Draw = Callable[[int], tuple[Images, downstream.Targets]]
 
 STEPS_OF_A_PASS: Final = 10
-"""Of progress, for as much work as a pass over the synthetic images that the settings name."""
+"""Steps of progress for as much work as a pass over the synthetic images that the settings name."""
 
 
 @dataclass
 class Progress:
-    """Steps done, of a number that depends on the settings only.
+    """Counts steps, whose number depends on the settings only.
 
     Attributes:
-        observe: Told of every step; may raise to stop.
-        interruption: What `observe` raised; not the fault of a figure.
+        observe: Called at every step; may raise to stop.
+        interruption: The error that `observe` raised, which is not the fault of a figure.
     """
 
     observe: Observe
@@ -39,12 +39,12 @@ class Progress:
             self.step()
 
     def step(self) -> None:
-        """One more."""
+        """Count one more step."""
         self.done += 1
         self.pulse()
 
     def pulse(self) -> None:
-        """Say how far it is, within a step that takes long."""
+        """Report progress within a step that takes long."""
         try:
             self.observe(self.done, self.steps)
         except BaseException as error:
@@ -64,15 +64,15 @@ class ClassifierBenchmark:
     progress: Progress
 
     def predictions(self, draw: Draw, epochs: int) -> list[Labels]:
-        """Labels given to the test images, per seed, after training on `draw(seed)`."""
+        """Return the predicted labels of the test images, per seed, after training on `draw(seed)`."""
         return [self._predicted(*draw(seed), epochs, seed) for seed in range(self.settings.repetitions)]
 
     def accuracies(self, predictions: Sequence[Labels]) -> list[float]:
-        """Percent of right labels, per seed."""
+        """Return the percentage of right labels, per seed."""
         return [100 * float(np.mean(given == self.reference.split.labels)) for given in predictions]
 
     def protocol(self, training_set: str, epochs: int) -> str:
-        """What was done, for a reader who wants to do it again."""
+        """Describe the measurement for a reader who wants to repeat it."""
         return f"{trained_by(self.classifier, self.settings, epochs, training_set)}; tested on {self.reference.name}"
 
     def _predicted(self, images: Images, labels: downstream.Targets, epochs: int, seed: int) -> Labels:
@@ -92,5 +92,5 @@ class ClassifierBenchmark:
 
 
 def trained_by(classifier: ClassifierArchitecture, settings: EvaluationSettings, epochs: int, training_set: str) -> str:
-    """How a classifier was trained, with every number that a repetition needs."""
+    """Describe the training of a classifier, with every number that a repetition needs."""
     return f"{classifier.description}, {epochs} epochs on {training_set} in batches of {settings.batch_size}"

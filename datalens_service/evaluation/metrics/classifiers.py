@@ -33,8 +33,8 @@ class ClassifierArchitecture(NamedTuple):
     """An architecture.
 
     Attributes:
-        suffix: Of the names of metrics that it computes.
-        build: Untrained network for a shape and a number of classes.
+        suffix: Suffix of the names of metrics that it computes.
+        build: Makes an untrained network for a shape and a number of classes.
     """
 
     title: str
@@ -44,7 +44,7 @@ class ClassifierArchitecture(NamedTuple):
 
 
 def standard_network(shape: Shape, num_classes: int) -> torch.nn.Module:
-    """The standard CNN for averaged images of `shape` (height, width, channels)."""
+    """Build the standard CNN for averaged images of `shape` (height, width, channels)."""
     from torch import nn
 
     height, width, channels = shape
@@ -67,7 +67,7 @@ def standard_network(shape: Shape, num_classes: int) -> torch.nn.Module:
 
 
 def residual_network(shape: Shape, num_classes: int) -> torch.nn.Module:
-    """The stronger classifier for averaged images of `shape` (height, width, channels)."""
+    """Build the stronger classifier for averaged images of `shape` (height, width, channels)."""
     from torch import nn
 
     blocks: list[nn.Module] = [nn.Conv2d(shape[2], _STAGES[0], 3, padding=1, bias=False)]
@@ -82,7 +82,7 @@ def residual_network(shape: Shape, num_classes: int) -> torch.nn.Module:
 
 
 def _residual_block(before: int, width: int, stride: int) -> torch.nn.Module:
-    """Two convolutions beside a shortcut, normalisation first (He et al. 2016)."""
+    """Build two convolutions beside a shortcut, normalisation first (He et al. 2016)."""
     from torch import nn
 
     class Residual(nn.Module):
@@ -107,7 +107,7 @@ def _residual_block(before: int, width: int, stride: int) -> torch.nn.Module:
 
 
 def averaged(images: torch.Tensor) -> torch.Tensor:
-    """What a classifier sees of images (n, channels, height, width) of any size."""
+    """Average images (n, channels, height, width) down to the largest size that a classifier sees."""
     from torch.nn.functional import adaptive_avg_pool2d
 
     height, width = (min(side, LARGEST_SIDE) for side in images.shape[2:])
@@ -115,7 +115,7 @@ def averaged(images: torch.Tensor) -> torch.Tensor:
 
 
 def _side_after(side: int, padding: int) -> int:
-    """Side of the feature map after two convolutions, each with its pooling."""
+    """Return the side of the feature map after two convolutions, each with its pooling."""
     for _ in range(2):
         side = (side - 2 + 2 * padding) // 2
     return side

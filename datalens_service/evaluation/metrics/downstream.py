@@ -1,4 +1,4 @@
-"""How well a network that was trained on one image set labels another.
+"""The accuracy on one image set of a network that was trained on another.
 
 Adam 1e-3, batches of 256 unless another number is named, a fixed number of epochs. The network of the last epoch
 counts: nothing is selected on the test images.
@@ -39,13 +39,13 @@ def trained(
     batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> torch.nn.Module:
-    """A classifier after its last epoch.
+    """Return a classifier after its last epoch.
 
     Args:
         images: uint8 (n, height, width, channels), sides from 4.
         labels: int64 (n,) in [0, num_classes), or soft labels.
         epochs: Passes over the images.
-        seed: Of initial weights, order and dropout; the global random state is left as it was.
+        seed: Seed of initial weights, order and dropout; the global random state is left as it was.
         device: "cpu" or a CUDA device.
         batch_size: Images per step.
         observe: Called after each step with (images seen, images in all), over all epochs.
@@ -68,7 +68,7 @@ def trained(
 
 
 def _on(device: str, images: Images, labels: Targets) -> tuple[torch.Tensor, torch.Tensor]:
-    """Averaged images (still bytes) and labels as tensors on `device`."""
+    """Copy averaged images (still bytes) and labels to tensors on `device`."""
     import torch
 
     # Arrays mapped from a file may be read-only, which torch does not know.
@@ -90,7 +90,7 @@ def _train_epoch(
     labels: torch.Tensor,
     batch_size: int,
 ) -> Iterator[int]:
-    """One pass over the images, step by step: how many each step saw."""
+    """Pass over the images once, and yield the number of images of each step."""
     import torch
 
     network.train()
@@ -103,12 +103,12 @@ def _train_epoch(
 
 
 def scaled(images: torch.Tensor) -> torch.Tensor:
-    """Bytes (n, height, width, channels) as averaged numbers in [0, 1], channels first in shape and last in memory."""
+    """Average bytes (n, height, width, channels) to numbers in [0, 1], channels first in shape and last in memory."""
     return averaged(images.permute(0, 3, 1, 2).float() / 255)
 
 
 def labelled(network: torch.nn.Module, images: Images, device: str) -> Labels:
-    """The most likely class, int64 (m,), of uint8 images (m, height, width, channels)."""
+    """Return the most likely class, int64 (m,), of uint8 images (m, height, width, channels)."""
     import torch
 
     network.eval()

@@ -1,4 +1,4 @@
-"""What speaks for and against calling a release anonymous, in the words of European data protection.
+"""Arguments for and against calling a release anonymous, in the words of European data protection.
 
 The three questions are those of the Article 29 Working Party, opinion 05/2014 on anonymisation techniques (WP 216),
 section 2.2. The decision stays with the reader: recital 26 of the GDPR asks for all means reasonably likely to be used.
@@ -21,11 +21,11 @@ DECISION: Final = (
 
 
 class Question(NamedTuple):
-    """One of the three, with what a release has to say to it.
+    """One of the three questions, with the arguments that a release provides.
 
     Attributes:
-        speaks_for: Of released images.
-        without_images: What speaks for it where no image is released; empty if that is no matter.
+        speaks_for: Argument for anonymity of released images.
+        without_images: Argument for it where no image is released; empty if that makes no difference.
     """
 
     name: str
@@ -66,7 +66,7 @@ QUESTIONS: Final = (SINGLING_OUT, LINKABILITY, INFERENCE)
 
 
 class Criterion(Frozen):
-    """One of the three questions, and what a job has to say to it."""
+    """One of the three questions, and the answer that a job provides."""
 
     name: Public[str]
     question: Public[str]
@@ -75,14 +75,14 @@ class Criterion(Frozen):
 
 
 class Anonymity(Frozen):
-    """For the reader's own decision."""
+    """The questions of anonymity, for the reader's own decision."""
 
     decision: Public[str]
     criteria: Public[tuple[Criterion, ...]]
 
 
 def assess_anonymity(privacy: PrivacyStatement, result: str = "generator") -> Anonymity:
-    """The three questions with the figures of one job; public, as those figures are."""
+    """Answer the three questions with the figures of one job; public, as those figures are."""
     values = {
         "unit": privacy.unit,
         "found": f"{100 * privacy.headline.true_positive_rate_at_0_1_percent:.2f}",

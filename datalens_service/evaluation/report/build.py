@@ -53,7 +53,7 @@ from datalens_service.strict import Frozen
 
 
 class Required(NamedTuple):
-    """One field: its name for people and the paths below the root that carry it."""
+    """A required field: its name for people and the paths below the root that carry it."""
 
     title: str
     paths: tuple[str, ...]
@@ -120,7 +120,7 @@ def _today() -> datetime.date:
 
 
 class MethodFacts(Frozen):
-    """What was asked for, with every default filled in, and what was planned before a record was read."""
+    """The request with every default filled in, and the plan that was made before a record was read."""
 
     name: Public[str]
     spec: AllPublic[dict[str, Any]]
@@ -172,22 +172,22 @@ class Report(Frozen):
 
 
 def owner_view(report: Report) -> dict[str, Any]:
-    """The whole report as JSON, for the owner of the private images; valid by `document.check`."""
+    """Return the whole report as JSON, for the owner of the private images; valid by `document.check`."""
     return _document("owner", report, report.measured.for_owner()).sealed()
 
 
 def releasable_view(report: Report) -> dict[str, Any]:
-    """The report as JSON of public fields alone, and of what is made of them; valid by `document.check`.
+    """Return the report as JSON of public fields alone, and of what is made of them; valid by `document.check`.
 
-    Nothing of the account is in it, shared with another upload or not: what other jobs spent and that two uploads
-    share a record would otherwise show by what is there and what is not.
+    Nothing of the account is in it, shared with another upload or not: its presence or absence would otherwise reveal
+    the spending of other jobs, and whether two uploads share a record.
     """
     shown = public_part(report)
     return public_part(_document("releasable", shown, Measurements(measures=shown.measures))).sealed()
 
 
 def _document(view: View, report: Report, measured: Measurements) -> ReportDocument:
-    """One of the two, not yet sealed."""
+    """Build one of the two views, not yet sealed."""
     method, journal, individual = report.method, report.journal, report.individual
     public = report.result == PUBLIC_IMAGES
     images = "released" if public else "synthetic"

@@ -1,6 +1,6 @@
 """The fixed sentences of a report.
 
-"Guarantee" is said of the privacy budget and of nothing else. No figure for ε stands without its δ.
+"Guarantee" means the privacy budget and nothing else. No figure for ε stands without its δ.
 """
 
 from typing import Final
@@ -184,7 +184,7 @@ OWNER_NOTICE: Final = (
 
 
 def about(sentences: tuple[str, ...], unit: str, records: int = 1) -> tuple[str, ...]:
-    """The sentences with the owner's word for one privacy unit, and the most images it may have."""
+    """Fill in the owner's word for one privacy unit, and the most images it may have."""
     return tuple(sentence.replace("{unit}", unit).replace("{records}", f"{records:,}") for sentence in sentences)
 
 

@@ -6,15 +6,15 @@ from datalens_service.evaluation.report import phrases
 
 
 class ResultWording(NamedTuple):
-    """What a report says of one kind of released model; `{unit}` is the owner's word for a privacy unit.
+    """Sentences about one kind of released model; `{unit}` is the owner's word for a privacy unit.
 
     Attributes:
-        synthetic: Whether synthetic images are released.
-        made: What it is, before "from the private images of {n} {unit}s".
-        studied: What somebody studies who wants to tell whether one unit took part.
-        covered: What the guarantee covers.
-        released: What leaves.
-        never_released: What stays.
+        synthetic: True if synthetic images are released.
+        made: Description of the model, before "from the private images of {n} {unit}s".
+        studied: The thing that an attacker studies to tell whether one unit took part.
+        covered: The guarantee covers this.
+        released: The values that leave.
+        never_released: The values that stay.
     """
 
     synthetic: bool
@@ -92,7 +92,7 @@ _CLASSIFIER: Final = ResultWording(
 )  # fmt: skip
 
 PUBLIC_IMAGES: Final = "public images"
-"""What a generator is called that hands out public images, or parts of them."""
+"""The kind of a generator that hands out public images, or parts of them."""
 
 _WORDING: Final = {"generator": _GENERATOR, PUBLIC_IMAGES: _PUBLIC_IMAGES, "classifier": _CLASSIFIER}
 _MODEL: Final = ResultWording(
@@ -108,5 +108,5 @@ _MODEL: Final = ResultWording(
 
 
 def choose_wording(result: str) -> ResultWording:
-    """What is said of a kind of released model; of a new kind what is true of any."""
+    """Choose the sentences for a kind of released model; a new kind gets those that are true of any."""
     return _WORDING.get(result, _MODEL)

@@ -1,4 +1,4 @@
-"""A verdict: what figures mean for the owner of the private images, in a sentence or two. For the owner alone.
+"""A verdict: the meaning of figures for the owner of the private images, in a sentence or two. For the owner alone.
 
 It rests on private figures, so no view that may be passed on holds it. Differences within two standard errors are
 ties.
@@ -17,17 +17,17 @@ _SIMPLER: Final = {
 }
 _ERRORS_OF_A_TIE: Final = 2
 _UNKNOWN_ERROR: Final = 1.0
-"""In points, where the number of test images is not known."""
+"""Error in points, where the number of test images is not known."""
 _APART: Final = 2.0
 """Points that whole numbers show well enough."""
 _UNEQUAL: Final = 1.25
-"""Test images of the most frequent class, over those of equal classes, from which averages over classes are told."""
+"""Ratio of the most frequent class to equal classes, in test images, from which averages over classes are stated."""
 
 Grade = Literal["unknown", "useless", "worse", "even", "useful"]
 
 
 class Verdict(NamedTuple):
-    """What is said.
+    """A grade, and the sentences that explain it.
 
     Attributes:
         grade: For training classifiers: worse and even are against the best simpler release.
@@ -38,21 +38,21 @@ class Verdict(NamedTuple):
 
 
 class ClassShare(NamedTuple):
-    """Test images of one class, and the percent of them that were labelled rightly."""
+    """Test images of one class, and the percentage of them that were labelled rightly."""
 
     images: int
     accuracy: float
 
 
 class Figures(NamedTuple):
-    """What a verdict rests on: percent of test images that are labelled rightly; None where it was not measured.
+    """The basis of a verdict: percentages of test images that are labelled rightly; None where not measured.
 
     Attributes:
-        guessing: What guesses reach, over equal classes.
-        accuracy: Of the classifier, or of one that learned from the images.
+        guessing: Accuracy of guesses, over equal classes.
+        accuracy: Accuracy of the classifier, or of one that learned from the images.
         spread: Standard deviation of that over seeds, in points.
-        simpler: What the best of the simpler releases reaches, by its name.
-        real: Of the same classifier after training on the real images.
+        simpler: Accuracy and name of the best of the simpler releases.
+        real: Accuracy of the same classifier after training on the real images.
         classes: Those with test images; empty where they are not known.
     """
 
@@ -67,7 +67,7 @@ class Figures(NamedTuple):
 
     @classmethod
     def from_report(cls, report: Mapping[str, Any]) -> Figures:
-        """Those of an owner's report, given as JSON; of an older one too."""
+        """Read the figures of an owner's report, given as JSON; of an older one too."""
         measures = {one["name"]: one for one in report["measures"]}
         own = next((measures[name] for name in _OWN if name in measures), None)
         simpler = [(words, measures[name]["value"]) for name, words in _SIMPLER.items() if name in measures]
@@ -84,28 +84,28 @@ class Figures(NamedTuple):
 
     @property
     def balanced(self) -> float | None:
-        """Mean over classes."""
+        """Return the mean accuracy over classes."""
         return sum(one.accuracy for one in self.classes) / len(self.classes) if self.classes else None
 
     @property
     def majority(self) -> float:
-        """What naming the most frequent class always reaches."""
+        """Return the accuracy of always naming the most frequent class."""
         images = [one.images for one in self.classes]
         return 100 * max(images) / sum(images) if images else self.guessing
 
     @property
     def unequal(self) -> bool:
-        """Whether accuracy hides how classes fare."""
+        """Tell whether classes are so unequal that accuracy hides those that fare badly."""
         return self.majority > _UNEQUAL * self.guessing
 
     def tie(self, percent: float) -> float:
-        """Difference from `percent`, in points, that means nothing."""
+        """Return the difference from `percent`, in points, that means nothing."""
         images = sum(one.images for one in self.classes)
         sampled = math.sqrt(percent * (100 - percent) / images) if images else _UNKNOWN_ERROR
         return _ERRORS_OF_A_TIE * math.hypot(sampled, self.spread / math.sqrt(self.seeds))
 
     def tells_classes_apart(self) -> bool:
-        """Whether classes are told apart better than by guessing, each class counting alike."""
+        """Tell whether classes are told apart better than by guessing, each class counting alike."""
         reached = self.accuracy if self.balanced is None else self.balanced
         share = self.guessing / 100
         of_classes = math.sqrt(share * (1 - share) * sum(1 / one.images for one in self.classes)) * 100
@@ -115,7 +115,7 @@ class Figures(NamedTuple):
 
 
 def judge(figures: Figures) -> Verdict:
-    """The verdict on a released model."""
+    """Return the verdict on a released model."""
     if figures.accuracy is None:
         thing = "this classifier is" if figures.classifier else "these images are"
         return Verdict("unknown", f"How useful {thing} was not measured on real test images.")
@@ -126,7 +126,7 @@ def judge(figures: Figures) -> Verdict:
 
 
 def judge_pair(first: Figures, second: Figures) -> str:
-    """Which of two released models of one data set is better; empty where one was not measured."""
+    """Compare two released models of one data set; empty where one was not measured."""
     one, other = first.accuracy, second.accuracy
     if one is None or other is None:
         return ""
@@ -150,7 +150,7 @@ def _useless(figures: Figures, accuracy: float) -> str:
 
 
 def _compare(figures: Figures, accuracy: float) -> Verdict:
-    """With the best simpler release, or without one with guessing."""
+    """Compare with the best simpler release, or without one with guessing."""
     if figures.classifier:
         return Verdict("useful", f"Labels test images better than guessing: {_against(accuracy, figures.guessing)}.")
     real = "" if figures.real is None else f"; real images reach {_rounded(figures.real)} %"
@@ -180,18 +180,18 @@ def _of_unequal_classes(figures: Figures) -> str:
 
 
 def _against(one: float, other: float, digits: int = 0) -> str:
-    """Two figures with as many digits as tell them apart, at least."""
+    """Format two figures with as many digits as tell them apart, at least."""
     digits = digits if abs(one - other) >= _APART else 1
     return f"{_rounded(one, digits)} against {_rounded(other, digits)} %"
 
 
 def _rounded(percent: float, digits: int = 0) -> str:
-    """As tables have it, or in whole numbers with halves up."""
+    """Round as tables do, or to whole numbers with halves up."""
     return f"{percent:.{digits}f}" if digits else str(math.floor(percent + 0.5))
 
 
 def _classes(report: Mapping[str, Any]) -> Sequence[ClassShare]:
-    """Of the standard classifier, or of a released one."""
+    """Read the classes of the standard classifier, or of a released one."""
     if report.get("confusion") is not None:
         rows = [(sum(counts), counts[index]) for index, counts in enumerate(report["confusion"]["counts"])]
         return [ClassShare(images, 100 * right / images) for images, right in rows if images]
@@ -201,11 +201,11 @@ def _classes(report: Mapping[str, Any]) -> Sequence[ClassShare]:
 
 
 def judge_attack(auc: float, interval: tuple[float, float], allowed: float | None) -> str:
-    """What an attack on membership reached, in a sentence.
+    """Judge an attack on membership in a sentence.
 
     Args:
         auc: Area under the ROC curve; one half is chance.
-        interval: 95 % of the area.
+        interval: 95 % interval of the area.
         allowed: Largest area that μ allows; None where no μ holds.
     """
     low, high = interval
@@ -223,7 +223,7 @@ def judge_attack(auc: float, interval: tuple[float, float], allowed: float | Non
 
 
 def judge_inversion(gradients: str, error: float, interval: tuple[float, float]) -> str:
-    """What an attacker sees of images in raw or released gradients; an error of 1 is that of an even grey."""
+    """Judge what an attacker sees of images in raw or released gradients; an error of 1 is that of an even grey."""
     low, high = interval
     seen = "images better than" if high < 1 else "no more than"
     errors = f"{error:.3f} ({low:.3f} to {high:.3f})"
