@@ -70,6 +70,7 @@ from datalens_service.services.validation_queue import Validator
 from datalens_service.services.waiting import check_workers
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import check_clock
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.installation import signing_key
@@ -233,5 +234,6 @@ def _list_checks(
         "artifact_store": artifacts.check,
         "record_store": RecordStore(settings).check,
         "broker": dispatcher.check,
+        "clock": partial(check_clock, database),
         "workers": partial(check_workers, database, time.monotonic()),
     }

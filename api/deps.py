@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Final
@@ -27,14 +27,14 @@ from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.settings import Settings
 from datalens_service.signatures import PublicKey
-from datalens_service.store.access import keys, tenants
+from datalens_service.store.access import browser_sessions, keys, tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 
 MAXIMUM_PAGE: Final = 100
 READINESS_CONNECTIONS: Final = 2
-"""Of each API process, beside those of requests: for whoever asks whether it is ready, and for its own look around."""
+"""Extra connections of each API process, for requests to `/readyz` and for its own checks."""
 
 LARGEST: Final = 2**63 - 1
 """Number that a column holds."""
@@ -96,7 +96,7 @@ def caller(
         Forbidden: It lacks the scope of the operation.
         NotFound: The path names an object of another tenant, or of nobody.
     """
-    key = _identify(request, services.database, credentials)
+    key, request.state.is_admitted = _identify(request, services.database, credentials)
     request.state.caller = key
     with services.limits.acquire(key) as request.state.rate_limit:
         check_allowed(key, getattr(request.scope.get("route"), "operation_id", None))
@@ -107,11 +107,16 @@ def caller(
         yield key
 
 
-def _identify(request: Request, database: Database, credentials: HTTPAuthorizationCredentials | None) -> ApiKey:
+def _identify(
+    request: Request, database: Database, credentials: HTTPAuthorizationCredentials | None
+) -> tuple[ApiKey, Callable[[], bool]]:
+    """Return who calls, and a function that tells a long answer whether they still may."""
     if credentials is None:
-        return resume_session(request, database).key
+        signed_in = resume_session(request, database)
+        return signed_in.key, partial(browser_sessions.is_open, database, signed_in.token)
     with database.connection() as connection:
-        return keys.verify(connection, credentials.credentials)
+        key = keys.verify(connection, credentials.credentials)
+    return key, partial(keys.usable, database, key.id)
 
 
 Caller = Annotated[ApiKey, Depends(caller)]

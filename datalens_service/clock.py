@@ -1,4 +1,4 @@
-"""The present, and the precision to which an instant may be told."""
+"""The clock of this machine, and how precisely an instant may be told."""
 
 import math
 from datetime import UTC, datetime
@@ -9,7 +9,11 @@ _HOUR: Final = 3600
 
 
 def utc_now() -> datetime:
-    return datetime.now(UTC)
+    """The present instant by the clock of this machine, for what is shown: the machine may be days off.
+
+    Whatever expires, is deleted or is admitted is decided by `store/database_clock.py`.
+    """
+    return datetime.now(UTC)  # noqa: TID251 (the one place)
 
 
 def to_second(at: datetime) -> datetime:
@@ -17,13 +21,13 @@ def to_second(at: datetime) -> datetime:
     return at.replace(microsecond=0)
 
 
-def entry_time() -> datetime:
-    """Return the present minute, for entries that are dated while private records are read.
+def to_minute(at: datetime) -> datetime:
+    """Cut an instant that is noted while private records are read; `LedgerEntryRow.seq` orders journals.
 
     Charges leave in the proof of a job (proof/job_charges.py). Finer times would tell how long each step on private
     records took (docs/privacy.md, "Times").
     """
-    return utc_now().replace(second=0, microsecond=0)
+    return at.replace(second=0, microsecond=0)
 
 
 def duration(seconds: float) -> str:

@@ -190,7 +190,7 @@ class _Progress:
     def __call__(self, share: float) -> None:
         """Report that so much of the step is done, or of the work behind the last one."""
         if self._training is None:
-            # What was paid for is finished.
+            # A run that paid for all its releases is finished, whoever asks it to stop.
             with suppress(JobStopped):
                 self._observe(Phase.FITTING, math.floor(99 * share), 100)
             return

@@ -31,7 +31,7 @@ VERIFIES = "ssl_cert_reqs="
 """Parameter of the URL of a Redis with TLS: `required` verifies its certificate, `none` takes any."""
 
 _AUTHORITIES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
-"""Where systems keep the certificates of public authorities in one file."""
+"""Files in which systems keep the certificates of public authorities."""
 
 _OTHER_VARIABLES = frozenset({"DATALENS_URL", "DATALENS_API_KEY", "DATALENS_VERSION"})
 """Variables of the command line as a client, and of docker-compose.yml."""

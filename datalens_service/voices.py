@@ -131,7 +131,7 @@ TERMS: Final[dict[str, Term]] = {
     "audit.references": _unlisted("references", "--references"),
     "audit.groups": _unlisted("groups", "--group"),
     "audit.seed": _unlisted("seed", "--seed"),
-    # What is taken from a job.
+    # Downloads of a job.
     "download.synthetic_images": _member("synthetic_images", "Images"),
     "download.per_class": _unlisted("per_class", "--per-class"),
     "download.classes": _member("classes", "Only some classes"),
@@ -141,7 +141,7 @@ TERMS: Final[dict[str, Term]] = {
     # Words for all of them.
     "member": Term("member", "field", "option"),
     "members": Term("members", "fields", "options"),
-    # What is said by headers, or lies at an address.
+    # Headers, and parts of addresses.
     "upload_metadata": Term("Upload-Metadata", "the name of the file", "the name of the file"),
     "job_files": Term("`links` of the job", "the page of the job", "`datalens jobs files`"),
     "job_bundle": Term(
@@ -152,13 +152,13 @@ TERMS: Final[dict[str, Term]] = {
     "public_key": Term("/v1/signing-key of the service", "the page “Signing key”", "/v1/signing-key of the service"),
     "budget_remaining": Term(
         "`budget.epsilon_remaining`",
-        "the ε that “A new job may ask for” says",
+        "the ε that “A new job may spend” says",
         "the ε that `datalens datasets show` says is left",
     ),
     "trace": Term("the value of `instance`", "when it happened", "when it happened"),
     "usage": Term("/v1/usage", "the page “Usage”", "/v1/usage of the service"),
     "to_share": Term("audience=releasable", "the one to share", "--releasable"),
-    # What to do, where interfaces differ by more than a name.
+    # Advice, where interfaces differ by more than a name.
     "send_key": Term(
         "send the header `Authorization: Bearer dlk_…` with an API key",
         "sign in with an API key",
@@ -196,7 +196,7 @@ TERMS: Final[dict[str, Term]] = {
         "`datalens jobs submit --dry-run` tries it out",
     ),
     "accept_low_utility": Term(
-        "send `accept_low_utility`: true", "tick “Spend budget on it all the same”", "say --accept-low-utility"
+        "send `accept_low_utility`: true", "tick “Spend budget on it anyway”", "say --accept-low-utility"
     ),
     "as_told": Term("for as many seconds as `Retry-After` says", "for a minute", "for a minute"),
     "use_allowed": Term(

@@ -15,6 +15,8 @@ Documented: Final = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunct
 FEWEST_WORDS: Final = 4
 RIDDLE: Final = re.compile(r"(How|Of|What|When|Where|Whether|Which|Who|Whoever|Whom|Whose|Why)\b")
 """Beginnings of clauses and genitives that leave their reader to guess the subject."""
+SECTION: Final = re.compile(r"^ *(?:Args|Attributes):$", re.M)
+ENTRY: Final = re.compile(r"^ +\w+: (.*)$", re.M)
 
 
 def list_faults(docstring: str) -> Iterator[str]:
@@ -28,15 +30,24 @@ def list_faults(docstring: str) -> Iterator[str]:
         yield "does not end a sentence"
 
 
+def list_riddles(node: ast.AST) -> Iterator[str]:
+    """Texts below a name, and entries of a section, that begin with a clause or a genitive."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        entries = ENTRY.findall(node.value.value) if SECTION.search(node.value.value) else []
+        yield from (text for text in [node.value.value, *entries] if RIDDLE.match(text) and "?" not in text)
+
+
 def find_faults(source: str) -> list[str]:
-    """All of them in a module, by line."""
-    nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, Documented))
-    return [
+    """All faults of the docstrings of a module, and riddles in all that is written like one, by line."""
+    nodes = list(ast.walk(ast.parse(source)))
+    documented = [(node, ast.get_docstring(node)) for node in nodes if isinstance(node, Documented)]
+    faults = [
         f"{getattr(node, 'lineno', 1)} {fault}: {docstring}"
-        for node in nodes
-        if (docstring := ast.get_docstring(node)) is not None
+        for node, docstring in documented
+        if docstring is not None
         for fault in list_faults(docstring)
     ]
+    return faults + [f"{node.lineno} is a riddle: {text}" for node in nodes for text in list_riddles(node)]
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -29,7 +29,7 @@ def follow(settings: Settings, timeout_seconds: int, rendezvous: Rendezvous) -> 
     """Obey rank 0 until it shuts the group down; ENDED, or CRASHED if this rank or another one was lost.
 
     Args:
-        settings: Where records are, if rank 0 is on another machine.
+        settings: Folders of records, if rank 0 is on another machine.
     """
     # The job is given back by rank 0, which then shuts the group down.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

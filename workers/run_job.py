@@ -60,7 +60,7 @@ def run_job(
     """Do a job under the lease that was claimed for it, or under one that is claimed now.
 
     Args:
-        job_id: Which; None: the next one of the queue of the settings.
+        job_id: Id of the job; None: the next one of the queue of the settings.
         ranks: Processes that may share its teachers; None starts those that the settings ask for.
     """
     database = connect(settings)

@@ -173,7 +173,7 @@ def _name_forms(described: Json) -> None:
             if (form := content["schema"]).get("type") == "object":
                 described["components"]["schemas"][form["title"]] = form
                 named = {**content, "schema": {"$ref": _SCHEMAS + form["title"]}}
-                # What the route declares stays as it is.
+                # The declaration of the route stays as it is.
                 operation["requestBody"] = {**operation["requestBody"], "content": {media_type: named}}
 
 

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query, Response
 from api.deps import LARGEST, After, ObjectId, ServicesDep
 from api.http.strictness import DIGITS
 from api.pages.views.rendering import PageRoute, VisitorDep
-from datalens_service.clock import utc_now
 from datalens_service.disclosure import public_part
 from datalens_service.store.access import access_log, keys, usage, webhooks
+from datalens_service.store.database_clock import read_clock
 from datalens_service.store.jobs.events import EventType
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -55,4 +55,4 @@ def keys_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     """Keys, and a form for a new one."""
     listed = keys.list_keys(services.database, visitor.tenant_id)
     noted = access_log.find_last_access(services.database, visitor.tenant_id)
-    return visitor.page("keys", keys=listed, noted=noted, now=utc_now())
+    return visitor.page("keys", keys=listed, noted=noted, now=read_clock(services.database))

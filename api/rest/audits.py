@@ -102,7 +102,7 @@ def get_audit(audit_id: ObjectId, services: ServicesDep, response: Response) -> 
     operation_id="getAuditPicture",
     summary="See what inversion made of gradients: for the owner of the records",
     response_class=Response,
-    responses=private_picture("Private records above what was made of them."),
+    responses=private_picture("Private records, with their reconstructions below."),
 )
 def get_audit_picture(audit_id: ObjectId, services: ServicesDep) -> Response:
     """Records, what a raw gradient shows of each, and what the released one shows. Deleted with the dataset."""

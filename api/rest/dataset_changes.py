@@ -101,7 +101,7 @@ def list_entries(
     operation_id="raiseDatasetPrivacy",
     summary="Raise the lifetime budget of a dataset",
     responses={
-        **ok(200, "The account, as it is from now on."),
+        **ok(200, "The account after the raise."),
         **problems("state-conflict", "invalid-input", "invalid-spec", "ledger-corrupt"),
     },
 )

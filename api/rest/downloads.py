@@ -65,7 +65,7 @@ def get_report(
     audience: Annotated[
         Audience,
         Query(
-            description="- `owner`: everything, including numbers the guarantee does not cover: not to be passed on"
+            description="- `owner`: everything, including numbers the guarantee does not cover; do not pass it on"
             "\n- `releasable`: only what may be published"
         ),
     ] = Audience.OWNER,

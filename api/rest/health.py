@@ -29,8 +29,8 @@ class Ready(BaseModel):
     status: Literal["ok", "degraded"]
     executor: str
     degraded: dict[str, str] = Field(
-        description="What is wrong, though the service answers, by its part: `disk`, `database` (its certificate), "
-        "`artifact_store`, `record_store`, `broker`, `workers`; looked at every ten seconds."
+        description="Faults of the service by part, while it still answers: `disk`, `database` (its certificate), "
+        "`artifact_store`, `record_store`, `broker`, `workers`, `clock`; looked at every ten seconds."
     )
 
 
@@ -50,7 +50,7 @@ async def livez() -> Alive:
     operation_id="getReadiness",
     summary="Can the service answer?",
     responses={
-        **ok(200, "Database and data folder are there; the body says what else is not."),
+        **ok(200, "Database and data folder are available; the body lists other faults."),
         **problems("store-unavailable"),
     },
 )

@@ -163,7 +163,7 @@ def pause_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
 @router.post(
     "/{job_id}:resume",
     operation_id="resumeJob",
-    summary="Go on with a paused job",
+    summary="Resume a paused job",
     status_code=status.HTTP_202_ACCEPTED,
     responses={**ok(202, "It waits for a worker again."), **problems("state-conflict")},
 )

@@ -35,7 +35,7 @@ class ProblemTypeRead(BaseModel):
 @router.get(
     "/{slug}",
     operation_id="getProblemType",
-    summary="Look up what a problem means and what to do",
+    summary="Read what a problem means and what to do",
     response_model=ProblemTypeRead,
     responses=ok(200, "The type, as JSON or as a page."),
 )

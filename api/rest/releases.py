@@ -29,7 +29,7 @@ class Release:
     Attributes:
         job_id: The job that made it; None for an imported one.
         guarantee: The sentence of what it promises; empty if no account here covers it.
-        images: How many were packed, or may well be drawn.
+        images: Number of images that were packed, or may well be drawn.
     """
 
     id: str

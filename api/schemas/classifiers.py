@@ -26,7 +26,7 @@ class ClassifierRead(BaseModel):
     id: str
     name: str
     job_id: str = Field(description="The job that made it.")
-    card: dict[str, Any] | None = Field(description="What it cost, and by which mechanisms. Left out of lists.")
+    card: dict[str, Any] | None = Field(description="Its cost and its mechanisms. Left out of lists.")
     created_at: datetime
     links: ClassifierLinks
 
@@ -94,7 +94,7 @@ class Prediction(BaseModel):
 
     file: str | None = Field(description="Its name in the archive; null where it has none.")
     class_name: str = Field(description="The most probable class.")
-    probabilities: list[float] = Field(description="In the order of `class_names`; they sum to 1.")
+    probabilities: list[float] = Field(description="Probabilities in the order of `class_names`; they sum to 1.")
 
 
 class PredictionList(BaseModel):

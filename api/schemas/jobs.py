@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from api.addresses import Link
 from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from api.schemas.common import NumberedPage, TrainingRequest, listed
-from datalens_service.clock import utc_now
+from datalens_service.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
 from datalens_service.copies import copied
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.notation import Stated
@@ -31,8 +31,8 @@ JOB_STATES: Final = {
     JobState.RUNNING: "a worker holds its lease",
     JobState.PAUSED: "stopped until it is resumed; reservation and checkpoint stay",
     JobState.SUCCEEDED: "images, generator, proof and report are there",
-    JobState.FAILED: "`error` says why; what was charged stays charged",
-    JobState.CANCELLED: "stopped on request; what was charged stays charged",
+    JobState.FAILED: "`error` says why; charges stay",
+    JobState.CANCELLED: "stopped on request; charges stay",
 }
 
 
@@ -111,7 +111,7 @@ class JobLinks(BaseModel):
     resume: Link | None
     clone: Link
     files: Link = Field(description="Every file of the job, each with its audience.")
-    report: Link | None = Field(description="For the owner; another `audience` gives the one to pass on.")
+    report: Link | None = Field(description="The report for the owner; another `audience` gives the one to pass on.")
     bundle: Link | None
     samples: Link | None
     synthetic: Link | None
@@ -119,7 +119,7 @@ class JobLinks(BaseModel):
     classifier: OfClassifier = Field(default=None, description="As safetensors.")
     onnx: OfClassifier = Field(default=None, description="The classifier as ONNX.")
     archive: OfClassifier = Field(default=None, description="The classifier as a zip to publish.")
-    predictions: OfClassifier = Field(default=None, description="Where to send images to.")
+    predictions: OfClassifier = Field(default=None, description="The address for images to classify.")
 
     @classmethod
     def from_job(cls, job: Job) -> Self:
@@ -167,17 +167,17 @@ class JobRead(BaseModel):
     phase: str | None = Field(description="What a running job does now.")
     progress: ProgressRead
     attempts: int = Field(description="Workers that took it without storing a step since.")
-    priority: int = Field(description="Of waiting jobs, those with a higher one are taken first.")
+    priority: int = Field(description="Waiting jobs with a higher priority start first.")
     cancel_requested: bool
     pause_requested: bool
-    spec: TrainingSpec = Field(description="What was asked, with defaults filled in.")
-    cost: PlanSummary = Field(description="What the whole job was planned to cost.")
+    spec: TrainingSpec = Field(description="The request, with defaults filled in.")
+    cost: PlanSummary = Field(description="The planned cost of the whole job.")
     privacy: JobPrivacy
     created_at: datetime
     started_at: datetime | None
     released_at: datetime | None = Field(
-        description="When images, generator and proof became ready. The evaluation may go on behind it; the report has "
-        "its measurements once the job has ended. From here on the job can only succeed."
+        description="When images, generator and proof became ready. The evaluation may go on; the report has its "
+        "measurements once the job has ended. From then on the job can only succeed."
     )
     finished_at: datetime | None
     estimated_finish_at: datetime | None = Field(
@@ -195,7 +195,7 @@ class JobRead(BaseModel):
         """Return a job as clients see it.
 
         Args:
-            waiting: Why it does not go on, for its reader's voice.
+            waiting: The reason why it does not go on, for its reader's voice.
         """
         cost = PlanSummary.model_validate(job.price)
         now = utc_now()
@@ -223,20 +223,20 @@ class EventRead(BaseModel):
 
     id: int = Field(description="Number within the job, from 1 and without gaps; the `id` of the stream.")
     type: EventType
-    state: JobState = Field(description="Of the job, after the event.")
+    state: JobState = Field(description="State of the job after the event.")
     phase: str | None
     value: int
     maximum: int
     epsilon_spent: Stated = Field(description="ε at `delta` that the job had spent by then, rounded up.")
     delta: Stated
-    created_at: datetime = Field(description="To the second; of progress, to the minute.")
+    created_at: datetime = Field(description="Time to the second; for progress, to the minute.")
 
     @classmethod
     def from_event(cls, event: Event, delta: float, slack: int = 0) -> Self:
         """Return an event as clients see it.
 
         Args:
-            slack: Of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
+            slack: Slack of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
         """
         charge = Charge(event.charged_units, slack if event.charged_units else 0)
         spent = stated_epsilon(charge, delta)

@@ -16,7 +16,7 @@ from datalens_service.store.jobs.released_models import StoredModel
 from datalens_service.strict import Integer, Strict
 
 MOST_SECONDS = 3600
-"""For which a signed address may work."""
+"""Longest life of a signed address."""
 
 
 class ArtifactRead(BaseModel):
@@ -25,9 +25,9 @@ class ArtifactRead(BaseModel):
     name: str
     media_type: str
     size: int = Field(description="In bytes.")
-    sha256: str = Field(description="Of its content, hexadecimal; also its ETag.")
+    sha256: str = Field(description="SHA-256 of its content, hexadecimal; also its ETag.")
     audience: Audience = Field(
-        description="- `anyone`: it may be passed on\n- `owner`: it depends on private records; not to be passed on"
+        description="- `anyone`: it may be passed on\n- `owner`: it depends on private records; do not pass it on"
     )
     releasable: bool = Field(description="Whether `audience` is `anyone`.")
     created_at: datetime
@@ -54,7 +54,9 @@ class AddressRead(BaseModel):
     """An address that needs no key; whoever has it can fetch this one file until it expires."""
 
     url: Link
-    audience: Literal["anyone"] = Field(default="anyone", description="Of the file: no other gets an address.")
+    audience: Literal["anyone"] = Field(
+        default="anyone", description="Audience of the file: only files for anyone get an address."
+    )
     expires_at: datetime
 
 
@@ -65,8 +67,8 @@ class GeneratorRead(BaseModel):
     name: str
     job_id: str | None = Field(description="The job that made it; null for one that was imported.")
     covered_by_ledger: bool = Field(
-        description="Whether this service trained it, so that its account and its proof are here. Of an imported one, "
-        "nothing is known but what its card claims."
+        description="Whether this service trained it, so that its account and its proof are here. For an imported "
+        "one, only the claims of its card are known."
     )
     card: dict[str, Any] | None = Field(description="Left out of lists.")
     created_at: datetime

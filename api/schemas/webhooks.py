@@ -68,7 +68,7 @@ class DeliveryRead(BaseModel):
     id: str = Field(description="Sent as `webhook-id`; the same for every attempt.")
     webhook_id: str
     event: str
-    payload: dict[str, Any] = Field(description="What is sent: a type, an instant, and ids.")
+    payload: dict[str, Any] = Field(description="The message: a type, a time, and ids.")
     state: str = Field(description="`pending`, `delivered` or, after the last attempt, `failed`.")
     attempts: int
     next_attempt_at: datetime | None

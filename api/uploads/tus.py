@@ -9,7 +9,6 @@ import binascii
 import fcntl
 import hashlib
 import os
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ from api.addresses import inner_path
 from api.http.middleware import Middleware
 from datalens_service.errors import (
     ChecksumMismatch,
-    InsufficientStorage,
     ProtocolMismatch,
     UploadLocked,
 )
@@ -37,9 +35,6 @@ EXTENSIONS: Final = "creation,checksum,termination,expiration"
 ALGORITHMS: Final = ("sha256", "sha1")
 MEDIA_TYPE: Final = "application/offset+octet-stream"
 PATH: Final = "/v1/uploads"
-
-_SPARE_BYTES: Final = 2**30
-"""Left to the ledger and to everything else."""
 
 
 class Checksum(NamedTuple):
@@ -93,13 +88,6 @@ def parse_checksum(header: str | None) -> Checksum | None:
         return Checksum(algorithm, base64.b64decode(digest, validate=True))
     except binascii.Error:
         raise HTTPException(400) from None
-
-
-def check_room(folder: Path, length: int) -> None:
-    """Refuse what the disk has no room for, before the first byte."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if shutil.disk_usage(folder).free < length + _SPARE_BYTES:
-        raise InsufficientStorage("The disk has no room for an upload of this length.")
 
 
 class Chunk:

@@ -59,7 +59,7 @@ class _Commands(TyperGroup):
 app = Commands(
     name="datalens",
     cls=_Commands,
-    help="Private labelled images in, synthetic images or a classifier with a privacy guarantee out.",
+    help="Turn private labelled images into synthetic images or a classifier, with a privacy guarantee.",
     epilog=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -78,7 +78,7 @@ def _main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Private labelled images in, synthetic images or a classifier with a privacy guarantee out."""
+    """Turn private labelled images into synthetic images or a classifier, with a privacy guarantee."""
 
 
 app.command()(serve.serve)

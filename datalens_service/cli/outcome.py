@@ -99,7 +99,7 @@ def _describe_privacy(outcome: Outcome) -> dict[str, object]:
 def _render_metrics(outcome: Outcome) -> RenderableType:
     """Write one line per metric."""
     if not outcome.measures:
-        return "Nothing was measured: the data set has no test split, or --no-evaluation was given."
+        return "Nothing was measured: the data set has no test split, or you gave --no-evaluation."
     rows = [
         (METRICS[measure["name"]].title, written(measure["value"], measure["unit"]), STATUS_LABELS[measure["status"]])
         for measure in outcome.measures

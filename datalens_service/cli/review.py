@@ -26,7 +26,7 @@ def require(review: ReviewInfo | ClassReview, otherwise: str, problem: Mapping[s
     """Show a review on stderr and go on only if the person at the terminal says so.
 
     Args:
-        otherwise: What is the case, and what to do, unless somebody says yes.
+        otherwise: The situation and the remedy, for a refusal unless somebody says yes.
 
     Raises:
         ClientError: They say no, or there is nobody to ask.
@@ -77,7 +77,7 @@ def confirm(question: str, *, yes: bool) -> None:
     """
     said = True if yes else answer(question)
     if said is None:
-        raise InvalidInput(f"{question} Nobody can be asked here, so nothing was done: add --yes if you mean it.")
+        raise InvalidInput(f"{question} Nobody can answer here, so nothing was done: add --yes if you mean it.")
     if not said:
         raise InvalidInput("You did not say yes, so nothing was done.")
 
@@ -86,7 +86,7 @@ def accept_low_utility(warning: Callable[[], str]) -> bool:
     """Ask the person at the terminal before budget is spent on a result of little use; True if they said yes.
 
     Args:
-        warning: What the plan says of it; empty if it is of use.
+        warning: Warning of the plan; empty if the job is of use.
 
     Raises:
         InvalidInput: The answer is no.
@@ -94,7 +94,7 @@ def accept_low_utility(warning: Callable[[], str]) -> bool:
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         return False
     said = warning()
-    if said and not answer(f"{said} Spend budget on it all the same?"):
+    if said and not answer(f"{said} Spend budget on it anyway?"):
         raise InvalidInput("You did not say yes, so nothing was done.")
     return bool(said)
 

@@ -32,7 +32,7 @@ class MethodOptions:
     Attributes:
         delta: δ; None leaves it to the data set.
         settings: `key=value` parameters of the method, or of the evaluation with `evaluation.` in front.
-        purpose: Of the preset auto: "look" or "teach".
+        purpose: Purpose of the preset auto: "look" or "teach".
     """
 
     epsilon: options.Epsilon
@@ -72,7 +72,7 @@ class SpecOptions(MethodOptions):
         """The training request for a data set with this public schema.
 
         Raises:
-            InvalidSpec: As `build_request`, or something does not go with the method that the preset chooses.
+            InvalidSpec: An option does not fit, or does not go with the method that the preset chooses.
         """
         from datalens_service.planning.requested_spec import RequestedSpec
         from datalens_service.spec import TrainingSpec
@@ -196,8 +196,8 @@ def build_choices(fields: Mapping[str, object]) -> ReadingChoices:
     """The choices of an owner.
 
     Args:
-        fields: Of the form of an upload (`dataset_declaration.DatasetForm`), by their names; None and False are left
-            out.
+        fields: Fields of the form of an upload (`dataset_declaration.DatasetForm`), by their names; None and False are
+            left out.
 
     Raises:
         InvalidInput: A field is out of range, or lacks another one.

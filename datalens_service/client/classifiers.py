@@ -50,7 +50,7 @@ class ClassifierOperations:
         """The classifier of a job as a file.
 
         Args:
-            path: Where to write; replaced once the download is complete.
+            path: Path of the file, which is replaced once the download is complete.
             format: `safetensors`, `onnx`, or `archive`: a zip with both, card, checksums and proof.
             license: SPDX id, for example CC-BY-4.0, in the archive; `other` chooses none.
         """

@@ -359,9 +359,9 @@ class Job(_Ending):
     created_at: datetime
     started_at: datetime | None
     released_at: datetime | None = None
-    """When its images became ready; they may still be measured. None until then."""
+    """The time at which its images became ready; they may still be measured. None until then."""
     finished_at: datetime | None
     waiting_reason: str | None = None
     error: dict[str, Any] | None
     links: dict[str, str | None] = {}
-    """What is possible in its state, and what it has made."""
+    """Addresses of possible actions and of results."""

@@ -72,7 +72,7 @@ class Evaluation:
     """The results of an evaluation.
 
     Attributes:
-        measures: Those that anybody may see.
+        measures: Measures that anybody may see.
         measured: Everything, for the owner.
     """
 

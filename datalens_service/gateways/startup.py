@@ -21,7 +21,7 @@ def start(settings: Settings) -> Database:
     """Open the store for the supervisor and Celery workers: `prepare`, and audit all accounts.
 
     Raises:
-        StoreUnavailable: As `prepare`.
+        StoreUnavailable: The database cannot be used; the message names the reason and the remedy.
         LedgerCorrupt: Log and database do not belong together. A single account that does not add up is frozen
             instead (`recovery.py`).
     """

@@ -28,10 +28,10 @@ class Surroundings:
     """A thread that looks every ten seconds.
 
     Args:
-        checks: Of each part besides the disks; raises where the part is not in order.
+        checks: Check of each part besides the disks, which raises where the part is not in order.
 
     Attributes:
-        faults: What is wrong, for its reader, by the part that is not in order; replaced by each look.
+        faults: Sentences for a reader by the part that is not in order; replaced by each look.
     """
 
     def __init__(self, settings: Settings, checks: Mapping[str, Callable[[], None]], stopping: threading.Event) -> None:

@@ -30,7 +30,6 @@ import structlog
 from standardwebhooks.webhooks import Webhook
 
 from datalens_service import logs
-from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput, StoreUnavailable
 from datalens_service.gateways import mail_sender
 from datalens_service.settings import Settings
@@ -131,13 +130,12 @@ def check_target(url: str, settings: Settings) -> None:
 def attempt(message: Claimed, *, allow_private: bool) -> tuple[int | None, str | None]:
     """Send one message once; the status of the answer, and what is wrong with it."""
     body = message.delivery.payload.encode()
-    now = utc_now()
     headers = {
         "Content-Type": "application/json",
         "User-Agent": "datalens-service",
         "webhook-id": message.delivery.id,
-        "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Webhook(message.secret).sign(message.delivery.id, now, message.delivery.payload),
+        "webhook-timestamp": str(int(message.at.timestamp())),
+        "webhook-signature": Webhook(message.secret).sign(message.delivery.id, message.at, message.delivery.payload),
     }
     try:
         status = _post(

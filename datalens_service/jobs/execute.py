@@ -83,7 +83,7 @@ def execute(
     """Do the job and end it: succeeded, cancelled, or failed with a problem that is safe to show.
 
     Args:
-        settings: Where private state goes while it runs, and where to train.
+        settings: Folders for private state while it runs, and the device to train on.
         observe: Told of every step; may raise ShutdownRequested.
         ranks: Processes that may share its teachers, of which this one leads.
 
@@ -199,7 +199,7 @@ def _run(begin: Callable[[], Result], checkpoints: Checkpoints) -> Result:
     try:
         return begin()
     except CheckpointMismatch:
-        # Of an older version of this program. Replaying the stored sums from the start takes longer, and is enough.
+        # The file is from an older version. Replaying the stored sums from the start takes longer, and is enough.
         checkpoints.discard()
         return begin()
 
@@ -209,7 +209,7 @@ def _release_plan(database: Database, job: Job, spec: TrainingSpec, schema: Sche
     stored = jobs.get_plan(database, job.id)
     if stored is not None:
         return stored
-    # Of a version that kept only the price.
+    # The version that stored this job kept only the price.
     plan = spec.plan(schema)
     if plan.cost() != job.price.get("units"):
         raise StateConflict("This version would run the job otherwise than its budget was reserved; submit it again.")

@@ -104,7 +104,7 @@ class JobWatch:
         self._reached = (phase, value, maximum)
         requests = self._publish() if changes_phase else self._requests
         if requests.cancel:
-            raise JobStopped("The job was stopped on request; what was charged stays charged.")
+            raise JobStopped("The job was stopped on request; charges stay.")
         if requests.pause:
             raise PauseRequested
 

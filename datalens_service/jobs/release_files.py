@@ -54,9 +54,9 @@ class ReleaseContents(NamedTuple):
 
     Attributes:
         report: Private figures included.
-        proof: Of what the job cost, with the journal of the account; others get the part about the job.
-        key: Of the installation; signs proofs and reports.
-        extras: What the run released beside the model.
+        proof: Proof of the job's cost, with the journal of the account; others get the part about the job.
+        key: Key of the installation, which signs proofs and reports.
+        extras: Files and figures that the run released beside the model.
     """
 
     folder: Path
@@ -128,7 +128,7 @@ def _carded(contents: ReleaseContents) -> list[JobFile]:
 
 
 KEPT_PREVIEW: Final = "preview-"
-"""How the names of grids begin that stay, so that one can see how the generator learned."""
+"""Prefix of the names of grids that are kept and show how the generator learned."""
 
 
 class SamplePreviews:

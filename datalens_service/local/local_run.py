@@ -124,7 +124,7 @@ class LocalRun:
         """Return the job with this spec: an existing one that has not failed, or a new one with its budget reserved.
 
         Raises:
-            BudgetExceeded: What remains of the folder's budget does not pay for it.
+            BudgetExceeded: The rest of the folder's budget does not pay for it.
             InvalidSpec: The method does not fit the data set.
         """
         price = quote(self.database, dataset.tenant_id, dataset.id, spec)

@@ -55,7 +55,7 @@ class Child:
     """A forked process that answers questions with arrays, one after the other, until this object is gone.
 
     Args:
-        work: What the child does.
+        work: The work that the child does.
     """
 
     def __init__(self, work: Work) -> None:
@@ -114,10 +114,12 @@ def _answer(produce: Callable[[], Any], questions: Iterator[Any], replies: Repli
 def _work(work: Work, connection: Connection) -> NoReturn:
     """Run the work of the child, then end its process without clean-up, which would touch what its parent shares."""
     try:
+        # A collection would run finalizers of objects that belong to the parent.
         gc.disable()
         gc.freeze()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Output would tell of records.
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         # A forked process has one thread: those of its parent's pools are gone, and would be waited for.
@@ -186,6 +188,7 @@ def _received(connection: Connection, header: dict[str, Any]) -> Any:
         return parts
     if list(parts) == [""]:
         return parts[""]
+    # Only the tuples that mechanisms sum are rebuilt by their name; nothing a method defines runs here.
     if not module.startswith(_CONTRIBUTIONS):
         return tuple(parts.values())
     return getattr(sys.modules[module], name)(*parts.values())

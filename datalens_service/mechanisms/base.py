@@ -44,7 +44,7 @@ class Account(Protocol):
         """Book a draw of a block durably: all of its units and its slack with the first, nothing with the others.
 
         Returns:
-            How many draws were booked before, those that a crash lost included.
+            The number of draws booked before, those that a crash lost included.
 
         Raises:
             BudgetExceeded: The reservation does not cover the block, or all of its draws are made.
@@ -76,7 +76,7 @@ class Example:
 
     Attributes:
         mechanism: With small public parameters.
-        contributions: What `Mechanism.exact_sum` takes.
+        contributions: Argument of `Mechanism.exact_sum`.
         neighbor: The same with one unit emptied, so that the sums lie as far apart as any.
         not_finite: The first with more units, whose numbers are not finite; its sum must be the same.
         tightness: Part of the declared sensitivity that they reach at least; less than 1 where rounding is allowed for.
@@ -175,6 +175,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         if block is not None:
             return block.charge(relation)
         queries = self.queries_per_unit(relation)
+        # Rounded up per query before it is multiplied: a plan costs exactly what its single charges book.
         units = count * cost_units(self.sensitivity_squared(relation), self.noise_stddev, queries)
         return Charge(units, self.slack_beside())
 
@@ -203,9 +204,11 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         Raises:
             BudgetExceeded: The budget does not cover this release; nothing was summed or drawn.
         """
+        # A stored sum was released already: handing it out again costs nothing, a second draw of noise would.
         noisy = account.replay(step)
         if noisy is None:
             noisy = self._charge_and_draw(contributions, step, account, noise)
+            # Stored before it is used, so that after a crash nobody gets this step with other noise.
             account.store(step, noisy)
         return self.decode(noisy)
 
@@ -219,7 +222,9 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
             account.charge(step, self.label(), self.cost(), self.slack_beside())
             exact = self.exact_sum(contributions())
             return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
+        # The plan states the price, so that all processes book the same integers; it is not taken on trust.
         block.check_price(self.noise_multiplier())
+        # The account numbers the draws: one that a crash lost counts, and is not made again.
         draw = account.charge_draw(step, self.label(), block)
         # Coins are privacy randomness, like noise: nobody sees them, and they end with this call.
         batch = block.draw_batch(draw, noise)

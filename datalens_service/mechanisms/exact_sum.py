@@ -50,6 +50,7 @@ class ExactSum:
         self._count(len(rows))
         kind = str(rows.dtype).removeprefix("torch.")
         if kind in _EXACT:
+            # Sums of floats stay exact while this product fits into the mantissa, which depends on no value.
             _check_exact(len(rows) * self._largest, kind)
         elif not kind.startswith("int"):
             raise refused(f"Rows of {kind} have no exact sum.")
@@ -75,6 +76,7 @@ class ExactSum:
         for part in wide:
             _check_whole(part, np.rint)
         longest = [int(np.abs(part).max(initial=0)) for part in wide]
+        # No product of two entries is larger than that of the largest entries.
         self._check_bound(longest[0] * longest[1])
         self._sum[place] += (wide[0].T @ wide[1]).astype(np.int64)
 
@@ -93,7 +95,7 @@ class ExactSum:
 
     def _count(self, rows: int) -> None:
         self._rows += rows
-        # How many there are may be private, so the error does not say what it is about.
+        # The number of rows may be private, so the error does not name it.
         if self._rows * self._largest > LARGEST_SUM:
             raise refused("There are more records than a sum of 63 bits holds.")
 
@@ -102,6 +104,7 @@ class ExactSum:
             return
         if "float" in str(rows.dtype):
             _check_whole(rows, rounded)
+        # By both ends, since the least integer of a type has no positive counterpart.
         self._check_bound(max(int(rows.max()), -int(rows.min())))
 
     def _check_bound(self, found: int) -> None:
@@ -125,7 +128,7 @@ def _check_exact(most: int, kind: str) -> None:
 
 
 def _check_whole(rows: Any, rounded: Any) -> None:
-    # What is not finite less itself is not 0.
+    # A number that is not finite minus itself is NaN, not 0, so it is refused, too.
     with np.errstate(invalid="ignore"):
         whole = bool((rounded(rows) - rows == 0).all())
     if not whole:

@@ -150,6 +150,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         exact = ExactSum((self.dimensions,), self.radius)
         last_unit: int | None = None
         for chunk in contributions:
+            # A unit that came in two chunks would contribute two clipped means at the price of one.
             last_unit = check_chunk(chunk, self.dimensions, last_unit)
             means = unit_means(chunk)
             for block in torch.split(means, self._rows_per_block(means.device)):
@@ -166,6 +167,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
 
         rows = gradients.to(torch.float32).contiguous()
         norms = row_norms(rows)
+        # A row whose norm is not finite becomes NaN here, and 0 by the check of the bound below.
         scale = torch.where(torch.isfinite(norms), self.grid / norms.clamp(min=self.clip_norm), torch.nan)
         rows = torch.mul(rows, scale[:, None]).round_()
         # The proof of the bound does not trust floating point: rows that break it in exact integers vanish.

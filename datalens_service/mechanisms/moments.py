@@ -72,6 +72,7 @@ class BoundedSum(Mechanism[GroupedVectors, Floats]):
 
     def _parts(self, contributions: GroupedVectors) -> list[Floats]:
         """Return the rows on the grid, by group, of the first `records_per_unit` records of every unit."""
+        # By the place within its own unit, so that the records of others decide nothing.
         counted = position_in_unit(contributions.units) < self.records_per_unit
         rows = self.on_grid(contributions.values)
         return [rows[counted & (contributions.groups == group)] for group in range(self.num_groups)]
@@ -160,6 +161,7 @@ class OuterProductSum(BoundedSum):
         exact = ExactSum((self.num_groups, self.dimensions, self.dimensions), self.radius**2)
         for group, part in enumerate(self._parts(contributions)):
             exact.add_products(part, part, group)
+        # The weights are applied to the sum, which has to leave room for them.
         check_range(len(contributions.units), self.radius**2 * max(self.weights))
         return exact.total[:, *upper] * weights
 

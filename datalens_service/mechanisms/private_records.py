@@ -98,6 +98,7 @@ class PrivateRecords:
                 May raise to stop.
         """
         check_function(function)
+        # A copy, so that the script cannot change later what the function is given.
         return PrivateRecords(self.schema, Mapped(self, function, copy.deepcopy(released), tell))
 
 
@@ -135,6 +136,7 @@ class Vault:
     def mapped(self, made: Mapped) -> Vault:
         """Return a vault of rows with computed values; they are in memory already, so a function gets all of them."""
         check_function(made.function)
+        # The number of records is public only if every unit has one.
         told, most = made.tell if self.schema.records_per_unit == 1 else be_silent, self.schema.num_units
         kept: list[Rows] = []
 
@@ -168,6 +170,7 @@ class Vault:
         """
         check_function(contribution)
         answer: Callable[..., Any] = partial(self.answer, contribution, copy.deepcopy(released))
+        # Mapped values take the longest. Computed before the charge, they let a job be stopped without one.
         if account.replay(step) is None:
             answer = prepared(self.prepare, answer)
         return mechanism.release(answer, step=step, account=account, noise=noise)
@@ -197,8 +200,10 @@ class Vault:
             count(number * (self._rows_at_once or 0))
         joined = parts[0] if len(parts) == 1 else _joined(parts)
         arrays = joined if isinstance(joined, tuple) else (joined,)
+        # The price is that of one bounded row per record, so neither more nor fewer are accepted.
         if {len(array) for array in arrays} != {len(rows.units)}:
             raise WallBroken("A contribution has one row for every record.")
+        # The units of the upload: a contribution could name others, and spread one person over many.
         return joined._replace(units=rows.units) if hasattr(joined, "_replace") else joined
 
     @contextmanager
@@ -223,6 +228,7 @@ def check_function(function: Callable[..., Any]) -> None:
     Raises:
         WallBroken: It is not a function of a module.
     """
+    # A closure, a default or a bound method could carry a private value from one question to the next.
     plain = isinstance(function, FunctionType) and "<locals>" not in function.__qualname__
     if not plain or function.__closure__ or function.__defaults__ or function.__kwdefaults__:
         raise WallBroken("A contribution is a function of a module, of rows and of a released value.")
@@ -247,6 +253,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     with _file_in_memory() as file:
         file.write(array.data.cast("B"))
         file.flush()
+        # A page that the processor protects: a write ends the process, by whatever alias it comes.
         memory = mmap.mmap(file.fileno(), array.nbytes, prot=mmap.PROT_READ)
     return np.frombuffer(memory, array.dtype).reshape(array.shape)
 

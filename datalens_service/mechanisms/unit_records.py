@@ -57,7 +57,7 @@ class UnitVault:
 
     Args:
         source: The vault of the records.
-        device: Where contributions get the rows.
+        device: Device on which contributions get the rows.
     """
 
     def __init__(self, source: Vault, device: str) -> None:
@@ -89,6 +89,7 @@ class UnitVault:
     def answer(self, function: UnitContribution, released: object, batch: Booleans | None = None) -> Any:
         """Compute a contribution on the units of a batch, bool (num_units,), or on all units."""
         chunks = self._chunks(function, released, batch)
+        # The mechanism pulls the chunks one by one, so that the rows of all units are never in memory at once.
         if isgeneratorfunction(function):
             return chunks
         (made,) = chunks
@@ -110,6 +111,7 @@ class UnitVault:
             made = calls.items(function, rows, released) if many else [calls.call(function, rows, released)]
             for chunk in made:
                 tensor = isinstance(chunk, torch.Tensor)
+                # The units of the vault, whatever a contribution returns beside its rows.
                 some = units[start : start + len(chunk if tensor else chunk[0])]
                 yield GradientChunk(chunk, torch.from_numpy(some)) if tensor else chunk._replace(units=some)
                 start += len(chunk if tensor else chunk[0])
@@ -121,12 +123,14 @@ class UnitVault:
         import torch
 
         source = self._source.rows()
+        # Sorted and on the device once; a batch is a selection of these rows.
         if self._kept is None:
             units = np.sort(source.units)
             self._kept = as_tensors(source, self._device), units, number_coins(units, self._num_units)
         rows, units, coins = self._kept
         chosen = np.arange(len(units)) if batch is None else np.flatnonzero(batch[coins])
         places = torch.from_numpy(chosen).to(self._device)
+        # Indexing copies: a contribution that writes to its rows changes no record.
         return UnitRows(*(values[places] for values in rows)), np.unique(units[chosen])
 
 

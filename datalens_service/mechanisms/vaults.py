@@ -41,7 +41,7 @@ class Vaults:
 
     def __init__(self, dataset: Dataset, calls: Calls = HERE) -> None:
         self.records = PrivateRecords(dataset.schema)
-        # What is made of records is forgotten with its handle.
+        # Rows that were computed from records are forgotten with their handle.
         self._vaults: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._vaults[self.records] = Vault.from_dataset(dataset, calls)
 
@@ -93,6 +93,7 @@ class Vaults:
         vault.restore(state)
 
     def _made(self, handle: Handle) -> Vault | UnitVault | ShardVault:
+        # The exact type: a subclass could name another source at every question.
         if type(handle) is PrivateRecords and handle.made is not None:
             return self._records(handle.made.source).mapped(handle.made)
         if type(handle) is UnitRecords:

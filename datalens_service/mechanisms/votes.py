@@ -201,6 +201,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         # Ranks count their own teachers alone.
         check_range(self.num_teachers, self._largest_vote)
         local, voters = self._local_sum(contributions)
+        # The number of voters goes along with the sums, so no rank tells the others how many it has.
         sums = contributions.all_reduce(np.append(local, voters))
         self._check_voters(int(sums[-1]))
         return sums[:-1].reshape(local.shape)
@@ -212,7 +213,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         exact, voters = ExactSum((self.images, self.coordinates), self._largest_vote), 0
         for block in contributions.blocks:
             gradients, rows = block if isinstance(block, PartialGradients) else (block, slice(None))
-            # By where the block begins, not by who sums it.
+            # By the number of the first teacher: the coins are the same for any number of ranks.
             seed = self.seed + contributions.first_teacher + voters
             coins = torch.Generator(gradients.device).manual_seed(seed % 2**63)
             voters += len(gradients)
@@ -249,6 +250,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         # Squares of integers add up without rounding in float64 until they are far beyond any bound.
         wide = votes.to(torch.float64)
         squared = torch.linalg.vecdot(wide, wide)
+        # The price counts the images that one teacher may vote on.
         few_images = (squared > 0).sum(dim=1, keepdim=True) <= self.images_per_teacher
         inside = (squared <= self.row_bound_squared) & few_images
         if self.non_negative:

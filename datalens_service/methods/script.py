@@ -85,7 +85,7 @@ class RunInputs:
 
     Attributes:
         randomness: Seeds for everything that the guarantee does not rest on.
-        options: Where it computes.
+        options: Device, folders and processes of its computation.
         price: ε of the whole plan and its δ, which files that are released may state.
         public: Images that were declared public, for a run to start from.
         resumed: The point at which it continues; None: at its beginning.

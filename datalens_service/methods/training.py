@@ -56,7 +56,7 @@ class Training:
         self._lengths = partial(method.lengths, schema=dataset.schema, public=inputs.public is not None)
         resumed = self._read_kept() or inputs.resumed
         self.made = 0 if resumed is None else resumed.step
-        # What teachers knew is private: the script gets the rest.
+        # The state of teachers is private: the script gets the rest.
         self._teachers = {} if resumed is None else select_part(resumed.state, TEACHERS)
         self._script: Script = method.run(plan, self._vaults.records, replace(inputs, resumed=_public(resumed)))
         self._released: Any = None
@@ -116,6 +116,7 @@ class Training:
                 account=self._account,
                 noise=noise,
             )
+        # The script is closed, not told: it could otherwise learn from what was raised, and when.
         except BaseException:
             self._script.close()
             raise
@@ -129,6 +130,7 @@ class Training:
             return {}
         self._restore_teachers(ask)
         teachers = self._vaults.state(ask.records)
+        # Without the state of teachers a resumed run would skip the sums from which they have to learn again.
         return teachers and ask.checkpoint() | join_parts({TEACHERS: teachers})
 
     @property
@@ -154,6 +156,7 @@ class Training:
     def _follow(self, ask: Ask) -> None:
         """Keep the paths of the plan on which this release is the next one, at this price."""
         asked = ask.mechanism.label(), ask.mechanism.price(1)
+        # Paths share their first releases, so several may still be open after this one.
         steps = [(path, path.mechanism_at(self.made)) for path in self._paths]
         self._paths = tuple(path for path, next_ in steps if next_ and (next_.label(), next_.price(1)) == asked)
         if not self._paths:

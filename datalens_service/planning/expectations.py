@@ -74,7 +74,7 @@ def check_utility(spec: TrainingSpec, schema: Schema) -> None:
         LowUtility: The sentence says what would change that.
     """
     if is_of_little_use(spec, schema):
-        raise LowUtility(f"{_say_little(spec, schema)} To go on all the same, ⟦accept_low_utility⟧.")
+        raise LowUtility(f"{_say_little(spec, schema)} To go on anyway, ⟦accept_low_utility⟧.")
 
 
 def _say_little(spec: TrainingSpec, schema: Schema) -> str:

@@ -64,16 +64,16 @@ Purpose = Literal["look", "teach"]
 DEFAULT_PRESET: Final = "auto"
 """The preset of a request that names neither a method nor a preset: by REST, command line and page alike."""
 
-# Of 8×8, 1,438 digits at ε = 1 then teach 88.9 for 86.4, 2,000 clothes 66.2 for 64.8; at ε = 5 nothing is gained.
+# At 8×8, 1,438 digits at ε = 1 then teach 88.9 for 86.4, 2,000 clothes 66.2 for 64.8; at ε = 5 nothing is gained.
 _TINY, _EVIDENCE_OF_TINY = 64, 100
 _FREQUENCIES_OF_TINY, _MEANS_OF_TINY = 5 / 8, 0.7
 
 # μ times the records of a class: 2,000 images at ε = 1 have 54, with which soft labels help on MNIST and change little
 # on Fashion-MNIST; 500 have 13, with which they cost on both (docs/findings.md).
 _EVIDENCE_FOR_SOFT_LABELS: Final = 50
-# Of a class: with 200 of MNIST or Fashion-MNIST at ε = 10 guided images taught less than labelled moments.
+# Records of a class: with 200 of MNIST or Fashion-MNIST at ε = 10 guided images taught less than labelled moments.
 _RECORDS_OF_GUIDED: Final = 1000
-# Of μ², for the gradients of a classifier where pooled moments are its start.
+# Share of μ² for the gradients of a classifier where pooled moments are its start.
 _SHARE_OF_FEW: Final = 0.7
 
 RECORDS_PER_TEACHER: Final = 15
@@ -91,7 +91,7 @@ _FEWEST_COMPONENTS, _MOST_COMPONENTS = 4, 10
 # μ times the records of a class from which a covariance for each class is better than one for all: with 10,000 images
 # MNIST has 268 at ε = 1, where it is not, and 2,000 at ε = 10, where it is.
 _EVIDENCE_FOR_COVARIANCES: Final = 1000
-# Of the images on which outlines and relabelled samples were seen to be better than pooled moments.
+# Pixels of the images on which outlines and relabelled samples were seen to be better than pooled moments.
 _LARGEST_OUTLINED: Final = 32 * 32
 
 # n·μ from which a classifier learns more than samples tell: MNIST has 3,700 at ε = 0.2, where it does.

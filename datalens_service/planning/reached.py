@@ -80,14 +80,16 @@ class Expectation(BaseModel):
     class_averages_low: float = Field(default=0.0, description="Percent, of noisy class averages; always a guess.")
     class_averages_high: float = Field(default=100.0, description="The same, at most.")
     guessing: float = Field(default=0.0, description="Percent of right labels by guessing, over equal classes.")
-    looks: Looks | None = Field(default=None, description="Of images, if the method is known.")
-    verdict: str = Field(default="", description="What the job is good for, and what would change that.")
+    looks: Looks | None = Field(default=None, description="Looks of the images, if the method is known.")
+    verdict: str = Field(default="", description="What to expect of the job, and what would improve it.")
     training_seconds: float = Field(
         description="Processor seconds of training on one core of the machine that plans; "
         "drawing and measuring the images come on top."
     )
-    memory_bytes: int = Field(default=0, description="Of the job's process at its peak, about.")
-    disk_bytes: int = Field(default=0, description="Of a file of teachers that do not fit into memory, about.")
+    memory_bytes: int = Field(default=0, description="Approximate peak memory of the job's process.")
+    disk_bytes: int = Field(
+        default=0, description="Approximate size of a file of teachers that do not fit into memory."
+    )
     basis: str = Field(description="What was measured, in a sentence.")
     warning: str = Field(description="What to change where such jobs are of little use; else empty.")
 
@@ -107,14 +109,14 @@ class Alternative(BaseModel):
     )
     title: str
     method: str
-    default: bool = Field(description="Whether it is what somebody gets who names nothing.")
+    default: bool = Field(description="Whether it is the default.")
     needs_public_images: bool
     accuracy_low: float = Field(
         description="Percent of right labels, of the classifier or of one that learned from the images."
     )
     accuracy_high: float
     measured: bool = Field(description="False for a guess.")
-    looks: Looks | None = Field(description="Of images; null of a classifier.")
+    looks: Looks | None = Field(description="Looks of the images; null for a classifier.")
     training_seconds: float
     memory_bytes: int
 
@@ -123,4 +125,4 @@ class Comparison(BaseModel):
     """Methods side by side; class averages and guessing are the same for all, and part of the expectation."""
 
     methods: list[Alternative]
-    reason: str = Field(description="Why the default is the default, in a sentence.")
+    reason: str = Field(description="A sentence that says why this is the default.")

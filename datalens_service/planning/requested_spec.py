@@ -36,7 +36,9 @@ PresetName = Annotated[str, AfterValidator(_check_preset), Field(json_schema_ext
 class RequestedSpec(Frozen):
     """A training job as it is requested. With neither method nor preset it is the preset auto."""
 
-    method: NamedMethod | None = Field(default=None, description="With its parameters; left out, `preset` chooses.")
+    method: NamedMethod | None = Field(
+        default=None, description="The method with its parameters; left out, `preset` chooses it."
+    )
     preset: PresetName | None = Field(
         default=None,
         description="Chooses a method and its parameters from the public schema and ε; the plan and the job say which. "
@@ -44,8 +46,8 @@ class RequestedSpec(Frozen):
     )
     purpose: Purpose | None = Field(
         default=None,
-        description="Of the preset `auto`: images to `look` at, or images that `teach` classifiers and look rougher. "
-        "Left out, `look`.",
+        description="Purpose of the preset `auto`: images to `look` at, or images that `teach` classifiers and look "
+        "rougher. Left out, `look`.",
     )
     epsilon: Epsilon
     delta: Delta = None
@@ -61,7 +63,7 @@ class RequestedSpec(Frozen):
             return self
         if self.preset is not None or self.purpose is not None:
             raise ValueError("Name a method or a preset, not both: a preset names its method.")
-        # What does not go with a method is refused with its place in the request.
+        # A member that does not go with the method is refused with its place in the request.
         TrainingSpec.model_validate(self._stated(self.method.model_dump()))
         return self
 

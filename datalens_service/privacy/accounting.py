@@ -59,6 +59,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
     # A difference of equals can come out positive by rounding; δ is then too small to represent.
     gap = min(0.0, log_second - log_first)
+    # Rounded up: a relative margin for the functions, an absolute one for the cancellation in their difference.
     return min(1.0, math.exp(log_first) * (-math.expm1(gap)) * (1 + _SLACK) + math.exp(log_first) * 1e-14)
 
 
@@ -80,6 +81,7 @@ def epsilon_for_mu(mu: float, delta: float) -> float:
         if middle in (low, high):
             break
         low, high = (middle, high) if gaussian_delta(mu, middle) > delta else (low, middle)
+    # The end at which δ was found small enough: however early the bisection stops, ε is not understated.
     return high
 
 
@@ -105,6 +107,7 @@ def mu_for_epsilon(epsilon: float, delta: float) -> float:
         if middle in (low, high):
             break
         low, high = (middle, high) if gaussian_delta(middle, epsilon) <= delta else (low, middle)
+    # The end at which δ was found small enough: a budget never holds more than it says.
     return low
 
 
@@ -114,19 +117,21 @@ def cost_units(sensitivity_squared: int | Fraction, noise_stddev: int, queries: 
     Args:
         sensitivity_squared: Squared L2 sensitivity Δ² of one query, exact.
         noise_stddev: σ of the discrete Gaussian, an integer of at least 100.
-        queries: How many such queries one privacy unit can influence.
+        queries: Number of such queries that one privacy unit can influence.
 
     Raises:
         InvalidSpec: σ is below 100, where lattice and closed form part ways.
     """
     if noise_stddev < MINIMUM_NOISE_STDDEV:
         raise InvalidSpec(f"The noise must have an integer σ of at least {MINIMUM_NOISE_STDDEV}.")
+    # Discrete noise is a post-processing of continuous noise of this smaller variance, which is what costs.
     mu_squared = Fraction(sensitivity_squared) / (noise_stddev**2 - SMOOTHING_VARIANCE)
     return queries * math.ceil(mu_squared * UNITS_PER_MU_SQUARED)
 
 
 def limit_units(epsilon: float, delta: float) -> int:
     """Return the ledger units that the budget (ε, δ) holds, rounded down."""
+    # In fractions, since the square of a float may round up across a unit.
     return math.floor(Fraction(mu_for_epsilon(epsilon, delta)) ** 2 * UNITS_PER_MU_SQUARED)
 
 
@@ -159,6 +164,7 @@ def round_down_significant(value: float) -> PrivacyParameter:
 
 
 def _written(value: float) -> Fraction:
+    # Its decimal, not its binary value: the double 0.1 is a little above 0.1, and would be rounded up.
     return Fraction(repr(float(value)))
 
 
@@ -189,7 +195,7 @@ def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, uni
 
     Args:
         sensitivity_squared: Squared L2 sensitivity of one query.
-        queries: How many queries one privacy unit influences.
+        queries: Number of queries that one privacy unit influences.
         units: Ledger units to spend.
 
     Raises:
@@ -247,7 +253,7 @@ def stated_epsilon(charge: Charge, delta: float) -> PrivacyParameter:
     """
     stated = round_up(epsilon_of_charge(charge, delta))
     below = _from_steps(round(stated * 10**EPSILON_DIGITS) - 1, EPSILON_DIGITS) if math.isfinite(stated) else stated
-    # What fills a budget to its last unit can come out a little above it, by the rounding of floats.
+    # A charge that fills a budget to its last unit can come out a little above it, by the rounding of floats.
     fits = 0 < below < stated and limit_units(below, delta_beside(charge.slack, delta)) >= charge.units
     return below if fits else stated
 
@@ -256,6 +262,7 @@ def remaining_epsilon(units: int, delta: float) -> PrivacyParameter:
     """Return the largest ε of four digits whose budget at δ fits into the units that remain; 0 if none does."""
     if units <= 0:
         return PrivacyParameter(0.0)
+    # An estimate and one step more, then down to the first ε that the integers of the ledger confirm.
     steps = math.floor(_written(epsilon_of_units(units, delta)) * 10**EPSILON_DIGITS) + 1
     while steps > 0 and limit_units(_from_steps(steps, EPSILON_DIGITS), delta) > units:
         steps -= 1
@@ -265,6 +272,7 @@ def remaining_epsilon(units: int, delta: float) -> PrivacyParameter:
 def stated_mu(units: int) -> PrivacyParameter:
     """Return the least μ of six digits whose square is at least `units`."""
     steps_squared = Fraction(units * 10 ** (2 * _MU_DIGITS), UNITS_PER_MU_SQUARED)
+    # ⌈√x⌉ in whole numbers is ⌊√(x − 1)⌋ + 1, without a float.
     whole = math.ceil(steps_squared)
     return _from_steps(math.isqrt(whole - 1) + 1 if whole else 0, _MU_DIGITS)
 
@@ -282,9 +290,11 @@ def units_held_for_slack(slack: int, epsilon: float, delta: float) -> int:
     """
     if slack == 0:
         return 0
+    # As the slack nears δ, ε grows beyond all bounds: at half of δ the account refuses.
     if 2 * Fraction(slack, SLACK_UNITS_PER_DELTA) > Fraction(delta):
         raise BudgetExceeded(
             "Sampled runs of this account would take more than half of its δ: train without sampling, or with a "
             "smaller slack."
         )
+    # A slack is never free, not even where both limits round to the same unit.
     return max(1, limit_units(epsilon, delta) - limit_units(epsilon, delta_beside(slack, delta)))

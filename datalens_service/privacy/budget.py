@@ -51,6 +51,7 @@ class MemoryAccount:
         Raises:
             StateConflict: Another block was charged under the same label.
         """
+        # All charges under the label of a block are its draws.
         drawn = sum(booked == label for _, booked, _ in self.charges)
         if self._blocks.get(label, block) != block:
             raise StateConflict("Another block of sampled releases was charged to this run.")
@@ -64,6 +65,8 @@ class MemoryAccount:
         return drawn
 
     def _check(self, units: int, slack: int) -> None:
+        # Without ε and δ the cost of a slack to other releases is unknown, so a block must be the only charge:
+        # none may precede its first draw, and none but its own may follow.
         alone = self._budget is not None or not slack or len({label for _, label, _ in self.charges}) <= (units == 0)
         held = units_held_for_slack(slack, *self._budget) if self._budget is not None else 0
         if not alone or self.charged_units + units > self.limit_units - held:
@@ -89,6 +92,7 @@ class MemoryAccount:
             raise StateConflict(f"The state before step {step} does not follow what is stored.")
         self._latest = step, state
         self._iterates += [] if iterates is None else [iterates]
+        # The state replaces the earlier sums, of which it is a function.
         self._stored = {number: noisy for number, noisy in self._stored.items() if number >= step}
 
     def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:

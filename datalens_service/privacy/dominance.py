@@ -31,7 +31,7 @@ _LARGEST_MU: Final = 64.0
 _NEGLIGIBLE_MASS: Final = 1e-13
 _LARGEST_LOSS: Final = 128.0
 _COMPARED: Final = 9
-# Of sums of some 10^5 masses in another order.
+# Sums of some 10^5 masses in another order differ by less.
 _TOLERANCE: Final = 1e-12
 
 
@@ -137,7 +137,7 @@ def dominates(mu: float, curve: PrivacyCurve, slack: Fraction) -> bool:
     """
     room = float(slack) * (1 - _CURVE_ERROR) - _NUMERICAL_ERROR - _largest_dip(mu, curve.knots)
     beyond = float(curve.deltas[-1]) <= room
-    # Where the curve lies below the slack there is nothing to cover. What is not a number counts as above.
+    # Where the curve lies below the slack there is nothing to cover. NaN counts as above.
     high = ~(curve.deltas <= room)
     return beyond and bool((curve.deltas[high] <= gaussian_deltas(mu, curve.knots[high]) + room).all())
 

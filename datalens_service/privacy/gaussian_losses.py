@@ -60,7 +60,7 @@ class GaussianLosses(GaussianPrivacyLoss):  # type: ignore[misc]
             return np.asarray(variance * (self._inverse_sine(epsilons) - epsilons / 2))
         sign = 1 if self.adjacency_type == AdjacencyType.REMOVE else -1
         shifted = sign * epsilons - math.log(self.sampling_prob)
-        # Of the mean that is drawn for certain; −∞ where the mixture's weight bounds the loss.
+        # Points for the mean that is drawn for certain; −∞ where the mixture's weight bounds the loss.
         with np.errstate(divide="ignore"):
             alone = shifted + np.log1p(-np.exp(np.log(1 / self.sampling_prob - 1) - shifted))
         return np.asarray(-sign * (0.5 + alone * variance))

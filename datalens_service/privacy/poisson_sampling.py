@@ -134,6 +134,7 @@ def choose_numerator(batch: int, num_units: int) -> int:
     """
     if not 1 <= batch <= num_units:
         raise InvalidSpec(f"⟦method.batch⟧ must lie between 1 and the number of privacy units, {num_units:,}.")
+    # With a power of two below, the coin that is tossed has exactly the probability that is priced.
     return (batch << COIN_BITS) // num_units
 
 
@@ -144,6 +145,7 @@ def continuous_multiplier(sensitivity_squared: Fraction, noise_stddev: int) -> f
         sensitivity_squared: C², for one unit that is emptied.
         noise_stddev: σ of the discrete Gaussian, at least 100.
     """
+    # Down by the errors of a float: a multiplier that came out larger would price the noise too low.
     return math.sqrt((noise_stddev**2 - SMOOTHING_VARIANCE) / sensitivity_squared) * (1 - _ULPS)
 
 

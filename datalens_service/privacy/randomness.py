@@ -58,6 +58,7 @@ class NoiseSource:
         sizes = [min(_CHUNK, size - start) for start in range(0, size, _CHUNK)]
         if len(sizes) <= 1:
             return _discrete_gaussian(size, noise_stddev).reshape(shape)
+        # Draws are independent, and entropy and arithmetic release the interpreter, so threads share them.
         with ThreadPoolExecutor(min(len(sizes), os.cpu_count() or 1)) as threads:
             parts = list(threads.map(partial(_discrete_gaussian, stddev=noise_stddev), sizes))
         return np.concatenate(parts).reshape(shape)
@@ -75,6 +76,7 @@ class NoiseSource:
         """
         if not 0 <= numerator <= 2**COIN_BITS:
             raise InvalidSpec("The probability of a coin must lie between 0 and 1.")
+        # A comparison of integers: the probability is exact, with no float in between.
         return (_words(count) >> np.uint64(64 - COIN_BITS)) < np.uint64(numerator)
 
     def directions(self, means: Floats, kappa: float) -> Floats:
@@ -129,6 +131,7 @@ def _discrete_laplace(size: int, scale: int) -> tuple[Integers, Integers, Boolea
     remainder = remainder[_bernoulli_exp(remainder, scale)]
     multiple = _geometric(len(remainder))
     negative = _uniform_below(2, len(remainder)) == 1
+    # Zero would come up twice, as 0 and as −0, so one of the two is rejected.
     keep = ~(negative & (remainder == 0) & (multiple == 0))
     return remainder[keep], multiple[keep], negative[keep]
 
@@ -153,6 +156,7 @@ def _bernoulli_exp(numerator: Integers, denominator: int) -> Booleans:
         if not active.size:
             return result
         going_on = _uniform_below(k * denominator, active.size) < numerator[active]
+        # The parity of the round with the first failure is the coin.
         result[active[~going_on]] = k % 2 == 1
         active = active[going_on]
     raise ArithmeticError("The entropy source is broken: an event of probability below 1e-500 occurred.")
@@ -162,8 +166,10 @@ def _uniform_below(bound: int, size: int) -> Integers:
     """Draw uniform integers in [0, bound), by rejection from 64-bit words of OS entropy."""
     if bound == 1:
         return np.zeros(size, dtype=np.int64)
+    # A power of two divides 2^64, so the low bits are uniform as they are.
     if bound & (bound - 1) == 0:
         return (_words(size) & np.uint64(bound - 1)).astype(np.int64)
+    # Words behind the last whole multiple of the bound would make small numbers more likely.
     limit = np.uint64(2**64 // bound * bound - 1)
     words = _words(size)
     while (rejected := np.flatnonzero(words > limit)).size:
@@ -177,6 +183,7 @@ def _uniforms(size: int) -> Floats:
 
 
 def _words(size: int) -> NDArray[np.uint64]:
+    # The kernel each time: a generator in this process could be copied by a fork or read from its memory.
     return np.frombuffer(os.urandom(8 * size), dtype=np.uint64).copy()
 
 

@@ -194,7 +194,7 @@ def name_signer(content: bytes, expected: ExpectedKey | None) -> str:
         raise SignatureInvalid("Nobody signed it. Whatever an installation hands out is signed.")
     key_id = signing_key.key_id
     if expected is None:
-        return f"Signed by key {key_id}. Nobody vouched for it: no --key was given."
+        return f"Signed by key {key_id}. The key is not confirmed: no --key was given."
     if signing_key != expected.key:
         other = "the given one" if expected.given else "that of the proof"
         raise SignatureInvalid(f"Signed by key {key_id}, not by {other}, {expected.key.key_id}.")

@@ -26,7 +26,7 @@ class Proposal(NamedTuple):
     """An audit that somebody might ask for.
 
     Attributes:
-        title: Of a button.
+        title: Title of a button.
         command: That asks for the same; empty where no short one does.
         instead: Sentence that offers it where a proposal before it would be refused.
     """
@@ -42,7 +42,7 @@ class AuditAdvice(NamedTuple):
 
     Attributes:
         proposal: The first audit that would be accepted; None if there is none.
-        refusal: Why the first that was thought of would not be; empty if it would.
+        refusal: The reason for refusing the first proposal; empty if it is not refused.
     """
 
     proposal: Proposal | None

@@ -98,7 +98,7 @@ def accept(database: Database, tenant_id: str, request: AuditRequest) -> Accepte
     """The request as it would be queued; what recommends an audit asks here as well.
 
     Raises:
-        InvalidSpec: As `submit` does.
+        InvalidSpec: The spec does not fit the data set.
         StateConflict: The dataset was deleted, or the job has released nothing.
     """
     match request.target:
@@ -113,7 +113,7 @@ def accept(database: Database, tenant_id: str, request: AuditRequest) -> Accepte
 
 
 def _accept_rehearsal(database: Database, tenant_id: str, request: AuditRequest, target: RehearsedMethod) -> Accepted:
-    # What the request leaves out is planned as for a job.
+    # Members that the request leaves out are planned as for a job.
     asked = RequestedSpec.model_validate(target.spec.model_dump(exclude_unset=True))
     quote = pricing.quote(database, tenant_id, target.dataset_id, asked)
     schema = datasets.get(database, target.dataset_id).schema

@@ -14,7 +14,7 @@ from datalens_service.strict import PRINTABLE, Flag, Integer, Number, Strict
 from datalens_service.voices import speak
 
 IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
-"""What ids consist of; anything else is refused before a database that takes no NUL sees it."""
+"""Pattern of ids; anything else is refused before it reaches the database, which takes no NUL."""
 
 _NOT_PREPARED: Final = "⟦prepare_fit⟧, ⟦prepare_colour⟧, ⟦prepare_window⟧ and ⟦prepare_frame⟧ need ⟦prepare_size⟧."
 

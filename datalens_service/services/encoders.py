@@ -31,8 +31,8 @@ def keep(artifacts: ArtifactStore, path: Path) -> OnnxEncoder:
     """Read a file and store it; repeatable.
 
     Raises:
-        InvalidInput: As `read`.
-        WorkerUnavailable: As `read`.
+        InvalidInput: It is not an encoder that is taken.
+        WorkerUnavailable: onnxruntime is not installed.
     """
     encoder = read(path)
     artifacts.keep_public(_NAME, path.read_bytes())

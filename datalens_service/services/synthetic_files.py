@@ -44,8 +44,8 @@ class Selection:
     """The synthetic images that somebody asks for.
 
     Attributes:
-        synthetic_images: How many in all; None takes as many as are usual there.
-        per_class: How many of each class, instead.
+        synthetic_images: Number of images in all; None takes as many as are usual there.
+        per_class: Number of images of each class, instead.
         classes: Names of classes, or their numbers in label order, which take turns; empty takes all.
         seed: None takes those that the job has packed, as far as they go.
     """
@@ -246,7 +246,7 @@ class SyntheticFiles:
         if (kept := self._find(key, format)) is not None:
             return kept
         with self._places.take():
-            # Who waited may have waited for the same.
+            # A request that waited may have waited for the same file.
             return self._find(key, format) or self._create(key, format, make)
 
     def _find(self, key: str, format: str) -> SyntheticFile | None:

@@ -20,8 +20,8 @@ PRIVATE_READS = ("reading the upload",)
 
 _IGNORED: Final = (NoticeCode.IGNORED_FILES, NoticeCode.IGNORED_SPLIT, NoticeCode.UNREADABLE_LEFT_OUT)
 MESSAGE: Final = (
-    "Once confirmed, these class names are public for good: they stand in every card, generator and report that is "
-    "passed on. None of them may name or number a person. Nothing is charged or published before."
+    "Once confirmed, these class names are public for good: every card, generator and report that you pass on "
+    "states them. None of them may name or number a person. Nothing is charged or published before you confirm."
 )
 
 
@@ -31,8 +31,8 @@ class ReviewedClass(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    train: int = Field(description="Images to train on.")
-    test: int = Field(description="Images to test on.")
+    train: int = Field(description="Training images.")
+    test: int = Field(description="Test images.")
 
 
 class ClassReview(BaseModel):
@@ -91,7 +91,7 @@ class Reading(BaseModel):
     """The report of an upload that can be used. Private.
 
     Attributes:
-        notices: What was read otherwise than the owner may expect, and what it shares.
+        notices: Parts that were read otherwise than the owner may expect, and shared records.
         joined: The account that pays for it, if that is one of before.
     """
 

@@ -133,7 +133,7 @@ class ChargeLog:
         """Write lines that the log has lost, unless another process has written them.
 
         Args:
-            length: Of the log, when they were looked for.
+            length: Length of the log when they were looked for.
 
         Raises:
             LedgerCorrupt: The log is shorter now.
@@ -149,8 +149,8 @@ class ChargeLog:
         """Mark a line whose charge is certain not to be committed, so that it is not read any more.
 
         Args:
-            line: As it was appended.
-            end: What `append` returned.
+            line: The line that was appended.
+            end: The length that `append` returned.
 
         Raises:
             StoreUnavailable: The disk did not take it.

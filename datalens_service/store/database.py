@@ -28,6 +28,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 import migrations
+from datalens_service.clock import utc_now  # noqa: TID251 (SQLite has no clock but this machine's)
 from datalens_service.errors import InvalidInput, StoreUnavailable
 from datalens_service.store import patience
 from datalens_service.store.charge_log import ChargeLog, LogIndex
@@ -92,7 +93,7 @@ class Database:
 
     Args:
         url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
-        log: Where every charge is written before it is committed; None keeps no second record.
+        log: Log in which every charge is written before it is committed; None keeps no second record.
         connections: Most connections that this process opens to PostgreSQL.
 
     Attributes:
@@ -185,7 +186,7 @@ class Database:
         Raises:
             StoreUnavailable: Naming the first setting that is unsafe, or whatever else is wrong, and its remedy.
         """
-        # Of connections that write, and without waiting for whoever writes now.
+        # A connection that may write, but does not wait for the present writer.
         looking = self._engine.execution_options(**{_BEGIN: "BEGIN"})
         with _translated(self._server), looking.connect() as connection:
             _check_settings(connection)
@@ -293,6 +294,7 @@ def _postgresql_arguments() -> dict[str, str | int]:
 def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     # The driver must not open transactions on its own; the engine does.
     connection.isolation_level = None
+    connection.create_function("clock_timestamp", 0, _tell_time)
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
@@ -300,6 +302,11 @@ def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: Conne
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute(f"PRAGMA query_only={query_only}")
     cursor.close()
+
+
+def _tell_time() -> str:
+    """Return the present instant as SQLite keeps it, for `PRESENT` of the tables."""
+    return utc_now().strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 def _ignore_references(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:

@@ -1,4 +1,4 @@
-"""What an error of the database means: a sentence that follows from its cause, and says what to do.
+"""Sentences for errors of the database, each of which follows from its cause and says what to do.
 
 A server gives the cause as an SQLSTATE. Before a connection stands there is none: then libpq, the server and PgBouncer
 say it in words, which are looked up here. A server that speaks another language gets the sentence for unknown causes.
@@ -38,7 +38,7 @@ READ_ONLY: Final = (
 )
 
 _OF_POOLERS: Final = "08P01"
-"""What PgBouncer gives before it closes a connection, whatever the cause is."""
+"""State that PgBouncer gives before it closes a connection, whatever the cause is."""
 
 _BY_SQLSTATE: Final[dict[str | None, str]] = {
     "25006": READ_ONLY,

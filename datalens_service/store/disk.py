@@ -1,6 +1,7 @@
 """Disks: what a rename or a new file needs to survive a power cut, and what it means when one is full."""
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -39,7 +40,7 @@ def unavailable(error: OSError, detail: str) -> StoreUnavailable:
     """The error to raise instead of `error`: of its own type where the disk is full.
 
     Args:
-        detail: What did not happen, and what to do.
+        detail: A sentence on what did not happen, and what to do.
     """
     return InsufficientStorage(detail) if is_full(error) else StoreUnavailable(detail)
 
@@ -72,12 +73,28 @@ def _unescape(point: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point)
 
 
+@contextmanager
+def lock_folder(folder: Path, kind: int) -> Generator[None]:
+    """Hold a lock on a folder, which is made if need be, until the block is left or the process ends.
+
+    Args:
+        kind: As `fcntl.flock` takes it: whoever uses what lies there shares it, whoever removes leftovers does not.
+
+    Raises:
+        BlockingIOError: It must not wait, and another process holds the lock.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, kind)
+        yield
+
+
 def check_writable(folder: Path, name: str) -> None:
     """Refuse a disk that is full, or about to be: less than `RESERVED_BYTES` free, or no durable write.
 
     Args:
         folder: On it; one that is not there yet counts as the folder it will be made in.
-        name: What the operator calls it.
+        name: The operator's name for it.
 
     Raises:
         InsufficientStorage: It is full.

@@ -27,7 +27,7 @@ def read_totals(session: Session, tenant_id: str | None = None) -> list[JobTotal
     kept = select(JobTotalsRow.__table__)
     if tenant_id is not None:
         kept = kept.where(JobTotalsRow.tenant_id == tenant_id)
-    # Of all tenants: SQLite would find those of one by an index of all of its jobs.
+    # The sum is over all tenants: SQLite would find those of one by an index of all of its jobs.
     others = _sum(session.get_bind().dialect.name, JobRow.state.in_(("queued", "running", "paused")))
     totals = session.scalars(select(JobTotalsRow).from_statement(kept.union_all(others)))
     return [total for total in totals if tenant_id in (None, total.tenant_id)]

@@ -19,7 +19,6 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
-from api.uploads.receiver import incoming_folder
 from certificates import issue_certificate
 from datalens_service.errors import StoreUnavailable
 from datalens_service.services import ledger_check
@@ -27,6 +26,7 @@ from datalens_service.settings import Settings
 from datalens_service.store import patience
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.record_store import records_folder
+from datalens_service.store.datasets.upload_room import incoming_folder, open_incoming
 from datalens_service.store.ledger.recovery import finish_audit
 from deployments.postgresql import Cluster, roomy_memory
 from in_process_service import InProcessService
@@ -104,11 +104,11 @@ def test_start_removes_what_a_killed_process_left(settings: Settings, dataset_id
 
 
 def test_start_leaves_uploads_of_living_processes(settings: Settings, client: TestClient) -> None:
-    from api.uploads.receiver import _temporary_file
-
-    with _temporary_file(incoming_folder(settings.data_dir)) as (_, path), TestClient(create_app(settings)):
+    file, path = open_incoming(settings.data_dir, 100)
+    with file, TestClient(create_app(settings)):
         assert path.exists()
-    assert not path.exists()
+    with TestClient(create_app(settings)):
+        assert not path.exists()
 
 
 @pytest.mark.postgres

@@ -73,7 +73,7 @@ class Followers:
             [*self._command, "--rank", str(rank)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            # What they leave when they are killed goes with the folder of the lease.
+            # Files that they leave when they are killed go with the folder of the lease.
             env={**_environment(), "TMPDIR": str(self._folder)},
         )
 

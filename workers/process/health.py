@@ -35,7 +35,9 @@ class HealthFile:
 
     def touch(self) -> None:
         """Note that the loop has turned."""
-        os.utime(self._descriptor)
+        # Not the clock of the wall, which may be set while the worker is at work.
+        turned = time.monotonic()
+        os.utime(self._descriptor, (turned, turned))
 
 
 def alive() -> bool:
@@ -91,7 +93,7 @@ def _age(path: Path) -> float | None:
         # Shared, so that two who ask at once do not take each other for a worker.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return time.time() - os.fstat(descriptor).st_mtime
+        return time.monotonic() - os.fstat(descriptor).st_mtime
     else:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()

@@ -83,7 +83,7 @@ class JobProcess:
         """End the lease of this dead process now: it is known that nobody renews it.
 
         Args:
-            counts: Whether the start counts, also of a process that died before it began. One that did not begin
+            counts: True if the start counts, also of a process that died before it began. One that did not begin
                 because of its worker or machine uses none: a worker that cannot start any fails no job.
 
         Raises:

@@ -13,10 +13,10 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 
 ABSENT = "–"
-"""What stands in the column of a job that has no such parameter or figure."""
+"""Text in the column of a job that has no such parameter or figure."""
 
 _WORDS: Final = {
-    "epsilon": "ε asked for",
+    "epsilon": "ε requested",
     "delta": "δ asked for",
     "synthetic_images": "Images packed",
     "method.name": "Method",
@@ -29,7 +29,7 @@ class Side(NamedTuple):
 
     Attributes:
         figures: By their titles; those for the owner alone only where the visitor is one.
-        judged: What the verdict rests on, for the owner alone.
+        judged: Figures that the verdict rests on, for the owner alone.
     """
 
     job: JobRead

@@ -18,7 +18,7 @@ IMAGES_PER_PAGE: Final = COLUMNS * COLUMNS
 _LARGE_SIDE: Final = 512
 """A single image is enlarged by the largest whole factor that keeps it within this many pixels."""
 MOST_BYTES: Final = 2**28
-"""Of all images together, which are read for each page; larger sets are looked at after a download."""
+"""Size of all images together, which are read for each page; larger sets have to be downloaded."""
 
 
 def fits(schema: Schema, images: int) -> bool:

@@ -14,7 +14,7 @@ from datalens_service.proof.hash_chain import SPENDS, EntryKind
 from datalens_service.store.ledger.journal_pages import JournalLine, JournalSlice
 
 MOST_ENTRIES: Final = 1000
-"""What a page reads of the journal."""
+"""Number of entries that a page reads."""
 
 _MOST_ROWS: Final = 50
 _MEANINGS: Final = {

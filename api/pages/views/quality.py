@@ -24,7 +24,7 @@ _WORDS: Final = {
     **dict.fromkeys(("fid", "kid"), ("FID", "extractor")),
     **dict.fromkeys(("precision", "recall", "score"), ("extractor",)),
 }
-"""Of the glossary, by the first word of the name of a measure; all others are accuracies."""
+"""Words of the glossary by the first word of the name of a measure; all other measures are accuracies."""
 
 
 class Figure(NamedTuple):
@@ -32,7 +32,7 @@ class Figure(NamedTuple):
 
     Attributes:
         value: With its unit, and its spread over seeds where there is one.
-        interval: Of the mean over seeds, where there are enough.
+        interval: Interval of the mean over seeds, where there are enough.
     """
 
     title: str

@@ -15,7 +15,7 @@ VERSION: Final = "http://mlcommons.org/croissant/1.1"
 
 _PICTURE: Final = "image/png"
 _TAR: Final = "application/x-tar"
-# What loaders of Croissant know Parquet by.
+# The media type by which loaders of Croissant know Parquet.
 _PARQUET: Final = "application/x-parquet"
 _CONTEXT: Final[Json] = {
     "@language": "en",

@@ -50,7 +50,7 @@ class Groups(NamedTuple):
 
     Attributes:
         names: One per record, None where it is not stated; None if it is stated of no record.
-        word: What one group is.
+        word: Word for one group.
         unit_ids: int64 (n,), in the place of names: identities of units that were made of them before.
         group_ids: int64 (n,), likewise, identities of groups.
     """

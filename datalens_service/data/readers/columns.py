@@ -103,7 +103,7 @@ def find_column(
             raise refused_columns(table, present, f"The table has no column for {what} that is called {declared}.")
         return declared
     found = {name.strip().casefold(): name for name in present if name.strip().casefold() in usual}
-    # Of groups, a first guess would decide who is protected.
+    # For groups, a first guess would decide who is protected.
     if len(found) > 1 and (usual[0] not in found or usual is GROUP):
         named = f"Name the right one in {option}." if option else "Rename all but one."
         raise refused_columns(table, list(found.values()), f"Several columns may hold {what}. {named}")

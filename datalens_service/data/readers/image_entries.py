@@ -58,7 +58,7 @@ class ImageEntry(NamedTuple):
 def holds_images(source: Source) -> bool:
     """Tell whether the archive has images of kinds that the choices allow to read; some of them may be damaged."""
     entries = [entry for entry in source.entries if not is_ignored(entry.filename)]
-    # What is named like an image is asked first, as that is what nearly always answers.
+    # Files named like images come first, since nearly always the first of them decides.
     named = sorted(entries, key=lambda entry: not is_image_name(entry.filename))
     return any(source.decoder.reads(kind_in(source, entry)) for entry in named)
 

@@ -274,7 +274,7 @@ def _rows(name: str, table_file: pq.ParquetFile, columns: _Columns, source: Sour
     read = (columns.image, columns.label, columns.group, columns.file)
     columns_read = [name for name in read if name is not None]
     most = allowance(source.path.stat().st_size, source.limits)
-    # Whatever is declared honestly is refused before a page is unpacked, which pyarrow does as a whole.
+    # An honest declaration is refused before a page is unpacked, which pyarrow does as a whole.
     _check_unpacked(_declared(table_file), most, source)
     images: list[_Cell] = []
     labels: list[object] = []

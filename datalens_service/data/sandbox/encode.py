@@ -244,7 +244,7 @@ def _rows(session: Any, images: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def _row(session: Any, image: NDArray[np.uint8]) -> NDArray[np.float32] | None:
-    # What a failure says may depend on the image.
+    # The message of a failure may depend on the image.
     with suppress(Exception):
         vector: NDArray[np.float32] = session.run([VECTORS], {IMAGES: image[None]})[0][0]
         return np.nan_to_num(vector, posinf=0, neginf=0)

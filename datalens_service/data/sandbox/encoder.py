@@ -54,7 +54,7 @@ def _encode(graph: bytes, images: Images) -> NDArray[np.float32]:
     with tempfile.TemporaryDirectory() as folder:
         _run(graph, images, Path(folder))
         features: NDArray[np.float32] = np.load(Path(folder) / FEATURES_FILE, allow_pickle=False)
-    # Of a process that may have been taken over.
+    # The process may have been taken over, so its result is checked.
     if features.dtype != np.float32 or features.ndim != 2 or len(features) != len(images):
         raise InvalidInput("The encoder gives no features.")
     return np.nan_to_num(features, posinf=0, neginf=0)

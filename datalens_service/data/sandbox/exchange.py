@@ -77,7 +77,7 @@ def serve(request: Request, read: Callable[[], Outcome]) -> None:
     try:
         (request.folder / OUTCOME).write_text(attempt(read).model_dump_json())
     except OSError:
-        # What is wrong with the file is refused by `attempt`; this is the disk.
+        # Faults of the file are refused by `attempt`; this one is the disk's.
         sys.exit(os.EX_IOERR)
 
 

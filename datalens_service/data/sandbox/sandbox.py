@@ -113,7 +113,7 @@ def decode(
         raise RefusedForPersons(outcome)
     if outcome.refusal is not None or outcome.format not in READERS or outcome.counts is None:
         raise Refused(outcome)
-    # What a process that was taken over leaves is checked like everything that comes from outside.
+    # The process may have been taken over: its results are checked like all input from outside.
     upload = load_dataset(folder / RECORDS)
     _check_schema(upload.schema, choices)
     return Decoded(outcome.format, folder / RECORDS, upload, outcome.counts, outcome.notices)
@@ -174,7 +174,7 @@ def _run(
         [sys.executable, "-P", "-m", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        # What a parser prints about a private file must not reach a log.
+        # A parser may print parts of a private file, which must not reach a log.
         stderr=subprocess.DEVNULL,
         cwd=request.folder,
         env=_environment(request.folder),

@@ -185,7 +185,7 @@ def decode_all(
         except TooLarge as error:
             together.add_too_large(error.shape)
         except InvalidDataset as error:
-            # Whatever is refused here is refused for this one file, which may be left out.
+            # A refusal here concerns this one file, which may be left out.
             errors.bad(name, error.text)
             notices.add(NoticeCode.UNREADABLE_LEFT_OUT, [name] if skip else [])
         else:

@@ -25,7 +25,7 @@ from datalens_service.privacy.randomness import TrainingRandomness
 
 Floats = NDArray[np.float64]
 
-# What one record adds to its class's count, in units of its length: 3 % more noise buys a usable count.
+# A record adds this to its class's count, in units of its length: 3 % more noise buys a usable count.
 _COUNT_WEIGHT = 0.25
 _SENSITIVITY = math.hypot(1.0, _COUNT_WEIGHT)
 _ROWS, _NUMBERS = 512, 2**21

@@ -14,7 +14,7 @@ from datalens_service.evaluation.report.summary import right_guesses
 from datalens_service.strict import Frozen
 
 DECISION: Final = (
-    "Whether this is anonymous is for you to decide; here is what speaks for and against. The questions are those of "
+    "You decide whether this is anonymous; here are arguments for and against. The questions are those of "
     "the Article 29 Working Party (opinion 05/2014). Recital 26 of the GDPR asks for all means that are reasonably "
     "likely to be used to identify somebody, which depends on who gets the release and on what else they have."
 )
@@ -40,7 +40,7 @@ SINGLING_OUT: Final = Question(
     "Can somebody isolate the record of one person?",
     "No released figure or image belongs to one record: each comes from noisy sums over many. Whoever accuses "
     "1 in 1,000 {unit}s that took no part falsely finds at most {found} % of the {unit}s that did.",
-    "The bound is about one {unit}. Whoever is in the data set as more than one {unit} is protected less.",
+    "The bound is about one {unit}. Anybody who is in the data set as more than one {unit} is protected less.",
     "No released number belongs to one record: each comes from noisy sums over many. Whoever accuses 1 in 1,000 "
     "{unit}s that took no part falsely finds at most {found} % of the {unit}s that did.",
 )
@@ -49,8 +49,8 @@ LINKABILITY: Final = Question(
     "Can somebody link two records of one person, here or in another data set?",
     "The release has no identifiers, and an image of it does not stand for a person. Jobs on the same data set draw "
     "on one account, whose limit bounds them all together.",
-    "Releases from other data sets about the same people have accounts of their own; their losses add up. Nobody but "
-    "you can know whether there are any.",
+    "Releases from other data sets about the same people have accounts of their own; their losses add up. Only you "
+    "can know whether there are any.",
     "The release names no private {unit}, and no images of one are in it. Jobs on the same data set draw on one "
     "account, whose limit bounds them all together.",
 )
@@ -59,8 +59,8 @@ INFERENCE: Final = Question(
     "Can somebody deduce an attribute of one person?",
     "Whoever knows everything about one {unit} but one of two equally likely values guesses it right in at most "
     "{guessed} of 100 cases (ε = {epsilon} at δ = {delta} for replacing one {unit}). A coin is right in 50.",
-    "What is true of everybody in a class is learned, whether a person took part or not. That is what the release is "
-    "for, and it can concern people.",
+    "Facts about everybody in a class are learned, whether or not a person took part. That is the purpose of the "
+    "release, and it can concern people.",
 )
 QUESTIONS: Final = (SINGLING_OUT, LINKABILITY, INFERENCE)
 

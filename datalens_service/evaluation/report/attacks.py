@@ -55,7 +55,7 @@ class AttacksSection(Finite):
     """F23: attacks, in reports on jobs whose owner had asked for some when the report was written."""
 
     notice: Public[str]
-    findings: tuple[AttackFinding, ...] = Field(default=(), description="In the owner's copy only.")
+    findings: tuple[AttackFinding, ...] = Field(default=(), description="Stated in the owner's copy only.")
 
 
 # Edges of the window.

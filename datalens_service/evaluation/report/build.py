@@ -116,7 +116,7 @@ View = Literal["owner", "releasable"]
 
 
 def _today() -> datetime.date:
-    return datetime.datetime.now(datetime.UTC).date()
+    return datetime.datetime.now(datetime.UTC).date()  # noqa: TID251 (for readers)
 
 
 class MethodFacts(Frozen):
@@ -134,7 +134,7 @@ class JournalFacts(Frozen):
     """The journal of the account that paid, as it stood when the report was written."""
 
     opened_on: datetime.date
-    opening_entry: str = Field(description="Hash of its first entry: random, no function of the records.")
+    opening_entry: str = Field(description="Hash of its first entry, which is random and no function of the records.")
     entries: int
     head: str = Field(description="Hash of its last entry.")
     linked_datasets: tuple[str, ...] = Field(description="Other uploads that share records with this one.")
@@ -152,14 +152,14 @@ class Report(Frozen):
     privacy: Public[PrivacyStatement]
     journal: JournalFacts | None = Field(default=None, description="None for a run without a service behind it.")
     recomputation: Public[Recomputation | None] = Field(default=None, description="ε by a second program.")
-    measures: Public[tuple[Measure, ...]] = Field(default=(), description="Those that anybody may see.")
+    measures: Public[tuple[Measure, ...]] = Field(default=(), description="Measures that anybody may see.")
     measured: Private[Measurements] = Field(default_factory=lambda: Private(Measurements()))
     attacked: Public[bool] = Field(default=False, description="Whether the owner had asked for attacks by then.")
     attacks: tuple[AttackFinding, ...] = ()
     result: Public[str] = Field(default="generator", description="Kind of the released model.")
     individual: AllPublic[IndividualFigures | None] = Field(default=None, description="Released statistics.")
     public_inputs: AllPublic[PublicInputs] = Field(
-        default=NO_PUBLIC_INPUTS, description="What the result rests on beside private records."
+        default=NO_PUBLIC_INPUTS, description="Inputs of the result beside private records."
     )
     served: Public[bool] = Field(default=True, description="Whether a service has the images.")
 

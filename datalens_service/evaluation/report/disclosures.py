@@ -90,8 +90,8 @@ class Policy(Frozen):
 TRUST: Final = (
     "Trusted: the operator, the machine with its random number generator, Python, NumPy and PyTorch, and whoever can "
     "write the database and the log of charges.",
-    "Not trusted: whoever receives something released, whoever submits jobs, messages between processes, and workers "
-    "that come back late.",
+    "Not trusted: recipients of releases, those who submit jobs, messages between processes, and workers that come "
+    "back late.",
 )
 
 _NO_SAMPLING: Final = Assumption(
@@ -227,7 +227,7 @@ POLICY_RULE: Final = (
     "images again or by restoring a backup. Its owner can raise it, with a reason that the journal keeps."
 )
 
-UNKNOWN_CONTACT: Final = "Whoever passed this on to you."
+UNKNOWN_CONTACT: Final = "The person who passed this on to you."
 
 
 def data_accesses(spec: dict[str, Any], *, served: bool, result: str = "generator") -> tuple[DataAccess, ...]:
@@ -249,7 +249,7 @@ def _described(read: PrivateRead, facts: JobFacts) -> DataAccess:
 
 def hyperparameters(method: str) -> Hyperparameters:
     return Hyperparameters(
-        origin=f"What the client asked for, with the defaults of “{method}” filled in. The product's defaults and "
+        origin=f"The client's request, with the defaults of “{method}” filled in. The product's defaults and "
         "presets were chosen before, on public image sets (MNIST, Fashion-MNIST, CIFAR-10, faces), without any upload.",
         tuning_charged=TUNING,
     )

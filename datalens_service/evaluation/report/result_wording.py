@@ -51,7 +51,7 @@ _PUBLIC_IMAGES: Final = ResultWording(
         "The public images. They show what, and whom, they showed before: rights and licence stay as they were, and "
         "people in them are people.",
         *phrases.NOT_COVERED[:4],
-        "What is true of everybody. The labels show how classes differ, and conclusions drawn from that may concern "
+        "Facts about everybody. The labels show how classes differ, and conclusions drawn from that may concern "
         "people who took no part.",
         phrases.NOT_COVERED[5],
     ),
@@ -79,9 +79,9 @@ _CLASSIFIER: Final = ResultWording(
     ),
     not_covered=(
         *phrases.NOT_COVERED[:3],
-        "Images that somebody sends to the classifier: whoever computes a prediction sees them.",
+        "Images that somebody sends to the classifier: the service that computes a prediction sees them.",
         phrases.NOT_COVERED[3],
-        "What is true of everybody. The classifier tells what the classes have in common, and conclusions drawn from "
+        "Facts about everybody. The classifier shows what the classes have in common, and conclusions drawn from "
         "that may concern people who took no part.",
         phrases.NOT_COVERED[5],
     ),

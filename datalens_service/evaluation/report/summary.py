@@ -23,7 +23,7 @@ def summary(
         f"{wording.made} from the private images of {privacy.num_units:,} {unit}s "
         f"by the method “{method}” and under differential privacy.",
         *filter(None, about_method),
-        f"What that means: somebody studies {wording.studied} and has to tell whether one given {unit} took "
+        f"In other words: somebody studies {wording.studied} and has to tell whether one given {unit} took "
         f"part, both being equally likely before. Whatever else they know, they are right in at most "
         f"{right_guesses(headline.membership_advantage)} of 100 cases. A coin is right in 50.",
         f"{privacy.guarantee()} {privacy.tier_meaning}",

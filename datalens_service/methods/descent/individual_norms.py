@@ -91,6 +91,6 @@ def _square_norms(mechanism: GradientSum, means: torch.Tensor) -> torch.Tensor:
     rows = mechanism.on_grid(means).to(torch.float64)
     # Whole numbers whose squares add up to less than 2^34: exact in float64.
     norms = torch.linalg.vecdot(rows, rows)
-    # What overflows here and adds nothing may have been finite, and as long as any, where other kernels computed it.
+    # A gradient that overflows here and adds nothing may have been finite, and as long as any, by other kernels.
     finite = torch.isfinite(means).all(dim=1)
     return torch.where(finite, norms, float(mechanism.radius**2)).to("cpu", torch.int64)

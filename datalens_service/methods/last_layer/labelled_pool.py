@@ -93,7 +93,7 @@ class LabelledPool(Method):
             model = Generator("pool", records.schema, {}, pack(images, tell_apart(said), soft_labels))
             return Outcome(model, extras=Extras(classifier.files()))
 
-        # What is handed out on the way does without crops, which take minutes.
+        # Outcomes on the way do without crops, which take minutes.
         public = replace(inputs, public=unlabelled)
         classifier = yield from self.classifier.learn_classifier(
             plan, records, public, lambda so_far: label(so_far, images)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
-# Of n·μ, for 60 steps: on a part of MNIST's training images, best at ε = 1 and at ε = 0.1.
+# Times n·μ, for 60 steps: on a part of MNIST's training images, best at ε = 1 and at ε = 0.1.
 _RATE_PER_EVIDENCE: Final = 0.019
 _HIGHEST_RATE: Final = 300.0
 # Rounded at once, so that features, which may take gigabytes, are in memory once.

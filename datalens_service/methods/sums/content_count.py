@@ -41,7 +41,7 @@ def _of_batch(images: Images) -> NDArray[Any]:
     return np.asarray((ink <= (1 - _LEAST_GROUND) * pixels) & (bright >= _LEAST_BRIGHT * ink))
 
 
-# Of μ². Of 60,000 records at ε = 1 the noise is that of 40.
+# Share of μ². With 60,000 records at ε = 1 the noise is as large as 40 of them.
 _SHARE: Final = 0.01
 
 

@@ -30,7 +30,7 @@ _CHANGED: Final = np.float32(0.7)
 
 _CONTRAST: Final = (0.7, 1.6)
 _STRENGTH: Final = 0.5
-# Of the blur, one of them for each image; in sides of a square as large: 0.7 and 1.5 pixels of 28.
+# Radii of the blur, one of them for each image; in sides of a square as large: 0.7 and 1.5 pixels of 28.
 _GRAINS: Final = (0.025, 0.054)
 _REACH: Final = 3
 _BLOCK: Final = 4096

@@ -78,7 +78,7 @@ class TeacherBackend(ABC):
 
 # A block that fits the processor's cache is fastest.
 _CACHED_BYTES: Final = 2**25
-# Of a graphics processor's memory, for one block: its launches take no time then, and the teachers have room.
+# One block takes this part of a graphics processor's memory: launches then take no time, and teachers have room.
 _SHARE: Final = 16
 
 

@@ -16,11 +16,12 @@ from datetime import UTC, datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
+from datalens_service.clock import to_second
 from datalens_service.copies import copied
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.paging import check_limit
 from datalens_service.store.rows import get_or_refuse
 from datalens_service.store.service_tables import AuditEntryRow, TenantRow
@@ -34,9 +35,9 @@ class AuditEntry:
     Attributes:
         seq: Number within it, from 1, without gaps.
         actor: Id of the API key, or `local` for commands on the machine itself.
-        object_id: What it was done to, or what it created, if that has an id.
+        object_id: Id of the object that was changed or created, if it has one.
         detail: The reason that was given, or what was made of the object; may be empty.
-        hash: Of everything else.
+        hash: Hash of everything else.
     """
 
     tenant_id: str
@@ -78,7 +79,7 @@ def append(
     draft = AuditEntry(
         tenant_id=tenant_id,
         seq=head.audit_seq + 1,
-        at=to_second(utc_now()),
+        at=to_second(read_database_clock(session)),
         actor=actor,
         action=action,
         object_id=object_id,

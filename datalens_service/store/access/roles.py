@@ -31,7 +31,7 @@ class Scope(StrEnum):
     WEBHOOKS_WRITE = "webhooks:write"
     """Webhooks and their deliveries."""
     USAGE_READ = "usage:read"
-    """What the tenant has used."""
+    """Read what the tenant has used."""
     AUDIT_READ = "audit:read"
     """The audit journal."""
 
@@ -40,7 +40,7 @@ class Role(StrEnum):
     """The kind of person or program that a key is for."""
 
     OWNER = "owner"
-    """Whose records they are: may do everything."""
+    """Owns the records and may do everything."""
     OPERATOR = "operator"
     """Runs jobs within the budgets; sees no record and no figure for the owner alone."""
     CONSUMER = "consumer"
@@ -62,7 +62,7 @@ SCOPES: Final[dict[Role, frozenset[Scope]]] = {
     ),
     Role.CONSUMER: frozenset({Scope.RELEASES_READ}),
 }
-"""What a role holds."""
+"""The scopes of each role."""
 
 
 def checked_scopes(role: Role, scopes: Iterable[Scope] | None) -> frozenset[Scope]:

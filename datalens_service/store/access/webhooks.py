@@ -21,10 +21,11 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, exists, or_, select, update
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
+from datalens_service.clock import to_second
 from datalens_service.disclosure import Public, public_fields
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_clock, read_database_clock
 from datalens_service.store.paging import Page, list_page
 from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.service_tables import DeliveryRow, WebhookRow
@@ -99,12 +100,13 @@ class _Test:
 
 @dataclass(frozen=True)
 class Claimed:
-    """A message that this process may send now, with what that takes."""
+    """A message that this process may send now, with what that takes; `at` is when, by the clock of the database."""
 
     delivery: Delivery
     tenant_id: str
     url: str
     secret: str
+    at: datetime
 
 
 def create(database: Database, tenant_id: str, url: str, events: Collection[str]) -> tuple[Webhook, str]:
@@ -117,7 +119,6 @@ def create(database: Database, tenant_id: str, url: str, events: Collection[str]
         secret=secret,
         events=" ".join(sorted(events)),
         enabled=True,
-        created_at=utc_now(),
     )
     with database.transaction() as session:
         session.add(row)
@@ -184,7 +185,7 @@ def tell(session: Session, job: JobRow, event: str, at: datetime) -> None:
 def send_test(database: Database, webhook_id: str) -> Delivery:
     """Write a message that tells of nothing, to see whether it arrives."""
     with database.transaction() as session:
-        row = _message(_row(session, webhook_id), TEST_EVENT, _Test(webhook_id), utc_now())
+        row = _message(_row(session, webhook_id), TEST_EVENT, _Test(webhook_id), read_database_clock(session))
         session.add(row)
         session.flush()
         return Delivery.from_row(row)
@@ -196,7 +197,7 @@ def redeliver(database: Database, webhook_id: str, delivery_id: str) -> Delivery
         row = session.get(DeliveryRow, delivery_id)
         if row is None or row.webhook_id != webhook_id:
             raise NotFound("There is no such delivery.")
-        row.state, row.attempts, row.next_attempt_at = "pending", 0, utc_now()
+        row.state, row.attempts, row.next_attempt_at = "pending", 0, read_database_clock(session)
         session.flush()
         return Delivery.from_row(row)
 
@@ -221,8 +222,8 @@ def claim_due(
     Args:
         busy: Webhooks that get a message just now, which get no other meanwhile, and their tenants.
     """
-    now = now or utc_now()
     wanted = exists().where(WebhookRow.id == DeliveryRow.webhook_id, WebhookRow.enabled)
+    now = now or read_clock(database)
     due = (
         DeliveryRow.state == "pending",
         DeliveryRow.next_attempt_at <= now,
@@ -239,7 +240,7 @@ def claim_due(
         both = select(DeliveryRow, WebhookRow).join(WebhookRow, WebhookRow.id == DeliveryRow.webhook_id)
         rows = session.execute(both.where(DeliveryRow.id.in_(taken))).all()
         return tuple(
-            Claimed(Delivery.from_row(message), hook.tenant_id, hook.url, hook.secret) for message, hook in rows
+            Claimed(Delivery.from_row(message), hook.tenant_id, hook.url, hook.secret, now) for message, hook in rows
         )
 
 
@@ -264,8 +265,8 @@ def settle(
     database: Database, delivery_id: str, *, status: int | None, error: str | None, now: datetime | None = None
 ) -> None:
     """Note what became of an attempt; one that failed is repeated later, until the pauses are used up."""
-    now = now or utc_now()
     with database.transaction() as session:
+        now = now or read_database_clock(session)
         row = session.get(DeliveryRow, delivery_id)
         if row is None:
             return
@@ -299,5 +300,4 @@ def _message(hook: WebhookRow, event: str, news: JobNews | _Test, at: datetime) 
         state="pending",
         attempts=0,
         next_attempt_at=at,
-        created_at=utc_now(),
     )

@@ -21,10 +21,11 @@ from typing import Any, BinaryIO, Literal
 
 from sqlalchemy import bindparam, delete, select
 
-from datalens_service.clock import entry_time
+from datalens_service.clock import to_minute
 from datalens_service.copies import copied
 from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.datasets.files import Files, LocalFiles, files_at
 from datalens_service.store.disk import unavailable
 from datalens_service.store.jobs.leases import Lease
@@ -47,7 +48,7 @@ class Artifact:
     """A stored file.
 
     Attributes:
-        releasable: Whether anyone but the owner may get it.
+        releasable: True if anyone but the owner may get it.
     """
 
     job_id: str
@@ -106,10 +107,11 @@ class ArtifactStore:
         path, digest, size = self._placed(lease.job_id, _checked(name), content, self._files(releasable))
         row = ArtifactRow(job_id=lease.job_id, name=name, path=path, sha256=digest, size=size, media_type=media_type)
         # A sample grid is replaced while the job trains.
-        row.releasable, row.created_at = releasable, entry_time()
+        row.releasable = releasable
         with self._database.transaction() as session:
             _, job = ledger.lock(session, lease.job_id)
             ledger.check_lease(job, lease.token)
+            row.created_at = to_minute(read_database_clock(session))
             return self._artifact(session.merge(row))
 
     def get(self, job_id: str, name: str) -> Artifact:

@@ -26,7 +26,7 @@ _TURN_SECONDS = 2.0
 _PROBE = ".datalens-probe"
 _PROBE_SECONDS = 600.0
 _PATIENCE: dict[str, Any] = {"connect_timeout": 5, "read_timeout": 60, "retries": {"max_attempts": 1}}
-"""Of the library for S3, which tries again by itself, too."""
+"""Timeouts of the library for S3, which also tries again by itself."""
 
 
 class Files(Protocol):

@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import DatalensError, FileDamaged, InvalidInput, StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store.datasets.files import StoreProbe, open_store, was_altered
@@ -105,14 +104,17 @@ class RecordStore:
             with suppress(StoreUnavailable):
                 self._objects.remove(folder.name)
 
-    def remove_leftovers(self, in_use: Callable[[str], bool]) -> None:
+    def remove_leftovers(self, in_use: Callable[[str], bool], now: datetime) -> None:
         """Remove what has lain in the object store for a day and belongs to no data set in use, by its id.
 
         Younger records may be those of an upload that another machine registers now.
+
+        Args:
+            now: By the clock of the database.
         """
         if self._objects is None:
             return
-        for name in self._objects.list_old_folders(utc_now() - _YOUNG):
+        for name in self._objects.list_old_folders(now - _YOUNG):
             if not in_use(name):
                 self._objects.remove(name)
 

@@ -21,7 +21,7 @@ from datalens_service.store.service_tables import WorkerRow
 from datalens_service.store.tables import JobRow
 
 REPORT_SECONDS: Final = 5.0
-"""How often a worker notes that it is alive."""
+"""Seconds between two notes of a worker that it is alive."""
 ALIVE: Final = timedelta(seconds=30)
 """Silence after which it counts as dead: it waits for a lock of the database for five seconds at most."""
 _KEPT: Final = timedelta(days=1)
@@ -32,10 +32,10 @@ class Worker:
     """A loop that takes jobs, as it last said of itself.
 
     Attributes:
-        queue: Whose jobs it takes; None takes all.
-        gpu: Whether jobs can train on a GPU there; None while it does not know.
-        trouble: Why it takes no job, for its reader's voice; None where it could.
-        ended: Whether it was stopped, and said so.
+        queue: Queue whose jobs it takes; None takes all.
+        gpu: True if jobs can train on a GPU there; None while it does not know.
+        trouble: The reason why it takes no job, for its reader's voice; None where it could.
+        ended: True if it was stopped, and said so.
     """
 
     id: str

@@ -14,12 +14,13 @@ from typing import cast
 from sqlalchemy import Row, Table, insert, or_, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import entry_time, to_second, utc_now
+from datalens_service.clock import to_minute, to_second
 from datalens_service.copies import copied
 from datalens_service.disclosure import Public, public_part
 from datalens_service.phases import Phase
 from datalens_service.store.access import webhooks
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.paging import MAXIMUM_LIMIT, check_limit
 from datalens_service.store.service_tables import JobEventRow
 from datalens_service.store.tables import JobRow
@@ -91,14 +92,15 @@ class Event:
 def record(session: Session, job: JobRow, kind: EventType) -> None:
     """Tell of a change of `job` (locked) in the transaction that makes it; call it after the change.
 
-    Times never go back, whatever the clocks of workers do: an event that would come before the last one has its time.
+    Times never go back, although a clock may be set: an event that would come before the last one has its time.
 
     Of audits nothing is told: they are between the service and the owner.
     """
     if job.is_audit:
         return
     session.flush()
-    created_at = entry_time() if kind is EventType.PROGRESS else to_second(utc_now())
+    now = read_database_clock(session)
+    created_at = to_minute(now) if kind is EventType.PROGRESS else to_second(now)
     last = None if kind is EventType.CREATED else _last(session, job)
     if last is not None:
         created_at = max(created_at, last.created_at)

@@ -83,7 +83,7 @@ class Progress:
 
     Attributes:
         start: `value` when this worker began the phase.
-        started_at: When that was; None while no worker has begun.
+        started_at: Time of that start; None while no worker has begun.
     """
 
     phase: str | None
@@ -295,7 +295,7 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
 
 def mark_model_ready(session: Session, row: JobRow) -> None:
     """Note that the model of a job (locked) is ready, if it is not noted yet; it may go on being evaluated."""
-    # What a job pays for a figure elsewhere makes no model, and an audit keeps none.
+    # A payment for a figure of another job makes no model, and an audit keeps none.
     if row.released_at is not None or row.measured_job_id is not None or row.result is None:
         return
     row.released_at = read_database_clock(session).replace(microsecond=0)

@@ -33,7 +33,7 @@ WORKER_LOST = {
 }
 
 RENEWALS: Final = 3
-"""How often a lease is renewed before it would run out."""
+"""Number of renewals before a lease would run out."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Lease:
     Attributes:
         token: Fencing token; goes with every write.
         seconds: For how long a claim or renewal holds.
-        until: When it runs out unless it is renewed.
+        until: Its end, unless it is renewed.
     """
 
     job_id: str
@@ -224,7 +224,7 @@ def expire_leases(
     """Put jobs of lost workers back (f, i); end those cancelled (e) or lost too often (c); what changed.
 
     Args:
-        job_ids: Which; None: all with a lease that ran out.
+        job_ids: Ids of jobs; None: all with a lease that ran out.
     """
     job_ids = list_silent(database, now=now) if job_ids is None else job_ids
     changed = (_expire(database, job_id, now) for job_id in job_ids)
@@ -275,7 +275,7 @@ def _requeue_or_end(session: Session, row: JobRow, why: EventType, memory: str =
     if row.cancel_requested:
         end(session, row, JobState.CANCELLED, None)
     elif row.attempts >= row.max_attempts or row.measured_job_id is not None:
-        # What a job pays for a figure elsewhere is nobody else's to take up.
+        # A payment for a figure of another job can be taken up by that job alone.
         end(session, row, JobState.FAILED, {**WORKER_LOST, "detail": f"{WORKER_LOST['detail']} {memory}".rstrip()})
     else:
         row.state = JobState.PAUSED if row.pause_requested else JobState.QUEUED

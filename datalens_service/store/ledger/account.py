@@ -28,7 +28,7 @@ class JobAccount:
     """The `Account` of one job under one lease (see `mechanisms.base.Account`).
 
     Args:
-        lease_token: Of the lease this worker holds; with a later one the worker is refused.
+        lease_token: Token of the lease this worker holds; with a later one the worker is refused.
     """
 
     def __init__(self, database: Database, job_id: str, lease_token: int) -> None:
@@ -63,7 +63,7 @@ class JobAccount:
             return entry
 
         self._book(book)
-        # What was booked last is this draw itself.
+        # The last booking is this draw itself.
         return booked[-1] - 1
 
     def _book(self, make_entry: Callable[..., Entry]) -> None:

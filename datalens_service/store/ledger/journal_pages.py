@@ -37,7 +37,7 @@ class JournalSlice:
 
     Attributes:
         spent: All that was charged up to the newest of them, itself included.
-        limit_units: What the account may spend, as it is now.
+        limit_units: Units that the account may spend now.
     """
 
     lines: Sequence[JournalLine]

@@ -35,7 +35,7 @@ def check_against_log(database: Database) -> tuple[str, ...]:
     """Ids of the accounts that an audit of all of them freezes; run at the start of processes that give out jobs.
 
     Raises:
-        LedgerCorrupt: As `begin_audit`.
+        LedgerCorrupt: The journal or the log contradicts itself.
     """
     return finish_audit(database, begin_audit(database))
 

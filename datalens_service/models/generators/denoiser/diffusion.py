@@ -118,7 +118,7 @@ def _propose(
     noise = rng.standard_normal(images.shape, dtype=np.float32)
     noisy = torch.from_numpy(images + np.float32(largest) * noise)
     noisy = noisy.view(-1, schema.channels, schema.height, schema.width)
-    # What learned from images without labels knows a single class.
+    # A denoiser that learned from images without labels knows a single class.
     known = torch.from_numpy(labels).clamp(max=schema.num_classes - 1)
     one_hot = functional.one_hot(known, schema.num_classes).to(torch.float32)
     schedule = noise_schedule(largest, settings.get("end_stddev", _EARLIER_END_STDDEV), settings["path"])

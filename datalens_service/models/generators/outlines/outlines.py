@@ -28,7 +28,7 @@ _ENLARGEMENT: Final = 3
 _BESIDE: Final = 4
 # Sums of two squares of more do not fit into 16 bits, and SciPy is no slower.
 _LONGEST: Final = 127
-# Of planes at once: more do not fit into a core's cache.
+# Pixels of planes at once: more do not fit into a core's cache.
 _PIXELS: Final = 50_000
 
 

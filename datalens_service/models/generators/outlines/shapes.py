@@ -15,7 +15,7 @@ from datalens_service.models.generators.outlines.level_sets import LevelSets
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
 
-# Of each class, to find out how well its samples come back.
+# Samples of each class, to find out how well they come back.
 _TRIED: Final = 200
 # A sample that was refused so often is handed out: with a quarter of the samples accepted, one in a million.
 _ROUNDS: Final = 48
