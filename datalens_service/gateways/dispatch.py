@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -105,7 +105,8 @@ class CeleryDispatcher(Dispatcher):
                 connection.ensure_connection(max_retries=1, interval_start=0, timeout=_BROKER_SECONDS)
                 if connection.transport.driver_type == "redis":
                     # One that is full, a replica, or unable to write answers as well.
-                    connection.default_channel.client.set(_PROBE, "", ex=60)
+                    channel: Any = connection.default_channel
+                    channel.client.set(_PROBE, "", ex=60)
         except Exception as error:
             words = _collect_words(error)
             said = next((said for cause, said in _CAUSES if re.search(cause, words)), _NO_ANSWER)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -15,9 +16,9 @@ from sqlalchemy import create_engine, text
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import PATIENCE
 from deployments.pgbouncer import PgBouncer
-from deployments.stack import SECRET, LocalStack
+from deployments.stack import SECRET, CeleryStack, LocalStack
 
-from .served import LONG, Figures, ask, read_books, served, summarize
+from .served import LONG, Figures, ask, read, read_books, served, summarize
 
 _LOCKED_SECONDS = 45.0
 _READY_SECONDS = 3.0
@@ -85,18 +86,23 @@ def behind_pgbouncer(folder: Path) -> Figures:
 
 def silent_receiver(folder: Path) -> Figures:
     """Forty messages wait for a receiver that takes connections and says nothing; then one goes to another."""
-    with served(folder, DATALENS_WEBHOOKS_TO_PRIVATE_ADDRESSES="true") as stack, _listening() as (silent, other):
-        with httpx2.Client(base_url=stack.url, headers=stack.headers, timeout=PATIENCE) as http:
-            hooks = [http.post("/v1/webhooks", json={"url": url}).json()["webhook"]["id"] for url in (silent, other)]
-            for _ in range(_MESSAGES):
-                http.post(f"/v1/webhooks/{hooks[0]}:test").raise_for_status()
-            time.sleep(3)
-            began = time.monotonic()
-            http.post(f"/v1/webhooks/{hooks[1]}:test").raise_for_status()
-            while http.get(f"/v1/webhooks/{hooks[1]}/deliveries").json()["items"][0]["attempts"] == 0:
-                time.sleep(0.1)
-            seconds = time.monotonic() - began
+    with served(folder, DATALENS_WEBHOOKS_TO_PRIVATE_ADDRESSES="true") as stack, _listening() as urls:
+        hooks = [_post(stack, "/v1/webhooks", {"url": url})["webhook"]["id"] for url in urls]
+        for _ in range(_MESSAGES):
+            _post(stack, f"/v1/webhooks/{hooks[0]}:test")
+        time.sleep(3)
+        began = time.monotonic()
+        _post(stack, f"/v1/webhooks/{hooks[1]}:test")
+        while read(stack, f"/v1/webhooks/{hooks[1]}/deliveries")["items"][0]["attempts"] == 0:
+            time.sleep(0.1)
+        seconds = time.monotonic() - began
     return {"messages": _MESSAGES, "other_after_seconds": round(seconds, 1), "passed": seconds <= _READY_SECONDS + 2}
+
+
+def _post(stack: CeleryStack, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+    reply = httpx2.post(f"{stack.url}{path}", json=body, headers=stack.headers, timeout=PATIENCE).raise_for_status()
+    made: dict[str, Any] = reply.json()
+    return made
 
 
 @contextmanager
