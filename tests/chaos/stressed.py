@@ -39,7 +39,7 @@ def locked_table(folder: Path) -> Figures:
         ready: list[tuple[int, float]] = []
         ended = threading.Event()
         with ThreadPoolExecutor(1) as threads, engine.begin() as changing:
-            changing.execute(text("LOCK TABLE aggregates, jobs IN ACCESS EXCLUSIVE MODE"))
+            changing.execute(text("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE"))
             looking = threads.submit(_watch_readiness, stack.url, ready, ended)
             answers = ask(stack, ("/v1/jobs", "/v1/usage", "/livez"), _LOCKED_SECONDS)
             ended.set()
