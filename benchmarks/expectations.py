@@ -28,15 +28,15 @@ from benchmarks.kept_results import print_result, read_rows
 from benchmarks.panel import Cell, draw
 from benchmarks.pooling import Row, pool, protocol
 from benchmarks.rows import ROWS
+from benchmarks.utility import trained_on
 from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.evaluation.metrics.downstream import labelled, trained
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.planning.expectations import TABLE, expect, measure_machine, read_table
 from datalens_service.planning.job_names import TEACH, choose
 from datalens_service.planning.reached import Measured
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 PRESETS = ("auto", "fast", "classifier", TEACH)
 ADOPTED = {"auto": "auto", "teach": TEACH, "warm": "balanced", "diffusion": "diffusion"}
@@ -72,10 +72,7 @@ def score(released: Any, data: Dataset, options: argparse.Namespace, seed: int) 
         predicted = released.predict(data.test.images).argmax(axis=1)
         return round(100 * float(np.mean(predicted == data.test.labels)), 2)
     images, labels = released.draw_training_set(options.images, seed=seed)
-    classes = data.schema.num_classes
-    test = data.test
-    network = trained(images, labels, classes, epochs=options.epochs, seed=seed, device="cpu")
-    return round(100 * float(np.mean(labelled(network, test.images, "cpu") == test.labels)), 2)
+    return round(trained_on(images, labels, data, options.epochs, seed), 2)
 
 
 def measure(options: argparse.Namespace) -> Measured:

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from benchmarks.environment import dataset, provenance, without_test_images
 from benchmarks.fidelity import Fidelity
@@ -44,18 +45,22 @@ from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 FLOOR, CEILING = "floor", "ceiling"
 
 
 def trained_on(images: np.ndarray, labels: np.ndarray, data: Dataset, epochs: int, seed: int) -> float:
     """The standard CNN trained on `images`, tested on the real test split."""
+    classes = data.schema.num_classes
+    return accuracy_of(downstream.trained(images, labels, classes, epochs=epochs, seed=seed, device="cpu"), data)
+
+
+def accuracy_of(network: nn.Module, data: Dataset) -> float:
+    """Percent of the real test images that a network labels correctly."""
     if data.test is None:
         raise SystemExit("the data set has no test split")
-    classes = data.schema.num_classes
-    network = downstream.trained(images, labels, classes, epochs=epochs, seed=seed, device="cpu")
     return 100 * float(np.mean(downstream.labelled(network, data.test.images, "cpu") == data.test.labels))
 
 

@@ -6,7 +6,7 @@ Only here can the noise be left out: a job takes its noise from `NoiseSource`, a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +15,8 @@ from benchmarks.utility import trained_on
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
 from datalens_service.methods import DataLens, ExecutionOptions
+from datalens_service.methods.driver import Training
 from datalens_service.methods.script import RunInputs
-from datalens_service.methods.training import Training
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
@@ -80,18 +80,25 @@ def curve(
     noise: Any = NoiseSource() if epsilon else Silence()
     inputs = RunInputs(TrainingRandomness(seed), ExecutionOptions(DEVICE))
     training = Training(method, plan, data, account, inputs)
-    stops = {max(1, round(share * plan.steps)) for share in at}
-    points, seconds = [], 0.0
-    for step in range(plan.steps):
-        began = time.monotonic()
+    points = []
+    for votes, seconds, model in generators(training, plan.steps, noise, at):
+        images, labels = model.sample(judged.images, seed=seed)
+        accuracy = trained_on(images, labels, data, judged.epochs, seed)
+        points.append({"images": votes * method.images_per_step, "accuracy": round(accuracy, 2), "seconds": seconds})
+    return points
+
+
+def generators(
+    training: Training, steps: int, noise: Any, at: Iterable[float]
+) -> Iterator[tuple[int, float, Generator]]:
+    """Train, and give votes, processor seconds and generator after some shares of the run."""
+    stops, seconds = {max(1, round(share * steps)) for share in at}, 0.0
+    for step in range(steps):
+        began = time.process_time()
         training.step(noise)
-        seconds += time.monotonic() - began
+        seconds += time.process_time() - began
         if step + 1 in stops:
             model = training.outcome().model
             if not isinstance(model, Generator):
                 raise TypeError("voting makes a generator")
-            images, labels = model.sample(judged.images, seed=seed)
-            accuracy = trained_on(images, labels, data, judged.epochs, seed)
-            voted_on = (step + 1) * method.images_per_step
-            points.append({"images": voted_on, "accuracy": round(accuracy, 2), "seconds": round(seconds, 1)})
-    return points
+            yield step + 1, round(seconds, 1), model

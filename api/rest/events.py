@@ -30,7 +30,7 @@ async def stream(
     """Lines of the stream, from behind event number `last` to the end of the job.
 
     Args:
-        is_admitted: Whether the key or the session that asked for it may still have it; else the stream ends.
+        is_admitted: Tells whether the key or the session that asked for the stream may still have it; else it ends.
     """
     yield f"retry: {RETRY_MILLISECONDS}\n\n"
     spoke = time.monotonic()

@@ -6,8 +6,16 @@ import pytest
 from sqlalchemy import event, func, select
 from sqlalchemy.orm import Session
 
+from datalens_service.base.errors import (
+    BudgetExceeded,
+    InvalidDataset,
+    InvalidDelta,
+    InvalidSpec,
+    NotFound,
+    StateConflict,
+)
+from datalens_service.base.wording import Voice, spoken_to
 from datalens_service.data.notices import Notices
-from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidDelta, InvalidSpec, NotFound, StateConflict
 from datalens_service.privacy.accounting import default_delta
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
@@ -17,8 +25,7 @@ from datalens_service.store.datasets.fingerprints import KnownRecord, fingerprin
 from datalens_service.store.datasets.validations import Joined, find_joined
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.tables import AccountRow, RecordFingerprintRow
-from datalens_service.voices import Voice, spoken_to
+from datalens_service.store.schema.tables import AccountRow, RecordFingerprintRow
 
 from .books import (
     DELTA,

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from datalens_service.disclosure import Public
+from datalens_service.base.audience import Public
+from datalens_service.base.fields import Frozen
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.strict import Frozen
 
 Audience = Literal["public", "owner"]
 Status = Literal["covered", "public", "private"]

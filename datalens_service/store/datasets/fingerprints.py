@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from datalens_service.data.dataset import Images, UnitIds
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.schema.tables import DEFAULT_TENANT
 
 _LENGTH = 16
 # Many go with a statement: a driver that is given records one by one lets other threads of this process go first before
