@@ -169,6 +169,12 @@ class Settings(BaseSettings):
     concurrent_requests: int = Field(
         default=128, ge=1, description="Requests of a key that one API process serves at once, if it has no own limit."
     )
+    wrong_keys_per_minute: int = Field(
+        default=60,
+        ge=1,
+        description="Wrong keys that one address may send per minute before it gets 429; shared by API processes as "
+        "requests_per_minute is.",
+    )
     webhooks_to_private_addresses: bool = Field(
         default=False, description="Whether webhooks may go to private addresses: loopback, private and link-local."
     )
