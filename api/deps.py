@@ -17,16 +17,16 @@ from api.http.strictness import DIGITS
 from api.security.browser_sessions import resume_session
 from api.security.permissions import check_allowed
 from api.security.rate_limits import RequestLimits
-from datalens_service.gateways.dispatch import Dispatcher
-from datalens_service.gateways.openid_provider import OpenIdProvider
-from datalens_service.gateways.surroundings import Surroundings
+from datalens_service.adapters.dispatch import Dispatcher
+from datalens_service.adapters.health import Surroundings
+from datalens_service.adapters.openid_provider import OpenIdProvider
+from datalens_service.base.settings import Settings
+from datalens_service.base.signatures import PublicKey
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
-from datalens_service.settings import Settings
-from datalens_service.signatures import PublicKey
 from datalens_service.store.access import browser_sessions, keys, tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
@@ -92,11 +92,11 @@ def caller(
 
     Raises:
         Unauthorized: None, or not a valid one.
-        RateLimited: It sends more than it may.
+        RateLimited: It sends more than it may, or its address sends too many wrong keys.
         Forbidden: It lacks the scope of the operation.
         NotFound: The path names an object of another tenant, or of nobody.
     """
-    key, request.state.is_admitted = _identify(request, services.database, credentials)
+    key, request.state.is_admitted = _identify(request, services, credentials)
     request.state.caller = key
     with services.limits.acquire(key) as request.state.rate_limit:
         check_allowed(key, getattr(request.scope.get("route"), "operation_id", None))
@@ -108,15 +108,15 @@ def caller(
 
 
 def _identify(
-    request: Request, database: Database, credentials: HTTPAuthorizationCredentials | None
+    request: Request, services: Services, credentials: HTTPAuthorizationCredentials | None
 ) -> tuple[ApiKey, Callable[[], bool]]:
     """Return who calls, and a function that tells a long answer whether they still may."""
     if credentials is None:
-        signed_in = resume_session(request, database)
-        return signed_in.key, partial(browser_sessions.is_open, database, signed_in.token)
-    with database.connection() as connection:
+        signed_in = resume_session(request, services.database)
+        return signed_in.key, partial(browser_sessions.is_open, services.database, signed_in.token)
+    with services.limits.count_wrong_keys(request), services.database.connection() as connection:
         key = keys.verify(connection, credentials.credentials)
-    return key, partial(keys.usable, database, key.id)
+    return key, partial(keys.usable, services.database, key.id)
 
 
 Caller = Annotated[ApiKey, Depends(caller)]

@@ -10,7 +10,7 @@ from api.deps import ServicesDep
 from api.pages.views.rendering import SIGN_IN, PageRoute, local_path, open_page, page
 from api.security import browser_sessions as cookies
 from api.security.browser_sessions import resume_session
-from datalens_service.errors import Unauthorized
+from datalens_service.base.errors import Unauthorized
 from datalens_service.store.access import browser_sessions
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -33,7 +33,8 @@ def sign_in(
     if cookies.is_cross_site(request):
         return _form(request, next, "Another site sent this form. Type the key here.", 403)
     try:
-        session = browser_sessions.sign_in(services.database, key.strip())
+        with services.limits.count_wrong_keys(request):
+            session = browser_sessions.sign_in(services.database, key.strip())
     except Unauthorized as error:
         return _form(request, next, error.detail, 401)
     answer = RedirectResponse(local_path(next), 303)

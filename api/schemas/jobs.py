@@ -9,10 +9,12 @@ from pydantic import BaseModel, Field
 from api.addresses import Link
 from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from api.schemas.common import NumberedPage, TrainingRequest, listed
-from datalens_service.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
-from datalens_service.copies import copied
+from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
+from datalens_service.base.copies import copied
+from datalens_service.base.fields import Flag, Integer, Number, Strict
+from datalens_service.base.parsing import Stated
+from datalens_service.base.wording import speak
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.notation import Stated
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, stated_epsilon
 from datalens_service.services.dataset_declaration import IDENTIFIER
@@ -23,8 +25,6 @@ from datalens_service.store.jobs.events import Event, EventType
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
 from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
 from datalens_service.store.jobs.remaining_time import estimate_seconds_left
-from datalens_service.strict import Flag, Integer, Number, Strict
-from datalens_service.voices import speak
 
 JOB_STATES: Final = {
     JobState.QUEUED: "accepted, its budget reserved, waiting for a worker",
@@ -50,7 +50,7 @@ class CloneRequest(Strict):
     device: Device | None = None
     priority: Integer | None = Field(default=None, ge=0, le=9)
     evaluation: EvaluationSettings | None = None
-    accept_low_utility: Flag = Field(default=False, description="As of a new job.")
+    accept_low_utility: Flag = Field(default=False, description="Accept low utility, as for a new job.")
 
     def applied_to(self, job: Job) -> TrainingRequest:
         """The request for the copy; δ is that of its dataset."""
@@ -116,7 +116,7 @@ class JobLinks(BaseModel):
     samples: Link | None
     synthetic: Link | None
     generator: Link | None
-    classifier: OfClassifier = Field(default=None, description="As safetensors.")
+    classifier: OfClassifier = Field(default=None, description="The classifier as safetensors.")
     onnx: OfClassifier = Field(default=None, description="The classifier as ONNX.")
     archive: OfClassifier = Field(default=None, description="The classifier as a zip to publish.")
     predictions: OfClassifier = Field(default=None, description="The address for images to classify.")

@@ -8,12 +8,12 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, Field
 
 from api.addresses import Link
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.fields import Integer, Strict
+from datalens_service.base.signatures import ALGORITHM, PublicKey
 from datalens_service.services.dataset_declaration import Label
-from datalens_service.signatures import ALGORITHM, PublicKey
 from datalens_service.store.datasets.artifacts import Artifact, Audience
 from datalens_service.store.jobs.released_models import StoredModel
-from datalens_service.strict import Integer, Strict
 
 MOST_SECONDS = 3600
 """Longest life of a signed address."""
@@ -24,7 +24,7 @@ class ArtifactRead(BaseModel):
 
     name: str
     media_type: str
-    size: int = Field(description="In bytes.")
+    size: int = Field(description="Size in bytes.")
     sha256: str = Field(description="SHA-256 of its content, hexadecimal; also its ETag.")
     audience: Audience = Field(
         description="- `anyone`: it may be passed on\n- `owner`: it depends on private records; do not pass it on"
@@ -99,7 +99,7 @@ class GeneratorLinks(BaseModel):
 class GeneratorForm(Strict):
     """Fields of an import beside the file."""
 
-    name: Label | None = Field(default=None, description="For people; left out, it is the id.")
+    name: Label | None = Field(default=None, description="Name for people; left out, it is the id.")
 
 
 class SigningKeyRead(BaseModel):

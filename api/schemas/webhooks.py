@@ -6,11 +6,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.fields import Flag, Strict
+from datalens_service.base.wording import speak
 from datalens_service.store.access.webhooks import Delivery, Webhook
 from datalens_service.store.jobs.events import EventType
-from datalens_service.strict import Flag, Strict
-from datalens_service.voices import speak
 
 Url = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2048)]
 Events = Annotated[list[EventType], Field(min_length=1, max_length=len(EventType))]
@@ -72,7 +72,7 @@ class DeliveryRead(BaseModel):
     state: str = Field(description="`pending`, `delivered` or, after the last attempt, `failed`.")
     attempts: int
     next_attempt_at: datetime | None
-    status: int | None = Field(description="Of the last answer.")
+    status: int | None = Field(description="Status of the last answer.")
     error: str | None
     created_at: datetime
     delivered_at: datetime | None

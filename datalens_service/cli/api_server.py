@@ -13,6 +13,7 @@ import uvicorn
 from uvicorn.importer import import_from_string
 
 from datalens_service.cli.failures import ExitCode
+from datalens_service.cli.http_protocol import BoundedProtocol
 
 if TYPE_CHECKING:
     import socket
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 
-    from datalens_service.settings import Settings
+    from datalens_service.base.settings import Settings
 
 APPLICATION: Final = "api.main:create_app"
 """Factory of the web application, as one would name it to uvicorn; the command line imports nothing of the API."""
@@ -60,6 +61,7 @@ class ApiServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            http=BoundedProtocol,
             timeout_graceful_shutdown=settings.drain_seconds,
         )
         super().__init__(config)

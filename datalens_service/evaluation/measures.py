@@ -11,11 +11,11 @@ from typing import Final
 from pydantic import Field, field_validator, model_validator
 from scipy.special import stdtrit
 
-from datalens_service.disclosure import Public
+from datalens_service.base.audience import Public
+from datalens_service.base.fields import Finite, Frozen
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, Audience, Basis, Outcome, Standing, Status
-from datalens_service.strict import Finite, Frozen
 
 _CONFIDENCE: Final = 0.95
 _FEWEST_FOR_AN_INTERVAL: Final = 3
@@ -54,7 +54,9 @@ class Measure(Finite):
         default=None, description="The same figure for one average real image per class."
     )
     ceiling: Public[float | None] = Field(default=None, description="The same figure for other real images.")
-    basis: Public[Basis | None] = Field(default=None, description="Of a fidelity figure.")
+    basis: Public[Basis | None] = Field(
+        default=None, description="Basis of a fidelity figure: extractor, images and reference."
+    )
 
     @field_validator("name")
     @classmethod

@@ -26,7 +26,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.errors import ContributionFailed
+from datalens_service.base.errors import ContributionFailed
 from datalens_service.mechanisms.confined import FAILED, confined, confined_items
 
 _ENDED, _FAILED, _LACKS_MEMORY = "ended", "failed", "lacks memory"

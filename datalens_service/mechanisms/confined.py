@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
-from datalens_service.errors import ContributionFailed
+from datalens_service.base.errors import ContributionFailed
 
 Made = TypeVar("Made")
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from datalens_service.base.parsing import Stated
 from datalens_service.mechanisms.base import Example, Mechanism
 from datalens_service.mechanisms.confined import refused
 from datalens_service.mechanisms.exact_sum import ExactSum
-from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import NeighboringRelation, round_up
 from datalens_service.privacy.randomness import Integers
 
@@ -55,7 +55,7 @@ class IndividualHistogram(Mechanism[IndividualEpsilons, Integers]):
     every: int = Field(
         default=1, ge=1, description="Gradients at every so many iterates; they stand for the steps up to the next."
     )
-    bins: int = Field(default=64, ge=2, le=2**16, description="Of equal width, from 0.")
+    bins: int = Field(default=64, ge=2, le=2**16, description="Number of bins, which have equal width and begin at 0.")
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         return Fraction(2 if relation == NeighboringRelation.REPLACE_ONE else 1)

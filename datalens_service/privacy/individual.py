@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, cost_units, epsilon_of_units
 from datalens_service.privacy.randomness import Integers
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from datalens_service.errors import DatalensError, LedgerCorrupt
+from datalens_service.base.errors import DatalensError, LedgerCorrupt
 from datalens_service.privacy.accounting import units_held_for_slack
 
 GENESIS = "0" * 64

@@ -4,14 +4,14 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AliasChoices, Field, StringConstraints, field_validator, model_validator
 
+from datalens_service.base.errors import InvalidDataset
+from datalens_service.base.fields import PRINTABLE, Flag, Integer, Number, Strict
+from datalens_service.base.wording import speak
 from datalens_service.data.image_sizes import SizeText, parse_size
+from datalens_service.data.intake.readers.base import check_class_names
+from datalens_service.data.intake.reading_choices import Column, Encoding, ReadingChoices
 from datalens_service.data.preparation_settings import Fit, PrepareSettings
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, NAME_PATTERN, UnitDeclaration
-from datalens_service.data.readers.base import check_class_names
-from datalens_service.data.reading_choices import Column, Encoding, ReadingChoices
-from datalens_service.errors import InvalidDataset
-from datalens_service.strict import PRINTABLE, Flag, Integer, Number, Strict
-from datalens_service.voices import speak
 
 IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
 """Pattern of ids; anything else is refused before it reaches the database, which takes no NUL."""
@@ -55,7 +55,7 @@ class DatasetForm(BudgetForm):
     """Fields of an upload beside the file."""
 
     name: Label | None = Field(
-        default=None, description="For people, printable; left out, it is the name of the file, or else the id."
+        default=None, description="Printable name for people; left out, it is the name of the file, or else the id."
     )
     class_names: tuple[str, ...] | None = Field(
         default=None,
@@ -124,8 +124,8 @@ class DatasetForm(BudgetForm):
     )
     encoding: Encoding | None = Field(
         default=None,
-        description="Of metadata without a byte order mark, and of names in archives that do not say theirs; left out, "
-        "UTF-8. It is never guessed.",
+        description="Encoding of metadata without a byte order mark, and of names in archives that do not state "
+        "theirs; left out, UTF-8. It is never guessed.",
     )
     label_column: Column | None = Field(
         default=None, description="Column of the metadata, or of a table, with the labels; left out, the usual names."

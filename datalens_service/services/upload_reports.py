@@ -8,12 +8,12 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import DatalensError
 from datalens_service.data.dataset import Schema
+from datalens_service.data.intake.sandbox.exchange import Counts
+from datalens_service.data.intake.sandbox.sandbox import Decoded, Refused
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
-from datalens_service.data.sandbox.exchange import Counts
-from datalens_service.data.sandbox.sandbox import Decoded, Refused
-from datalens_service.errors import DatalensError
 from datalens_service.store.datasets.validations import Joined
 
 PRIVATE_READS = ("reading the upload",)
@@ -41,9 +41,9 @@ class ClassReview(BaseModel):
     # `message` is computed, so it is ignored where a review is read back.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    classes: tuple[ReviewedClass, ...] = Field(description="In the order of the labels.")
+    classes: tuple[ReviewedClass, ...] = Field(description="Classes in the order of the labels.")
     unit: str = Field(description="Word for what the guarantee protects.")
-    num_units: int = Field(description="How many of them there are: n, which becomes public as well.")
+    num_units: int = Field(description="Their number n, which becomes public as well.")
     records_per_unit: int = Field(description="Most training images of one.")
     classes_per_unit: int = Field(description="Most classes that one belongs to.")
     width: int

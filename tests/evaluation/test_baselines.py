@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Split
-from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.metrics import baselines
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy, noisy_averages
 from datalens_service.privacy.accounting import mu_for_epsilon

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Final, Literal, cast
 
 import typer
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import options, output
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.options import build_integer_parser, refuse_unused
 from datalens_service.cli.service import SERVICE, Service, find_job
 from datalens_service.client import Audience, ClassifierFormat, Client, Format
-from datalens_service.errors import InvalidInput
 
 FileFormat = Literal["npz", "parquet", "imagefolder", "webdataset", "safetensors", "onnx"]
 """Formats of synthetic images, and of a classifier."""
@@ -39,7 +39,7 @@ def download(
     context: typer.Context,
     job_id: options.JobId,
     file_format: Annotated[
-        FileFormat, typer.Option("--format", help="Of the images; of a classifier: safetensors or onnx.")
+        FileFormat, typer.Option("--format", help="Format of the images, or of a classifier: safetensors or onnx.")
     ] = "npz",
     synthetic_images: options.DrawnImages = None,
     per_class: Annotated[
@@ -166,7 +166,7 @@ def push(
         typer.Option("--folder", help="Write the same files into this new folder instead.", file_okay=False),
     ] = None,
     file_format: Annotated[
-        FileFormat, typer.Option("--format", help="Of the images; the Hub shows parquet.")
+        FileFormat, typer.Option("--format", help="Format of the images; the Hub shows parquet.")
     ] = "parquet",
     synthetic_images: options.DrawnImages = None,
     title: Annotated[str | None, typer.Option("--title", help="Public name of the data set.")] = None,

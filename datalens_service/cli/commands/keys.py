@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from datalens_service.base.errors import NotFound
 from datalens_service.cli import options, output
 from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.review import confirm
 from datalens_service.cli.service import load_service_settings
-from datalens_service.errors import NotFound
 
 if TYPE_CHECKING:
     from datalens_service.store.access.keys import ApiKey
@@ -31,8 +31,8 @@ tenants_app = typer.Typer(help="Tenants; for the operator, on the machine of the
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Option("--name", help="Whose key it is.")],
-    role: Annotated[RoleName, typer.Option("--role", help="What it may do; see docs/api.md.")] = "owner",
+    name: Annotated[str, typer.Option("--name", help="Name of the key's owner.")],
+    role: Annotated[RoleName, typer.Option("--role", help="Role of the key; see docs/api.md.")] = "owner",
     tenant: Annotated[str, typer.Option("--tenant", help="Name or id of its tenant.")] = "default",
     days: Annotated[
         int | None,
@@ -112,7 +112,7 @@ def _describe_tenant(tenant: Tenant) -> dict[str, Any]:
 @contextmanager
 def open_database(data_dir: Path) -> Generator[Database]:
     """The database of the service whose data folder is `data_dir`."""
-    from datalens_service.gateways.startup import connect
+    from datalens_service.adapters.startup import connect
 
     settings = load_service_settings(data_dir)
     # A mistyped folder must not become an empty installation.

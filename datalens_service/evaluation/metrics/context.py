@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from datalens_service.base.errors import PersonsInBothSplits
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
-from datalens_service.errors import PersonsInBothSplits
 from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark, Progress
 from datalens_service.evaluation.metrics.classifiers import ClassifierArchitecture
 from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, PublicFacts, Reads, Standing

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from datalens_service.disclosure import Public
+from datalens_service.base.audience import Public
+from datalens_service.base.fields import Frozen
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.strict import Frozen
 
 Audience = Literal["public", "owner"]
 Status = Literal["covered", "public", "private"]
@@ -39,7 +39,7 @@ class Basis(Frozen):
 
     extractor: Public[str] = Field(description="Network whose features are compared.")
     weights_sha256: Public[str] = Field(
-        description="Of the extractor's weights, hexadecimal; of a plug-in, of its module."
+        description="SHA-256 of the extractor's weights, or of the module of a plug-in, hexadecimal."
     )
     library: Public[str] = Field(description="What computed the figure, with its version.")
     synthetic_images: Public[int] = Field(ge=1)

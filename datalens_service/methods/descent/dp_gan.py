@@ -12,6 +12,8 @@ from typing import Annotated, Literal, final
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from datalens_service.base.fields import Integer, Number
+from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Method, Plan, named
@@ -19,8 +21,6 @@ from datalens_service.methods.descent.dp_sgd import DpSgd
 from datalens_service.methods.facts import SMALL_NETWORKS, WITHOUT_A_START, Facts, Levels
 from datalens_service.methods.script import RunInputs, Script
 from datalens_service.methods.sums.moments import Moments
-from datalens_service.strict import Integer, Number
-from datalens_service.voices import speak
 
 
 @final
@@ -39,10 +39,10 @@ class DpGan(Method):
     )
     steps: Integer = Field(default=20, ge=1, le=10_000, description="Gradients of the discriminator.")
     sampling: Literal["none", "poisson"] = Field(
-        default="none", description="As of `dp_sgd`; poisson only without a warm start."
+        default="none", description="Sampling as in `dp_sgd`; poisson only without a warm start."
     )
-    batch: Integer | None = Field(default=None, ge=1, description="Of poisson: expected units in a batch.")
-    slack: Number = Field(default=0.05, gt=0, le=0.5, description="Of poisson: part of δ that is charged beside μ².")
+    batch: Integer | None = Field(default=None, ge=1, description="Expected units in a batch of poisson sampling.")
+    slack: Number = Field(default=0.05, gt=0, le=0.5, description="Part of δ that poisson sampling charges beside μ².")
     clip_norm: Number = Field(default=1.0, gt=0, le=1000, description="Largest L2 norm of a unit's gradient; public.")
     noise_multiplier: Number | None = Field(
         default=None, gt=0, le=1e6, description="σ over clip_norm; left out, the smallest with which `steps` fit."

@@ -7,12 +7,12 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from datalens_service.base.errors import InfeasiblePlan, InvalidSpec
+from datalens_service.base.parsing import Stated
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import GRID, direction_radius
 from datalens_service.methods.base import Plan
-from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import (
     MINIMUM_NOISE_STDDEV,
     SMOOTHING_VARIANCE,
@@ -108,8 +108,8 @@ class DirectionsSummary(BaseModel):
 
     kappa: float = Field(description="Concentration of the noise: density ∝ exp(kappa · cosine).")
     mean_cosine: float = Field(description="Between a direction and its noisy one, on average; approximate.")
-    batches: int = Field(description="Of one pass; a unit is in one of them.")
-    passes: int = Field(description="How often a unit takes part at most.")
+    batches: int = Field(description="Batches of one pass; a unit is in one of them.")
+    passes: int = Field(description="Passes in which a unit takes part, at most.")
     pure_epsilon: Stated = Field(description="ε at δ = 0 of all passes when a unit is emptied.")
     pure_epsilon_replace_one: Stated = Field(description="The same when a unit is replaced: 2·kappa for each pass.")
 

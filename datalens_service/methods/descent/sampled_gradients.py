@@ -11,10 +11,10 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.errors import InfeasiblePlan
+from datalens_service.base.errors import InfeasiblePlan
+from datalens_service.base.parsing import Stated
 from datalens_service.mechanisms import GradientSum, PlannedRelease
 from datalens_service.methods.base import Plan
-from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import (
     MINIMUM_NOISE_STDDEV,
     SLACK_UNITS_PER_DELTA,

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.fields import Flag, Integer, Number
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.mechanisms import CrossProductSum
 from datalens_service.mechanisms.cross_product import OuterProductFactors
@@ -30,10 +31,9 @@ from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-from datalens_service.strict import Flag, Integer, Number
 
 if TYPE_CHECKING:
-    from datalens_service.models.classifier import LastLayerClassifier
+    from datalens_service.models.classifiers.last_layer import LastLayerClassifier
 
 
 Floats = NDArray[np.float32]
@@ -68,10 +68,12 @@ class Guided(Method):
     momentum: Number = Field(default=0.9, ge=0, lt=1)
     averaging: Number = Field(default=0.9, ge=0, lt=1, description="Decay of the average of weights.")
     error_norm: Number = Field(default=0.7, gt=0, le=2, description="Largest length of a record's error.")
-    hidden_units: Integer = Field(default=64, ge=2, le=1024, description="Of the classifier's dense layer.")
+    hidden_units: Integer = Field(default=64, ge=2, le=1024, description="Width of the classifier's dense layer.")
     samples: Integer = Field(default=60_000, ge=100, le=1_000_000, description="Released samples it first learns from.")
-    epochs: Integer = Field(default=4, ge=1, le=100, description="How often it sees each of them.")
-    spread: Number = Field(default=2.0, gt=0, le=10, description="How much wider samples lie than records, at most.")
+    epochs: Integer = Field(default=4, ge=1, le=100, description="Passes over them.")
+    spread: Number = Field(
+        default=2.0, gt=0, le=10, description="Largest factor by which samples spread wider than records."
+    )
     least_spread: Number | None = Field(
         default=None,
         gt=0,
@@ -120,7 +122,7 @@ class Guided(Method):
 
     def _pretrain(self, start: Generator, inputs: RunInputs) -> tuple[LastLayerClassifier, Floats]:
         """Train a classifier on released samples alone, and return it with the initial weights of its last layer."""
-        from datalens_service.models.classifier import LastLayerClassifier
+        from datalens_service.models.classifiers.last_layer import LastLayerClassifier
         from datalens_service.models.generators.gaussian.guided import propose
 
         schema, randomness, options = start.schema, inputs.randomness, inputs.options

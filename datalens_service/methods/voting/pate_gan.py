@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, final
 
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import LabelScores, LabelScoresParameters, VoteMechanism, VoteParameters
 from datalens_service.mechanisms.private_records import PrivateRecords
@@ -18,7 +19,6 @@ from datalens_service.methods.sums.moments import Moments
 from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.classifiers.sizes import num_weights
-from datalens_service.strict import Integer, Number
 
 
 @final
@@ -50,7 +50,7 @@ class PateGan(VotingMethod):
     )
     discriminator_steps: Integer = Field(default=5, ge=1, le=100, description="n_S: of the student, per batch scored.")
     discriminator_learning_rate: Number = Field(default=1e-3, gt=0, le=1, description="Adam's.")
-    generator_steps: Integer = Field(default=1, ge=1, le=100, description="Of the generator, per batch scored.")
+    generator_steps: Integer = Field(default=1, ge=1, le=100, description="Steps of the generator per scored batch.")
     remembered_steps: Integer = Field(
         default=20, ge=1, le=1000, description="Batches with their released scores that the student learns from."
     )

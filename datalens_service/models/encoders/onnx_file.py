@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 import numpy as np
 from pydantic import Field
 
+from datalens_service.base.errors import InvalidInput, InvalidSpec, WorkerUnavailable
+from datalens_service.base.fields import Integer
 from datalens_service.data.dataset import Schema
-from datalens_service.data.sandbox import encoder
-from datalens_service.data.sandbox.encode import MOST_FEATURES
-from datalens_service.errors import InvalidInput, InvalidSpec, WorkerUnavailable
+from datalens_service.data.intake.sandbox import encoder
+from datalens_service.data.intake.sandbox.encode import MOST_FEATURES
 from datalens_service.models.encoders.base import Encoder
 from datalens_service.models.public_source import PublicEncoder
-from datalens_service.strict import Integer
 
 if TYPE_CHECKING:
     from datalens_service.models.encoders.network import OnnxNetwork
@@ -29,8 +29,10 @@ class OnnxEncoder(Encoder):
     """The file by its hash, and its number of features; only its owner knows what it was trained on."""
 
     name: Literal["onnx"] = ONNX
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the file.")
-    features: Integer = Field(ge=1, le=MOST_FEATURES, description="Of one image, as the upload found.")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the file.")
+    features: Integer = Field(
+        ge=1, le=MOST_FEATURES, description="Number of features of one image, as the upload found."
+    )
 
     @classmethod
     def read(cls, content: bytes) -> Self:

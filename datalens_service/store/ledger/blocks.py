@@ -7,12 +7,12 @@ number of draws is counted there, also of those that a crash lost, and no more a
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import BudgetExceeded
+from datalens_service.base.errors import BudgetExceeded
 from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.proof.hash_chain import SPENDS, Entry
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import LedgerEntryRow
+from datalens_service.store.schema.tables import LedgerEntryRow
 
 
 def charge_draw(session: Session, job_id: str, lease_token: int, step: int, label: str, block: Block) -> Entry:

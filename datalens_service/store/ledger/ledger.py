@@ -20,8 +20,8 @@ from uuid import uuid4
 from sqlalchemy import Table, insert, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_minute
-from datalens_service.errors import (
+from datalens_service.base.clock import to_minute
+from datalens_service.base.errors import (
     BudgetExceeded,
     InvalidInput,
     InvalidSpec,
@@ -30,14 +30,14 @@ from datalens_service.errors import (
     StaleLease,
     StateConflict,
 )
-from datalens_service.notation import decimal_text
+from datalens_service.base.parsing import decimal_text
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.budget_advice import advise
 from datalens_service.proof.hash_chain import GENESIS, SPENDS, Entry, EntryKind, budget_label
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
-from datalens_service.store.tables import (
+from datalens_service.store.schema.tables import (
     LARGEST_UNITS,
     AccountRow,
     AggregateRow,
