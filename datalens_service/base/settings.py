@@ -190,9 +190,9 @@ class Settings(BaseSettings):
         description="OpenID provider for single sign-on, for example https://login.example.org/realms/lab; empty means "
         "API keys alone.",
     )
-    oidc_client_id: str = Field(default="", description="Of this service at the OpenID provider.")
+    oidc_client_id: str = Field(default="", description="Client id of this service at the OpenID provider.")
     oidc_client_secret: SecretStr = Field(
-        default=SecretStr(""), description="Of the same; empty means a public client, which PKCE protects."
+        default=SecretStr(""), description="Client secret; empty means a public client, which PKCE protects."
     )
     oidc_requested_scopes: str = Field(
         default="openid profile",
