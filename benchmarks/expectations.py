@@ -6,7 +6,7 @@
 
 `measure` draws that many training images for each seed, trains, and adds the row to the table of the package
 (`datalens_service/planning/expectations.json`). Accuracy is that of the standard CNN on real test images after
-training on the samples, or of the classifier itself; last epoch, nothing is selected on test data. `adopt` takes a
+training on the samples, or of the classifier itself; last step, nothing is selected on test data. `adopt` takes a
 row of the utility table for jobs on all records, with all of its seeds; with `--seconds-of`, seconds of another seed,
 if the first used kept models.
 `check` runs a job that is not in the table and says whether it lies inside what a plan would have said.
@@ -74,7 +74,7 @@ def score(released: Any, data: Dataset, options: argparse.Namespace, seed: int) 
     images, labels = released.draw_training_set(options.images, seed=seed)
     classes = data.schema.num_classes
     test = data.test
-    network = trained(images, labels, classes, epochs=options.epochs, seed=seed, device="cpu")
+    network = trained(images, labels, classes, seed=seed, device="cpu")
     return round(100 * float(np.mean(labelled(network, test.images, "cpu") == test.labels)), 2)
 
 
@@ -94,7 +94,7 @@ def measure(options: argparse.Namespace) -> Measured:
         training_seconds=max(0.1, round(float(np.mean([seconds for _, seconds in runs])), 1)),
         calibration_seconds=round(measure_machine(), 5),
         synthetic_images=options.images if method.result == "generator" else 0,
-        epochs=options.epochs,
+        judge=2,
         commit=provenance()["commit"],
         machine=provenance()["machine"],
         channels=schema.channels,
@@ -177,7 +177,8 @@ def adopt(
         training_seconds=timing["seconds"],
         calibration_seconds=calibration_of(timing["machine"]),
         synthetic_images=row["synthetic_images"],
-        epochs=row["epochs"],
+        epochs=row.get("epochs", 0),
+        judge=row.get("judge", 1),
         commit=row["commit"],
         machine=timing["machine"],
     )
@@ -202,7 +203,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=100, help="of a check")
     parser.add_argument("--images", type=int, default=30_000)
-    parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
     if options.what == "check":
         print_result(check(options))

@@ -33,6 +33,8 @@ PANEL: Final = {
     "cifar10": "CIFAR-10",
     "smiles64": "Faces",
     "digits": "Digits",
+    "bccd": "Blood cells",
+    "signs": "Hand signs",
 }
 DATASETS: Final = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 BUDGETS: Final = (0.2, 1.0, 10.0)
@@ -140,7 +142,13 @@ def table(head: list[str], lines: list[list[str]]) -> str:
 def accuracy(row: dict[str, Any]) -> str:
     """Mean and spread."""
     spread = f"±{row['accuracy_std']:.1f}" if row["accuracy_std"] is not None else ""
-    return f"{row['accuracy_mean']:.1f}{spread}"
+    return f"{row['accuracy_mean']:.1f}{spread}{mark(row)}"
+
+
+def mark(row: dict[str, Any]) -> str:
+    """A sign at figures of the earlier standard CNN."""
+    judged = row.get("row") != "floor" and row.get("judge", 1) == 1
+    return "¹" if judged else ""
 
 
 def both_figures(row: dict[str, Any]) -> str:
@@ -174,7 +182,8 @@ def details(results: Rows) -> str:
 def line(row: dict[str, Any]) -> list[str]:
     """One measurement."""
     # Real images are no synthetic ones; class averages have no images at all.
-    shown = f"{row['synthetic_images']:,} × {row['epochs']}" if row["row"] not in ("floor", "ceiling") else ""
+    passes = f" × {row['epochs']}" if "epochs" in row else ""
+    shown = f"{row['synthetic_images']:,}{passes}" if row["row"] not in ("floor", "ceiling") else ""
     seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
     method = " ".join([TITLES.get(row["method"], row["method"]), *row["settings"]])
     return [

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.utility import trained_on
+from benchmarks.earlier_judge import earlier_accuracy
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
 from datalens_service.methods import DataLens, ExecutionOptions
@@ -55,7 +55,7 @@ class Silence:
 
 
 class Judged(NamedTuple):
-    """How the standard CNN was trained."""
+    """How the earlier standard CNN was trained."""
 
     images: int = 20_000
     epochs: int = 3
@@ -91,7 +91,7 @@ def curve(
             if not isinstance(model, Generator):
                 raise TypeError("voting makes a generator")
             images, labels = model.sample(judged.images, seed=seed)
-            accuracy = trained_on(images, labels, data, judged.epochs, seed)
+            accuracy = earlier_accuracy(images, labels, data, judged.epochs, seed)
             voted_on = (step + 1) * method.images_per_step
             points.append({"images": voted_on, "accuracy": round(accuracy, 2), "seconds": round(seconds, 1)})
     return points

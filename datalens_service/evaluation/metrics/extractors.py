@@ -20,7 +20,7 @@ from torch_fidelity.feature_extractor_inceptionv3 import URL_INCEPTION_V3
 from datalens_service.data.dataset import Images, Split
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation.metrics import downstream
-from datalens_service.evaluation.metrics.classifiers import LARGEST_SIDE, averaged, standard_network
+from datalens_service.evaluation.metrics.classifiers import averaged, judge_network
 from datalens_service.plugins import EXTRACTORS, find_origin, load_plugin
 
 Extract = Callable[[Images], NDArray[np.floating[Any]]]
@@ -31,7 +31,7 @@ INCEPTION: Final = "inception-v3-compat"
 
 _FEATURES, _LOGITS = "features", "logits"
 _SCALE: Final = "scale"
-_STEPS, _BATCH = 120, 128
+_STEPS = 120
 _SIDE: Final = 3
 _MAPS: Final = (16, 32, 64)
 _LARGEST_SIDE: Final = 64
@@ -49,7 +49,7 @@ _TIMEOUT_SECONDS: Final = 20
 class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
     """The standard CNN, trained on such images: it needs no download.
 
-    Its features are the 64 numbers before the last layer, divided by what they measure on the images it learned from:
+    Its features are the 128 numbers before the last layer, divided by what they measure on the images it learned from:
     the kernel of KID knows numbers around 1. It says nothing about other kinds of images, and its figures can be
     compared with each other only where the weights are the same.
     """
@@ -59,10 +59,10 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
     ) -> None:
         super().__init__(name, features_list)
         with safe_open(feature_extractor_weights_path, framework="pt") as file:
-            *sides, channels, classes = (int(part) for part in file.metadata()["shape"].split(","))
+            channels, classes = (int(part) for part in file.metadata()["shape"].split(","))
             weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         self.register_buffer("scale", weights.pop(_SCALE))
-        network = standard_network((*(min(side, LARGEST_SIDE) for side in sides), channels), classes)
+        network = judge_network(channels, classes)
         network.load_state_dict(weights)
         *body, last = network.children()
         self.body, self.last = torch.nn.Sequential(*body), last
@@ -93,11 +93,11 @@ def train_domain(reference: Split, num_classes: int, path: Path, *, seed: int, d
     """
     network = downstream.trained(
         reference.images, reference.labels, num_classes,
-        epochs=-(-_STEPS * _BATCH // len(reference.labels)), batch_size=_BATCH, seed=seed, device=device,
+        steps=_STEPS, seed=seed, device=device,
     )  # fmt: skip
     weights = {key: value.cpu().contiguous() for key, value in network.state_dict().items()}
     weights[_SCALE] = _root_mean_square(network, reference, device)
-    shape = ",".join(map(str, (*reference.images.shape[1:], num_classes)))
+    shape = f"{reference.images.shape[3]},{num_classes}"
     save_file(weights, path, {"shape": shape})
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
