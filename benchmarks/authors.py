@@ -32,12 +32,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks import earlier_judge
+from benchmarks.earlier_judge import earlier_accuracy
 from benchmarks.environment import PARTITION_KEY, dataset, provenance
 from benchmarks.fidelity import Fidelity
 from benchmarks.kept_results import print_result
 from datalens_service.data import shard_batches
 from datalens_service.data.dataset import Dataset, Labels, Split
+from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms import private_shards
 from datalens_service.methods.script import RunInputs
 from datalens_service.methods.training import Training
@@ -226,7 +227,7 @@ def accuracies(generator: Generator, data: Dataset, images: int, epochs: int, se
         raise SystemExit("the data set has no test split")
     values = []
     for count in range(1, epochs + 1):
-        values.append(earlier_judge.earlier_accuracy(drawn, labels, data, count, seed))
+        values.append(earlier_accuracy(drawn, labels, data, count, seed))
     return {"last": round(values[-1], 2), "best": round(max(values), 2)}
 
 
@@ -237,7 +238,7 @@ def sgd_accuracies(generator: Generator, data: Dataset, options: argparse.Namesp
     large, with a momentum of 0.9, goes as far in a hundredth of the steps; batches of 64 make them cheaper.
     """
     drawn, labels = generator.sample(options.images, seed=options.seed)
-    pixels, targets = earlier_judge.scaled(torch.from_numpy(drawn)), torch.from_numpy(labels)
+    pixels, targets = downstream.scaled(torch.from_numpy(drawn)), torch.from_numpy(labels)
     torch.manual_seed(options.seed)
     network = theirs(data.schema.num_classes)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.02, momentum=0.9)
@@ -248,9 +249,7 @@ def sgd_accuracies(generator: Generator, data: Dataset, options: argparse.Namesp
             optimizer.zero_grad()
             functional.cross_entropy(network(pixels[rows]), targets[rows]).backward()
             optimizer.step()
-        values.append(
-            100 * float(np.mean(earlier_judge.labelled(network, data.test.images, "cpu") == data.test.labels))
-        )
+        values.append(100 * float(np.mean(downstream.labelled(network, data.test.images, "cpu") == data.test.labels)))
     return {"last": round(values[-1], 2), "best": round(max(values), 2)}
 
 

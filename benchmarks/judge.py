@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks import earlier_judge
+from benchmarks.earlier_judge import label_earlier
 from benchmarks.environment import SCHEMAS, provenance
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, draw, tested
@@ -59,8 +59,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if options.reference_steps:
         reference = _judge(images, labels, real, wanted, options.reference_steps, 0)
         epochs = max(2, _EARLIER_IMAGES // len(labels))
-        earlier = earlier_judge.trained(images, labels, data.schema.num_classes, epochs=epochs, seed=0)
-        before = Score.from_labels(earlier_judge.labelled(earlier, real, "cpu"), wanted)
+        earlier = label_earlier(images, labels, real, data.schema.num_classes, epochs, 0)
+        before = Score.from_labels(earlier, wanted)
         line |= {
             "reference_steps": options.reference_steps,
             "reference": round(reference.accuracy, 1),

@@ -52,10 +52,12 @@ class EvaluationSettings(Frozen):
         description="Synthetic images that the classifier is trained on. Of large images fewer, of 67 million numbers "
         "in all, in as many steps.",
     )
-    epochs: Annotated[Integer, Field(ge=1, le=200)] | None = Field(
-        default=None,
-        description="Most passes over the synthetic images, for a quick look at the cost of a classifier that has not "
-        "learned all it could. Left out: 1,000 steps, whatever the number of images.",
+    epochs: Integer = Field(
+        default=200,
+        ge=1,
+        le=200,
+        description="Most passes over the synthetic images. The classifier takes 1,000 steps whatever their number; "
+        "fewer passes make for a quick look, at the cost of a classifier that has not learned all it could.",
     )
     batch_size: Integer = Field(
         default=BATCH, ge=1, le=4096, description="Images per training step of the classifier, of every class as many."
@@ -113,8 +115,6 @@ class EvaluationSettings(Frozen):
     @property
     def steps(self) -> int:
         """In which a classifier is trained."""
-        if self.epochs is None:
-            return STEPS
         return min(STEPS, -(-self.epochs * self.synthetic_images // self.batch_size))
 
     def bounded_for(self, schema: Schema) -> Self:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Images, Labels, Schema
+from datalens_service.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.evaluation.metrics.downstream import Targets
 from datalens_service.evaluation.settings import MOST_ENCODED
 
@@ -27,13 +28,15 @@ def label_by_features(images: Images, targets: Targets, tested: Images, schema: 
     """Labels (m,) of `tested` by the discriminant of features of imagenet-lite0, of the first 5,000 images.
 
     Raises:
-        InvalidSpec: The encoder takes no such images, or its extra is not installed.
-        WorkerUnavailable: Its weights are not those of its SHA-256.
+        WorkerUnavailable: The encoder takes no such images, or its weights are not installed.
     """
     from datalens_service.models.encoders import ImagenetLite0
 
     encoder = ImagenetLite0()
-    encoder.check(schema)
+    try:
+        encoder.check(schema)
+    except InvalidSpec as error:
+        raise WorkerUnavailable(error.detail) from error
     network = encoder.load(schema)
     learned = network.encode(images[:MOST_ENCODED]).astype(np.float64)
     return discriminate(learned, targets[:MOST_ENCODED], network.encode(tested), schema.num_classes)

@@ -62,7 +62,7 @@ def trained(
 
     with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
         torch.manual_seed(seed)
-        pixels, targets = _on(device, images, labels)
+        pixels, targets = tensors_on(device, images, labels)
         network = judge_network(pixels.shape[3], num_classes).to(device).to(memory_format=torch.channels_last)
         optimizer = torch.optim.AdamW(network.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
         rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: _rate(done, steps))
@@ -116,7 +116,7 @@ def _moved(images: torch.Tensor, *, mirrored: bool) -> torch.Tensor:
     return images[torch.arange(count, device=images.device)[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
-def _on(device: str, images: Images, labels: Targets) -> tuple[torch.Tensor, torch.Tensor]:
+def tensors_on(device: str, images: Images, labels: Targets) -> tuple[torch.Tensor, torch.Tensor]:
     """Averaged images (still bytes) and labels as tensors on `device`."""
     import torch
 
